@@ -23,7 +23,7 @@ import numpy as np
 
 import models
 import tilewright
-from tilewright.compiler.grouping import flat
+from tilewright.compiler.sequences import flat
 from tilewright.driver.options import input_shapes
 from tilewright.driver.tensors import Fill, feed
 from tilewright.search.comparison import Comparison, in_turn

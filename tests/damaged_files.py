@@ -40,7 +40,7 @@ VAGUE = ("cannot be made sense of", "more memory than there is")
 """What is said where nothing better was known: whatever ends there should have been refused by name."""
 EXECUTED = "was-executed"
 """A hostile file makes a folder of this name in the current one, where its code is run."""
-_PRELOADED = ("tilewright.compiler.build", "tilewright.compiler.growth", "tilewright.compiler.check", "tilewright.relay.interpreter",
+_PRELOADED = ("tilewright.compiler.build", "tilewright.compiler.stage_growth", "tilewright.compiler.check", "tilewright.relay.interpreter",
               "tilewright.backends.cpu.llvm.jit", "tilewright.driver.report", "tilewright.runtime.artifact")
 Random = np.random.Generator
 Damage = Callable[[bytes, Random], bytes]

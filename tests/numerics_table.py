@@ -1,4 +1,4 @@
-"""The table of docs/numerics.md: what each runtime computes for each operator, as its rule says.
+"""The table of docs/numerics.md: the formula of each runtime for each operator, from the docstring of its rule.
 
 `python tests/numerics_table.py` writes it.
 """
@@ -18,7 +18,7 @@ def table() -> str:
     rows: dict[tuple[str, str], list[str]] = {}
     for runtime, rules in KNOWN.items():
         for operator, rule in rules.items():
-            meaning = (rule.__doc__ or "").split("\n")[0]
+            meaning = " ".join((rule.__doc__ or "").split("\n\n")[0].split())
             rows.setdefault((operator.name, meaning), []).append(runtime)
     lines = [f"| `{name}` | {', '.join(runtimes)} | {meaning} |" for (name, meaning), runtimes in sorted(rows.items(), key=lambda r: (r[0][0], r[1]))]
     return BEGIN + "\n".join(lines)

@@ -16,8 +16,9 @@ from typing import Any, Final
 import numpy as np
 
 from tilewright import relay
-from tilewright.backends.cpu.llvm import values
-from tilewright.compiler import kernel, program
+from tilewright.backends.base import Strategies
+from tilewright.backends.cpu.llvm import codegen, values
+from tilewright.compiler import kernel
 from tilewright.relay.expr import Call, Constant, Expr, Function
 from tilewright.relay.op.registry import get
 from tilewright.relay.transform import (
@@ -231,9 +232,12 @@ def a_pass_never_ends() -> None:
 
 
 def _computes(operator: str, wrong: Callable[..., Any]) -> None:
-    kind = get(operator)
-    old = kind.compute
-    patch(kind, "compute", lambda self, *args: wrong(old, self, *args))
+    kind, old = get(operator), Strategies.compute
+
+    def compute(self: Strategies, op: Any, *args: Any) -> Any:
+        return wrong(lambda o, *a: old(self, o, *a), op, *args) if isinstance(op, kind) else old(self, op, *args)
+
+    patch(Strategies, "compute", compute)
 
 
 def _other(self: Any, **attributes: Any) -> Any:
@@ -382,7 +386,7 @@ def _emits(pattern: str, replacement: str) -> None:
         text, scratch = old(*args, **options)
         return re.sub(pattern, replacement, text), scratch
 
-    around(program, "emit_measured", wrong)
+    around(codegen, "emit_measured", wrong)
 
 
 @planted("elementwise", CODE, "", "subtract", "multiply", "tanh", "maximum")

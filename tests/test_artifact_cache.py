@@ -17,7 +17,7 @@ import small_programs as programs
 from tilewright.base.errors import InternalError
 from tilewright.compiler import cache as cache_module
 from tilewright.compiler.cache import VARIABLE, Cache, page_sums
-from tilewright.compiler.sources import write_source
+from tilewright.compiler.debug_texts import write_source
 from tilewright.driver.main import main
 
 X = np.arange(8, dtype="float32").reshape(2, 4) - 3

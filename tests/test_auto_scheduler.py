@@ -147,6 +147,23 @@ def test_every_step_does_what_the_state_says() -> None:
     np.testing.assert_array_equal(ours, plain)
 
 
+def test_a_schedule_is_finished_again_after_further_steps() -> None:
+    task = auto_scheduler.SearchTask(func=matmul_add, args=(12, 16, 8, "float32"), target="llvm")
+    dag, s = task.compute_dag, task.compute_dag.get_init_state()
+    outer, _ = s.split(4, 0, [4])
+    s.follow_fused_split(4, 2, [0], 0, True)
+    s.compute_at(2, 4, outer)
+    first = dag.func(s)
+    assert "attached" not in str(s) and s.stages[2].attached is not None
+    s.split(4, outer, [3])  # the product moves into the innermost part
+    s.parallel(4, 0)
+    assert dag.func(s).script() != first.script()
+    assert dag.func(s).script() == dag.func(dag.get_init_state().apply(s.transform_steps)).script()
+    ours, plain = answer(task, s)
+    np.testing.assert_array_equal(ours, plain)
+    assert dag.get_init_state() is not dag.get_init_state() and not dag.init_state.transform_steps
+
+
 def test_what_a_state_refuses() -> None:
     s = small().compute_dag.init_state.copy()
     for wrong, message in (

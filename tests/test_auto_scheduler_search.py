@@ -16,11 +16,13 @@ from tilewright import relay
 from tilewright.base.errors import OptionError
 from tilewright.search import auto_scheduler
 from tilewright.search.auto_scheduler.evolution import Evolution
-from tilewright.search.auto_scheduler.measure import MeasureInput, MeasureResult
+from tilewright.search.auto_scheduler.measure import MeasureInput, MeasureResult, candidate
 from tilewright.search.auto_scheduler.measure import measure as measure_inputs
 from tilewright.search.auto_scheduler.measure_record import RecordedState, dump_record_to_string
 from tilewright.search.auto_scheduler.program import program_of
 from tilewright.search.auto_scheduler.transform_step import TransformStep
+from tilewright.search.measure import measure
+from tilewright.search.records import Records
 
 QUICK = {"sample_init_min_population": 12, "evolutionary_search_population": 6, "evolutionary_search_num_iters": 1}
 
@@ -157,6 +159,17 @@ def test_a_state_that_makes_no_program_is_an_error_of_its_own() -> None:
     bad, fine = measure_inputs([MeasureInput(searched, s), MeasureInput(searched, good)], engine, engine)
     assert bad.error_no == 1 and "cannot be parallel" in bad.error_msg and bad.cost == float("inf")
     assert fine.error_no == 0
+
+
+def test_the_record_store_takes_schedules(tmp_path: Path) -> None:
+    searched, engine, file = task(), Pretended(), tmp_path / "log.json"
+    found = [candidate(MeasureInput(searched, searched.compute_dag.get_init_state()))]
+    (first,) = measure(found, engine, engine, Records(file))
+    (again,) = measure(found, engine, engine, Records(file))
+    assert first.costs == again.costs and len(engine.seen) == 2  # it is measured once
+    ((inp, result),) = auto_scheduler.load_records(file)
+    assert (inp.task.workload_key, result.costs) == (searched.workload_key, first.costs)
+    assert inp.task.hardware_params == searched.hardware_params
 
 
 @pytest.mark.slow

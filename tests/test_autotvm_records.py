@@ -15,7 +15,9 @@ from tilewright.backends.target import Target
 from tilewright.base.errors import ModelError, OptionError
 from tilewright.search import autotvm
 from tilewright.search.autotvm import record, tvm_logs
+from tilewright.search.autotvm.measure import TaskCandidate
 from tilewright.search.autotvm.task.kernels import KernelTask
+from tilewright.search.records import Records, decode, encode
 
 CONV = """fn (%p0: Tensor[(1, 56, 56, 64), float32], %p1: Tensor[(3, 3, 64, 128), float32], Primitive=1) {
   nn.relu(nn.conv2d(%p0, %p1, strides=[2, 2], padding=[1, 1, 1, 1], channels=128, kernel_size=[3, 3], data_layout="NHWC", kernel_layout="HWIO")) }"""
@@ -174,6 +176,33 @@ def test_records_of_other_machines_say_nothing_here(tmp_path: Path) -> None:
     log.write_text("")
     with pytest.raises(OptionError, match="has no records"):
         autotvm.apply_history_best(log)
+
+
+def test_a_selected_record_counts_more_than_a_faster_trial(tmp_path: Path) -> None:
+    log, task = tmp_path / "log.json", kernel_task("dense")
+    rows = rows_of()
+    chosen = json.dumps({**json.loads(rows[2]), "selected": True})
+    log.write_text("\n".join([rows[0], chosen, rows[1]]) + "\n")
+    assert autotvm.apply_history_best(log).query(task.target, task.workload).index == 9
+    store = Records(log)
+    assert [r.selected for r in store] == [False, True, False]
+    store.add(TaskCandidate.of(task, task.config_space.get(0)), autotvm.MeasureResult((4.0,)), selected=True)
+    assert autotvm.apply_history_best(log).query(task.target, task.workload).index == 0  # the last selected one
+    record.pick_best(log, tmp_path / "best.json")
+    (best,) = Records(tmp_path / "best.json")
+    assert best.selected and best.measured.costs == (4.0,)
+
+
+def test_both_forms_are_written_as_they_were_read() -> None:
+    ansor = '{"i": [["[\\"m\\", 4]", "llvm", [2, 64, 64, 0, 0, 0, 0, 0], "", 1, ["a"]], [[], [["CI", 2]]]], "r": [[0.5], 0, 1.0, 7], "v": "v0.6"}'
+    assert encode(decode(ansor, "here")) == ansor
+    assert json.loads(encode(decode(rows_of()[0], "here"))) == json.loads(rows_of()[0])
+    with pytest.raises(ModelError, match="here: not a tuning record of AutoTVM or auto_scheduler"):
+        decode('{"i": [1], "v": "v0.6"}', "here")
+    with pytest.raises(ModelError, match=r"load it with auto_scheduler\.load_records"):
+        record.decode(ansor)
+    costs, error_no, all_cost, timestamp = decode(ansor, "here").measured
+    assert (costs, error_no, all_cost, timestamp) == ((0.5,), 0, 1.0, 7.0)
 
 
 def test_several_files_are_one_history(tmp_path: Path) -> None:

@@ -257,5 +257,5 @@ def test_contexts_of_templates() -> None:
     assert isinstance(autotvm.DispatchContext.current, autotvm.FallbackContext)
     with pytest.raises(OptionError, match="the answers of ApplyConfig are fixed"):
         autotvm.ApplyConfig(chosen).update(task.target, task.workload, chosen)
-    with pytest.raises(OptionError, match="records are a file"):
+    with pytest.raises(OptionError, match="records are files, or pairs of inputs and results"):
         autotvm.apply_history_best(3)

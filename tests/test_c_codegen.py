@@ -88,7 +88,7 @@ def test_all_functions_of_the_prelude(tmp_path: Path) -> None:
     text = "\n".join(["#include <math.h>", "#include <stdbool.h>", "#include <stdint.h>", "#include <string.h>", *prelude(names), ""])
     for compiler in filter(None, map(shutil.which, ("gcc", "clang"))):
         assert warnings_of(text, compiler, tmp_path, "-O1", "-Wno-unused-function") == ""
-    with pytest.raises(InternalError, match="generated C calls 'cube_f32', which nobody wrote"):
+    with pytest.raises(InternalError, match="generated C calls 'cube_f32', which has no definition"):
         prelude({"cube_f32"})
 
 

@@ -11,7 +11,7 @@ from c_native import CFunctions, refused_types
 from op_examples import EXAMPLES, Example
 from test_relay_ops import close
 from tilewright.backends.cpu.c.codegen import File
-from tilewright.base.errors import CompileError, NoNativeCompute
+from tilewright.base.errors import CompileError, NoNativeKernel
 from tilewright.base.types import TensorType, TupleType
 from tilewright.compat.target import Target
 from tilewright.compiler.kernel import Kernel, lower
@@ -29,7 +29,7 @@ def kernels(examples: Sequence[Example]) -> list[tuple[Example, Kernel, Function
         function = Function(tuple(params), call)
         try:
             kernel = lower(function, [False] * len(params), C.machine, f"kernel_{k}")
-        except NoNativeCompute:
+        except NoNativeKernel:
             continue
         try:
             File().add(kernel.func)

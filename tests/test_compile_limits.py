@@ -12,7 +12,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 import tilewright as tvm
 from tilewright import relay
-from tilewright.base.errors import CompileError, InternalError, NoNativeCompute, RunError, ShapeError
+from tilewright.base.errors import CompileError, InternalError, NoNativeKernel, RunError, ShapeError
 from tilewright.relay import dynamic_interpreter
 from tilewright.relay.expr import Expr
 from tilewright.relay.op.registry import OPS
@@ -79,7 +79,7 @@ def test_sizes_that_come_out_of_the_data_are_limited(name: str, monkeypatch: pyt
 
 
 def test_the_usual_limit_is_a_quarter_of_the_memory() -> None:
-    with mock.patch("tilewright.compiler.memory.machine_bytes", return_value=40_000), pytest.raises(CompileError, match=r"the limit is 9.77 kB"):
+    with mock.patch("tilewright.compiler.memory_limits.machine_bytes", return_value=40_000), pytest.raises(CompileError, match=r"the limit is 9.77 kB"):
         relay.build(LARGE["pad"], "llvm")
 
 
@@ -102,6 +102,6 @@ def test_a_missing_method_is_a_fault_of_the_compiler() -> None:
 
 
 def test_an_operator_declares_that_it_runs_in_python() -> None:
-    with mock.patch.object(OPS["erf"], "compute", side_effect=NoNativeCompute), pytest.warns(UserWarning, match="no native kernel"):
+    with mock.patch.object(OPS["erf"], "compute", side_effect=NoNativeKernel), pytest.warns(UserWarning, match="no native kernel"):
         built = relay.build(_module(relay.erf), "llvm").executable
     np.testing.assert_allclose(built(np.zeros(4, np.float32)), np.zeros(4), atol=1e-6)

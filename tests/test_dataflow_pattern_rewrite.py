@@ -313,7 +313,7 @@ def test_callbacks_that_undo_each_other_are_named() -> None:
 
 def test_a_callback_that_returns_no_expression() -> None:
     nothing = Replaced(is_op("add")(None), lambda post, _: None)
-    with pytest.raises(CompileError, match=r"Replaced\.callback returned None, which is no expression; return `post`"):
+    with pytest.raises(CompileError, match=r"Replaced\.callback returned None, which is not an expression; return `post`"):
         rewrite(nothing, x + y)
 
 

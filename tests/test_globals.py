@@ -20,9 +20,10 @@ OF_WORKER = "of a process that serves one request at a time"
 KNOWN = {
     "search.auto_scheduler.workload_registry": {"WORKLOADS": REGISTERED, "_TENSORS": REGISTERED},
     "search.autotvm.task.task": {"TEMPLATES": REGISTERED},
+    "backends.generic_func": {"_NATIVE": REGISTERED},
+    "search.autotvm.task.topi_integration": {"_COMPUTES": REGISTERED},
     "compiler.cache": {"_WRITING": "an entry belongs to the thread that it names; whoever waits for one joins that thread"},
     "driver.diagnosis.probes": {"_RUN": OF_WORKER},
-    "backends.generic_func": {"_NATIVE": REGISTERED},
     "base.forks": {"_LOCKS": "a weak set of locks, entered when one is made", "_REENTRANT": "the same"},
     "base.global_functions": {"FUNCTIONS": REGISTERED},
     "base.interning": {"_SWEEP_AT": "a number that says when to look for garbage; a lost change moves the next look", "_INTERNED": LOCKED},

@@ -341,7 +341,7 @@ def test_external_data_that_is_replaced_while_it_is_opened_is_not_read(other: st
 CALLS = {"eval", "exec", "execfile", "system", "popen", "mktemp", "extractall", "unsafe_load", "full_load"}
 WORDS = re.compile("|".join([*CALLS, "pickle", "marshal", "dill", "joblib", "shelve", "shell", "torch.load", "yaml"]))
 PICKLES = {
-    "tuning/cluster.py": "what Dask's scheduler brings, whose network is trusted", "tuning/building.py": "candidates for a child of this process, over its own pipe",
+    "search/cluster.py": "what Dask's scheduler brings, whose network is trusted", "search/building.py": "candidates for a child of this process, over its own pipe",
 }
 
 

@@ -126,7 +126,7 @@ A = te.placeholder((4,), "float32", name="A")
 I = te.placeholder((4,), "int32", name="I")  # noqa: E741
 WRONG: dict[str, tuple[Callable[[], object], type[Exception], str]] = {
     "kind": (lambda: tir.ir_builder.create().for_range(0, 4, kind="tensorized").__enter__(), CompileError, "a loop cannot be 'tensorized'; use serial, parallel"),
-    "else": (no_else, CompileError, "else_scope stands directly after an if_scope"),
+    "else": (no_else, CompileError, "else_scope must directly follow an if_scope"),
     "get": (inside_a_loop, CompileError, "get.. is called inside a for_range, if_scope or else_scope"),
     "dtype": (lambda: one().__setitem__((0, 0, 0), tvm.expr.const(1, "int32")), CompileError, r"a value of int32 is stored in 'b', which holds float32; write .astype"),
     "indices": (lambda: one()[0, 0], CompileError, "'b' has 3 dimensions and was given 2 indices"),

@@ -216,7 +216,7 @@ def test_instruments_are_replaced_within_a_context() -> None:
 
 def test_the_options_are_listed() -> None:
     configs = PassContext.list_configs()
-    assert configs["relay.FuseOps.max_depth"] == {"type": "int", "default": 64, "doc": "most calls in one fused function"}
+    assert configs["relay.FuseOps.max_depth"] == {"type": "int", "default": 64, "doc": "maximum number of calls in one fused function"}
     assert configs["relay.check_rewrites"]["choices"] == (False, True, "skip") and configs["relay.check_rewrites"]["type"] == "bool or str"
     with pytest.raises(OptionError, match=r"configuration option 'relay\.check_rewrites' is one of False, True, skip, and was given 'maybe'"):
         PassContext(config={"relay.check_rewrites": "maybe"})
@@ -248,7 +248,7 @@ def test_what_no_pass_is_made_of() -> None:
         @module_pass(opt_level=0)
         class Empty:
             pass
-    with pytest.raises(OptionError, match="a pass is made of a function or a class, not of 3"):
+    with pytest.raises(OptionError, match="a pass is made from a function or a class, not from 3"):
         module_pass(3)
 
 
@@ -284,7 +284,7 @@ def test_the_verifier_names_the_pass() -> None:
 
     with PassContext(instruments=[VerifyInstrument(check_well_formed)]):
         AppendRelu()(module())
-        with pytest.raises(InternalError, match="not well formed after the pass Unbind: 'main' uses the variable 'x', which nothing binds"):
+        with pytest.raises(InternalError, match="not well formed after the pass Unbind: 'main' uses the variable 'x', which is not bound"):
             unbind(module())
 
 

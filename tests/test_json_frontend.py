@@ -118,7 +118,7 @@ def test_a_node_waits_for_a_value_that_the_network_computes(installed: None, tmp
 @pytest.mark.parametrize(("said", "kind", "words"), [
     ("{", ModelError, "is not a JSON network"),
     (network(nodes=[{"op": "whirl", "name": "n", "inputs": ["x"], "outputs": ["y"]}]), OpNotImplemented,
-     r"whirl, 1 times: n\nWrite one and register it before importing: @json_frontend\.register_converter\('whirl'\)"),
+     r"whirl, in 1 node: n\nWrite one and register it before importing: @json_frontend\.register_converter\('whirl'\)"),
     (network(nodes=[{"op": "relu", "name": "n", "inputs": ["x"], "outputs": ["y"], "attributes": {"slope": 1}}]), ModelError,
      r"relu 'n' .*attribute 'slope' is not one of relu; its attributes are: none"),
     (network(nodes=[{"op": "dense", "name": "n", "inputs": ["x"], "outputs": ["y"]}]), ModelError, r"dense 'n' .*input 'weight' is missing"),

@@ -27,7 +27,7 @@ from tilewright.base.errors import (
 )
 from tilewright.base.types import DataType, TensorType
 from tilewright.compiler.build import build, build_module
-from tilewright.compiler.content import digest_file
+from tilewright.compiler.digests import digest_file
 from tilewright.ir.module import IRModule
 from tilewright.relay.expr import Function, Tuple, TupleGetItem, var
 from tilewright.relay.interpreter import evaluate
@@ -151,7 +151,7 @@ def test_a_file_that_shrinks_while_it_is_read(tmp_path: Path, monkeypatch: pytes
         def __init__(self, found: os.stat_result) -> None:
             self.st_size = found.st_size + 10
 
-    monkeypatch.setattr("tilewright.compiler.content.os.fstat", lambda descriptor: Longer(real(descriptor)))
+    monkeypatch.setattr("tilewright.compiler.digests.os.fstat", lambda descriptor: Longer(real(descriptor)))
     with pytest.raises(ModelError, match=r"m\.onnx: the file became shorter while it was read; compile it when it is complete"):
         digest_file(model)
 

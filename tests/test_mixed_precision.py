@@ -238,7 +238,7 @@ def test_a_value_in_both_types() -> None:
 
 
 def test_messages() -> None:
-    with pytest.raises(OptionError, match="mixed precision is in one of float16, bfloat16, and was asked for in 'int8'"):
+    with pytest.raises(OptionError, match="mixed precision supports float16, bfloat16, not 'int8'"):
         ToMixedPrecision("int8")
     with pytest.raises(OptionError, match="products of bfloat16 are summed in it or in float32, not in 'float16'"):
         ToMixedPrecision("bfloat16", acc_dtype="float16")

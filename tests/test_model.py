@@ -21,10 +21,10 @@ import tilewright
 from small_models import cnn, mlp, onnxruntime_answers
 from tilewright import relay
 from tilewright.base.errors import ArtifactError, CompileError, InputError, ModelError, OpNotImplemented, OptionError, TargetError
-from tilewright.compiler import constant_pool, content, program
-from tilewright.compiler.build import build_made
+from tilewright.compiler import constant_pool, digests, program
 from tilewright.compiler.cache import Cache
-from tilewright.compiler.content import digest_bytes, digest_file
+from tilewright.compiler.digests import digest_bytes, digest_file
+from tilewright.compiler.pipeline import compile_module
 from tilewright.ir.module import IRModule
 from tilewright.runtime import host
 
@@ -231,25 +231,25 @@ def test_digests(tmp_path: Path) -> None:
 
 def test_the_digest_of_an_unchanged_file_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     cache, file, read = Cache(tmp_path / "cache"), tmp_path / "file", []
-    real = content.digest_file
-    monkeypatch.setattr(content, "digest_file", lambda path: read.append(path) or real(path))
+    real = digests.digest_file
+    monkeypatch.setattr(digests, "digest_file", lambda path: read.append(path) or real(path))
     data = bytearray(5 << 20)
     file.write_bytes(data)
-    first = content.known_digest(file, cache)
-    assert content.known_digest(file, cache) == first and len(read) == 2  # changed a moment ago: not to be trusted yet
-    monkeypatch.setattr(content, "_SETTLED_NS", -(1 << 62))
-    assert content.known_digest(file, cache) == first == content.known_digest(file, cache) and len(read) == 3
+    first = digests.known_digest(file, cache)
+    assert digests.known_digest(file, cache) == first and len(read) == 2  # changed a moment ago: not to be trusted yet
+    monkeypatch.setattr(digests, "_SETTLED_NS", -(1 << 62))
+    assert digests.known_digest(file, cache) == first == digests.known_digest(file, cache) and len(read) == 3
     times = file.stat()
     data[7] = 1
     file.write_bytes(data)
     os.utime(file, ns=(times.st_atime_ns, times.st_mtime_ns))  # the time of its contents says that nothing happened
-    assert content.known_digest(file, cache) == digest_bytes(bytes(data)) != first
+    assert digests.known_digest(file, cache) == digest_bytes(bytes(data)) != first
     (tmp_path / "copy").write_bytes(data)
-    assert content.known_digest(tmp_path / "copy", cache) == digest_bytes(bytes(data))
+    assert digests.known_digest(tmp_path / "copy", cache) == digest_bytes(bytes(data))
     small = tmp_path / "small"
     small.write_bytes(b"few")
     entries = cache.size()
-    assert content.known_digest(small, cache) == digest_bytes(b"few") and cache.size() == entries
+    assert digests.known_digest(small, cache) == digest_bytes(b"few") and cache.size() == entries
 
 
 # --- what cannot be done ------------------------------------------------------------------------------------------------
@@ -325,7 +325,7 @@ def test_things_that_are_no_models(tmp_path: Path) -> None:
         ({"target": "lvm"}, TargetError, "'lvm' is not a kind of target: did you mean 'llvm'?"),
         ({"target": "llvm -mcpu=skylark"}, TargetError, "CPU 'skylark' is not known for"),
         ({"target": "llvm -mpcu=skylake"}, TargetError, "'-mpcu' is not an option of a target: did you mean 'mcpu'?"),
-        ({"opt_level": 9}, OptionError, "opt_level is 9; it is a whole number from 0 to 4"),
+        ({"opt_level": 9}, OptionError, "opt_level is 9; it must be an integer from 0 to 4"),
         ({"config": {"relay.FuseOps.max_dept": 3}}, OptionError, "did you mean 'relay.FuseOps.max_depth'?"),
         ({"config": {"relay.FuseOps.max_depth": "3"}}, OptionError, "is int, and was given '3' (str)"),
         ({"disabled_pass": ["FuseOp"]}, OptionError, "there is no pass 'FuseOp'; did you mean 'FuseOps'?"),
@@ -394,7 +394,7 @@ def test_the_weights_are_released_while_they_are_packed(monkeypatch: pytest.Monk
     kept: list[weakref.ref[np.ndarray[Any, Any]]] = []
     packed = program.Artifact
     monkeypatch.setattr(program, "Artifact", lambda *parts: released.append(kept[0]() is None) or packed(*parts))
-    artifact = build_made(make, cache=Cache(None))
+    artifact = compile_module(make, cache=Cache(None))
     assert released == [True]
     x = np.ones((2, 16), np.float32)
     np.testing.assert_allclose(artifact.executable(threads=1)(x), np.full((2, 16), 1 / 16, np.float32), rtol=1e-6)

@@ -317,7 +317,7 @@ def test_the_edit_of_a_name_is_one_of_the_table() -> None:
     renamed = report[0].table(rows)
     assert [t.row for t in explain_offload(report.mod, "npu", tables={"npu": renamed}).taken] == ["npu.c"]
     other = explained(conv(x, relay.tanh(WEIGHT)), ("npu.c", CONV))
-    with pytest.raises(OptionError, match="the edit for 'conv' is none of the pattern table: fold tanh"):
+    with pytest.raises(OptionError, match="the edit for 'conv' cannot be made automatically: fold tanh"):
         other[0].table(rows)
 
 

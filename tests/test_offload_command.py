@@ -70,7 +70,7 @@ def test_the_picture(here: Path, name: str, capsys: pytest.CaptureFixture[str]) 
 @pytest.mark.parametrize(("words", "message"), [
     (("--target", "no_npu, llvm"), "there is no accelerator 'no_npu'"),
     (("--target", "llvm -mcpu=x86-64-v3"), "--target: 'llvm -mcpu=x86-64-v3' names no accelerator; name it before the processor: --target \"npu, llvm\""),
-    (("--target", "toy_npu, llvm", "-o", "p.png"), "--output: 'p.png' ends in neither .svg nor .html, which are what can be written"),
+    (("--target", "toy_npu, llvm", "-o", "p.png"), "--output: 'p.png' has none of the supported extensions: .svg, .html"),
     (("--target", "toy_npu, llvm", "--require-offload", "much"), "--require-offload: 'much' is not a share; write 95% or 0.95"),
     (("--target", "toy_npu, llvm", "--require-offload", "101%"), "--require-offload: '101%' is not a share"),
     (("--target", "toy_npu, llvm", "--plugin", "nowhere.py"), "--plugin: there is no file 'nowhere.py'"),

@@ -61,7 +61,7 @@ BROKEN = {
     "too many inputs": (model(node("Relu", "x x")), "Relu 'the_Relu': 2 inputs are given; Relu takes at most 1"),
     "too few inputs": (model(node("Add", "x")), "Add 'the_Add': input 'b' is missing"),
     "too many outputs": (model(helper.make_node("Relu", ["x"], ["y", "z"], name="r")), "Relu 'r': 1 of its 2 outputs are supported: z cannot be computed"),
-    "an operator that is none": (model(node("Rellu", "x")), r"no converter:\n  Rellu \(domain 'ai.onnx'\), 1 times: the_Rellu\nWrite one and register it"),
+    "an operator that is none": (model(node("Rellu", "x")), r"no converter:\n  Rellu \(domain 'ai.onnx'\), in 1 node: the_Rellu\nWrite one and register it"),
     "data that are too few": (with_weight([2, 3], 5), r"tensor 'w' has shape \(2, 3\) and type float32, 24 bytes, and 20 bytes of data; the file is damaged"),
     "two inputs of a name": (changed(model(node("Relu", "x")), lambda m: m.graph.input.append(m.graph.input[0])), "the graph 'small' has several inputs called 'x'; give each a name"),
     "a negative size": (with_weight([-2, 3], 6), r"tensor 'w' has a negative dimension: \(-2, 3\); the file is damaged"),

@@ -123,7 +123,7 @@ def test_all_missing_operators_are_listed_at_once() -> None:
     nodes = [node("ImageDecoder", ["", "c", "x"], [f"l{k}"], name=f"decode{k}", body=helper.make_graph([], "b", [], [])) for k in range(7)]
     nodes += [helper.make_node("Own", ["x"], ["y"], name="mine", domain="com.me")]
     proto = model(nodes, {"x": (2,), "c": ()}, ["y", *[f"l{k}" for k in range(7)]], domains=["com.me"])
-    refused(OpNotImplemented, proto, r"ImageDecoder \(domain 'ai.onnx'\), 7 times: decode0, .*decode4, and 2 more", r"Own \(domain 'com.me'\), 1 times: mine",
+    refused(OpNotImplemented, proto, r"ImageDecoder \(domain 'ai.onnx'\), in 7 nodes: decode0, .*decode4, and 2 more", r"Own \(domain 'com.me'\), in 1 node: mine",
             r"@tilewright\.relay\.frontend\.onnx\.register_converter\('ImageDecoder'\)")
 
 

@@ -159,7 +159,7 @@ def test_options_that_have_no_meaning_are_taken_and_unknown_ones_are_not() -> No
 
 
 def test_providers_that_are_not_here_are_left_out_with_a_warning() -> None:
-    with pytest.warns(UserWarning, match="CUDAExecutionProvider is not here; the model runs on the CPU"):
+    with pytest.warns(UserWarning, match="CUDAExecutionProvider is not available; the model runs on the CPU"):
         session = ours.InferenceSession(models.mlp(), providers=[("CUDAExecutionProvider", {"device_id": 0}), *CPU])
     assert session.get_providers() == CPU
 

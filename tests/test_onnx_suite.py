@@ -15,7 +15,7 @@ import onnx_suite
 import small_models as models
 from onnx_suite import Case, Outcome, cases, listed, page, reasons, run
 from onnx_verdict import APART, plain
-from tilewright.base.errors import NoNativeCompute
+from tilewright.base.errors import NoNativeKernel
 from tilewright.relay.op.registry import OPS
 
 pytestmark = pytest.mark.slow
@@ -48,7 +48,7 @@ def test_a_page_says_what_it_was_made_of() -> None:
 
 def test_what_runs_by_its_numpy_meaning_is_not_counted_as_native(monkeypatch: pytest.MonkeyPatch) -> None:
     def none(*args: object) -> None:
-        raise NoNativeCompute
+        raise NoNativeKernel
 
     def erf(size: int) -> Case:  # of different sizes, so that no program comes from the cache
         model = models.graph([helper.make_node("Erf", ["x"], ["y"])], {"x": (size,)}, {"y": (size,)}, {})

@@ -242,12 +242,12 @@ ONE, NONE = relay.const(scale(1.0)), relay.const(zero(0))
 
 @pytest.mark.parametrize(("make", "message"), [
     (lambda: qnn.quantize(X, ONE, NONE), "data must be float32, and it is uint8"),
-    (lambda: qnn.quantize(relay.var("y", shape=(2,)), ONE, NONE, out_dtype="float32"), "out_dtype is float32; it is one of int8"),
+    (lambda: qnn.quantize(relay.var("y", shape=(2,)), ONE, NONE, out_dtype="float32"), "out_dtype is float32; it must be one of int8"),
     (lambda: qnn.dequantize(relay.var("y", shape=(2,)), ONE, NONE), "data must be quantized"),
     (lambda: qnn.dequantize(X, relay.const(scales(3)), NONE, axis=1), "must be one number, or 4, one for each element of axis 1"),
     (lambda: qnn.dequantize(X, NONE, NONE), "input_scale must be a tensor of float32"),
-    (lambda: qnn.requantize(X, ONE, NONE, ONE, NONE, rounding="DOWN"), "rounding is 'DOWN'; it is one of UPWARD, TONEAREST, TOEVEN"),
-    (lambda: qnn.requantize(X, ONE, NONE, ONE, NONE, compute_dtype="bool"), "compute_dtype is 'bool'; it is one of"),
+    (lambda: qnn.requantize(X, ONE, NONE, ONE, NONE, rounding="DOWN"), "rounding is 'DOWN'; it must be one of UPWARD, TONEAREST, TOEVEN"),
+    (lambda: qnn.requantize(X, ONE, NONE, ONE, NONE, compute_dtype="bool"), "compute_dtype is 'bool'; it must be one of"),
     (lambda: qnn.conv2d(X, W, relay.const(zero(1, 2, 3, 4)), NONE, ONE, ONE), "the input's zero point must be one number"),
     (lambda: qnn.conv2d(X, W, NONE, relay.const(zero(1, 2)), ONE, ONE), "kernel_zero_point must be one number, or 3"),
     (lambda: qnn.concatenate(Tuple((X, X)), Tuple((ONE,)), Tuple((NONE, NONE)), ONE, NONE), "must be tuples of one length"),

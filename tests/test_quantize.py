@@ -177,7 +177,7 @@ def test_conversions_are_functions_of_their_own() -> None:
     [
         ({"calibrate_mode": "kl_divergance"}, "calibrate_mode is 'kl_divergance'; what there is: global_scale, kl_divergence, percentile; did you mean 'kl_divergence'"),
         ({"weight_scale": "power3"}, "weight_scale is 'power3'; what there is: power2, max"),
-        ({"nbit_input": 16}, "nbit_input is 16; kernels multiply bytes, so it is a whole number from 2 to 8"),
+        ({"nbit_input": 16}, "nbit_input is 16; it must be an integer from 2 to 8, because kernels multiply 8-bit numbers"),
         ({"dtype_activation": "int16"}, "dtype_activation is 'int16'; what there is: int32"),
         ({"global_scale": 0}, "global_scale is 0; it is the largest magnitude of a value, above zero"),
         ({"calibrate_chunk_by": 0}, "calibrate_chunk_by is 0; it is how many values are calibrated at a time, or -1 for all"),
@@ -330,7 +330,7 @@ def test_networks_and_options_that_cannot_be() -> None:
         post_training(IRModule.from_expr(relay.Function([x], relay.exp(x))), dataset=np.zeros((2, 8), np.float32))
     with pytest.raises(OptionError, match="post-training quantization finds ranges in data; give inputs of the network"):
         post_training(two_inputs())
-    with pytest.raises(OptionError, match="calibration is 'min'; it is one of minmax, percentile, kl, mse"):
+    with pytest.raises(OptionError, match="calibration is 'min'; it must be one of minmax, percentile, kl, mse"):
         PostTraining(calibration="min")
     with pytest.raises(OptionError, match="percentile is 0; it is the part of all values that is kept"):
         PostTraining(percentile=0)
@@ -383,11 +383,11 @@ def test_the_command_says_what_is_wrong(tmp_path: Path, capsys: pytest.CaptureFi
     np.savez(tmp_path / "data.npz", z=np.zeros((1, 3, 16, 16), np.float32))
     start = ["quantize", str(tmp_path / "cnn.onnx"), "--data", str(tmp_path / "data.npz")]
     assert main([*start, "-o", "x.exe"]) == 2
-    assert "ends in neither .so nor .tar" in capsys.readouterr().err
+    assert "has none of the supported extensions: .so, .tar" in capsys.readouterr().err
     assert main(start) == 1
     assert "is no input of the network" in (error := capsys.readouterr().err) or "is not given" in error
     assert main([*start, "--calibration", "best"]) == 2
-    assert "calibration is 'best'; it is one of minmax, percentile, kl, mse" in capsys.readouterr().err
+    assert "calibration is 'best'; it must be one of minmax, percentile, kl, mse" in capsys.readouterr().err
 
 
 def test_a_model_that_is_quantized_already_has_nothing_left_to_quantize() -> None:

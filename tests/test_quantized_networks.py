@@ -261,11 +261,11 @@ FIELD = """
 
 
 @pytest.mark.parametrize(("make", "said"), [
-    (lambda: Unify(numerics="tensorrt"), 'numerics="tensorrt" is not known; it is one of tflite, onnx'),
+    (lambda: Unify(numerics="tensorrt"), 'numerics="tensorrt" is not supported; it must be one of tflite, onnx'),
     (lambda: Unify(layout="NCHW4c")(imported("ds_cnn")["torch"]), "the layout of a quantized network is NCHW or NHWC, not NCHW4c"),
     (lambda: relay.qnn.transform.UnifyType("int16"), "quantized data are of int8 or uint8, not int16"),
     (lambda: relay.qnn.transform.SettleNumerics()(tvm.IRModule.from_expr(relay.Function([], relay.const(1), attrs={"numerics": "mine"}))),
-     'numerics="mine" is not known; it is one of tflite, onnx'),
+     'numerics="mine" is not supported; it must be one of tflite, onnx'),
 ])
 def test_options_that_are_not_known(make: Any, said: str) -> None:
     with pytest.raises(OptionError, match=said.replace("(", r"\(")):

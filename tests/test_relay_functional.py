@@ -115,7 +115,7 @@ def test_generic_functions_that_have_no_plain_form() -> None:
         "fn [A](%y: A) { (%y, %x) }": "main has no type parameters, takes and returns no functions",
         "let %f = fn [A](%n: int32, %y: A) -> int32 { if (less(%n, 1)) { %n } else { %f(subtract(%n, 1), (%y, %x)) } }; %f(3, %x)":
             r"%f calls itself with other types in %f\(.*\), so there is no end of copies of it; make it a function of plain types",
-        "let %f = fn [A, B](%y: A) { (%y, %x) }; %f(1)": r"the type B of fn \(%y\) .* does not follow from what it is given and gives in %f\(1\)",
+        "let %f = fn [A, B](%y: A) { (%y, %x) }; %f(1)": r"the type B of fn \(%y\) .* cannot be inferred from the arguments and the result of %f\(1\)",
         "let %f = if (less(%x, 0f)) { fn [A](%y: A) { (%y, %x) } } else { fn [A](%z: A) { (%z, %x) } }; %f(1)":
             r"fn \(%y\) .* which is generic, and is a value in if \(less\(…\)\); call it by name, or write a function of plain types around it",
     }
@@ -130,7 +130,7 @@ def test_generic_functions_that_have_no_plain_form() -> None:
         "def @grow[A](%n: int32, %y: A) -> int32 { if (less(%n, 1)) { %n } else { @grow(subtract(%n, 1), (%y,)) } }\ndef @main(%x: float32) { @grow(3, %x) }":
             "@grow is used with ever more types",
         "def @f[A, B](%y: A) -> A { %y }\ndef @main(%x: float32) { @f(%x) }":
-            "from_string:3.*the type B of @f does not follow from what it is given and gives where it is used; write the types of the function there",
+            "from_string:3.*the type B of @f cannot be inferred from its arguments and its result at this use; annotate the types of the function there",
         "def @id[A](%x: A) { %x }\ndef @main(%x: float32) { (@id, 1).1 }": r"from_string:3.*a value of the type fn \[A\]\(A\) -> A is used, which is generic; give it to",
     }
     for text, message in faults.items():

@@ -395,9 +395,9 @@ def test_composites_inside_an_external_function() -> None:
 
 def test_marks_that_fit_nothing() -> None:
     begin, end = relay.annotation.compiler_begin, relay.annotation.compiler_end
-    with pytest.raises(CompileError, match="a compiler_end of 'npu' ends no region: no region is open there"):
+    with pytest.raises(CompileError, match="a compiler_end of 'npu' has no matching compiler_begin: no region is open there"):
         PartitionGraph()(module(end(relay.tanh(x), "npu")))
-    with pytest.raises(CompileError, match="a compiler_end of 'npu' ends no region: the region that is open there is that of 'dsp'"):
+    with pytest.raises(CompileError, match="a compiler_end of 'npu' has no matching compiler_begin: the region that is open there is that of 'dsp'"):
         PartitionGraph()(module(end(relay.tanh(begin(x, "dsp")), "npu")))
     with pytest.raises(CompileError, match="this Call takes values from inside regions of 'npu' and of 'dsp'"):
         PartitionGraph()(module(end(relay.add(begin(x, "npu"), begin(y, "dsp")), "npu")))

@@ -69,8 +69,8 @@ def test_workloads_are_the_same_for_the_same_seed() -> None:
 
 
 @pytest.mark.parametrize(("make", "message"), [
-    (lambda: testing.resnet.get_net(1, num_layers=19), "there is no residual network of 19 layers; take one of 18, 34, 50"),
-    (lambda: testing.resnet.get_net(1, num_layers=18, image_shape=(3, 32, 32)), "of 18 layers for small images; take 6n \\+ 2"),
+    (lambda: testing.resnet.get_net(1, num_layers=19), "ResNet has no variant of 19 layers; choose from 18, 34, 50"),
+    (lambda: testing.resnet.get_net(1, num_layers=18, image_shape=(3, 32, 32)), "of 18 layers for small images; use 6n \\+ 2"),
     (lambda: testing.resnet.get_net(1, layout="CHWN"), "the layout is NCHW or NHWC, and was given as 'CHWN'"),
     (lambda: testing.vgg.get_net(1, (3, 32, 32), 10, "float32", 12), "there is no VGG of 12 layers"),
     (lambda: testing.squeezenet.get_net(1, (3, 64, 64), 10, "2", "float32"), "there is no SqueezeNet '2'"),

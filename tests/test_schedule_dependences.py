@@ -228,7 +228,7 @@ def test_accepted(name: str) -> None:
 
 @pytest.mark.parametrize("kind", ["vectorize", "parallel"])
 def test_a_loop_over_a_spatial_and_a_reduction_axis(kind: str) -> None:
-    """It is a reduction loop: its trips add to the same elements."""
+    """It is a reduction loop: its iterations add to the same elements."""
     a, b = te.placeholder((32, 13), name="A"), te.placeholder((13, 16), name="B")
     k = te.reduce_axis((0, 13), "k")
     c = te.compute((32, 16), lambda i, j: te.sum(a[i, k] * b[k, j], axis=k), name="C")

@@ -12,13 +12,13 @@ from onnx import ModelProto, TensorProto, helper
 
 import tilewright
 from tilewright import te
-from tilewright.backends.cpu.llvm.backend import LLVM
+from tilewright.backends.cpu.llvm import compile as llvm_compile
 from tilewright.backends.cpu.llvm.compile import compile_text
 from tilewright.backends.cpu.llvm.pool import pool_object
 from tilewright.backends.cpu.llvm.scratch import MOST_ON_STACK
 from tilewright.base.errors import CompileError, RunError
 from tilewright.compat.target import Target
-from tilewright.compiler import memory, program
+from tilewright.compiler import kernel_code, memory_limits
 from tilewright.runtime import scratch
 from tilewright.runtime.functions import FunctionModule
 from tilewright.runtime.manifest import Manifest
@@ -94,7 +94,7 @@ def test_what_the_c_library_refuses_is_said(size: Any) -> None:
     assert (y == 3).all()
     y[:] = 0
     takes = "1.53 MB for each thread" if size == 200_000 else "as much as its sizes ask for"
-    with pytest.raises(RunError, match=f"too little memory for what stands between the stages of 'staged': staged takes most, {takes}; give it smaller sizes"):
+    with pytest.raises(RunError, match=f"too little memory for the scratch buffers of 'staged': staged needs the most, {takes}; use smaller sizes"):
         without(x, y)
     assert not y.any()
     module(x, y)
@@ -107,11 +107,11 @@ def test_a_model_says_which_operator_had_no_memory(batch: int, monkeypatch: pyte
     model = pool("AveragePool", [batch, 4, 8, 100_000], kernel_shape=[3, 3])
     x = np.ones((batch, 4, 8, 100_000), np.float32)
     good = tilewright.compile(model, threads=2)
-    monkeypatch.setattr(LLVM, "compile", lambda text, target, **options: compile_text(text if "@tw_pool_create" in text else without_memory(text), target))
+    monkeypatch.setattr(llvm_compile, "compile_text", lambda text, target, **options: compile_text(text if "@tw_pool_create" in text else without_memory(text), target, **options))
     bad = tilewright.compile(model, threads=2)
     for _ in range(2):
         assert (good(x) == 1).all()
-        with pytest.raises(RunError, match=r"too little memory for what stands between the stages of 'model': AveragePool 'wide' takes most, .* for each thread"):
+        with pytest.raises(RunError, match=r"too little memory for the scratch buffers of 'model': AveragePool 'wide' needs the most, .* for each thread"):
             bad(x)
 
 
@@ -122,8 +122,8 @@ def test_control_flow_says_it_too(monkeypatch: pytest.MonkeyPatch) -> None:
     given = [helper.make_tensor_value_info("c", TensorProto.BOOL, []), helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 1, 8, 100_000])]
     graph = helper.make_graph([helper.make_node("If", ["c"], ["y"], **branches)], "either", given, [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)])
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
-    monkeypatch.setattr(LLVM, "compile", lambda text, target, **options: compile_text(text if "@tw_pool_create" in text else without_memory_of_kernels(text), target))
-    with pytest.raises(RunError, match="too little memory for what stands between the stages of 'model'"):
+    monkeypatch.setattr(llvm_compile, "compile_text", lambda text, target, **options: compile_text(text if "@tw_pool_create" in text else without_memory_of_kernels(text), target, **options))
+    with pytest.raises(RunError, match="too little memory for the scratch buffers of 'model'"):
         tilewright.compile(model, threads=1)(np.array(True), np.ones((1, 1, 8, 100_000), np.float32))
 
 
@@ -134,8 +134,8 @@ def without_memory_of_kernels(text: str) -> str:
 
 def test_what_the_machine_has_no_memory_for_is_not_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TILEWRIGHT_CACHE_DIR", "off")
-    known = memory.check_scratch
-    monkeypatch.setattr(program, "check_scratch", lambda takes, target: known(replace(takes, heap=takes.heap << 30), target))
+    known = memory_limits.check_scratch
+    monkeypatch.setattr(kernel_code, "check_scratch", lambda takes, target: known(replace(takes, heap=takes.heap << 30), target))
     with pytest.raises(CompileError, match=r"AveragePool 'wide' needs .* of memory for each thread between its stages, and there are .*correct the sizes, the padding and the windows"):
         tilewright.compile(pool("AveragePool", [1, 4, 8, 100_000], kernel_shape=[3, 3]))
 

@@ -258,7 +258,7 @@ def test_warming_up_a_single_program_is_a_call() -> None:
 
 def test_large_stages_are_compiled_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(staged, "SMALL", 0)
-    monkeypatch.setattr("tilewright.compiler.growth.SMALL", 0)
+    monkeypatch.setattr("tilewright.compiler.stage_growth.SMALL", 0)
     size = SETTLED + 3
     compiled = same(positive_rows(size), *({"x": rows(n, size)} for n in range(size)))
     assert all(e.program is not None for e in compiled._stages.edges())

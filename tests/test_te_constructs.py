@@ -205,7 +205,7 @@ def test_scans_that_cannot_be() -> None:
     with pytest.raises(CompileError, match="'update' is a part of scan 'scan' and cannot be an argument"):
         schedule_func(te.create_schedule([result.op, update.op]), [x, result, update])
     state, init = te.placeholder((4, 2)), te.compute((1, 2), lambda t, i: 0.0)
-    with pytest.raises(CompileError, match=r"te.scan 'scan' takes one init, update and state for each result, and was given 1, 2 and 1"):
+    with pytest.raises(CompileError, match=r"te.scan 'scan' takes one init, update and state for each result, but was given 1, 2 and 1"):
         te.scan(init, [init, init], state)
     with pytest.raises(CompileError, match=r"te.scan 'scan': the state 'compute' is a te.placeholder"):
         te.scan(init, init, init)
@@ -284,7 +284,7 @@ def test_hybrid_script_that_cannot_be() -> None:
         unknown(a)
     with pytest.raises(CompileError, match=r"hybrid function 'unknown' takes 1 arguments \(a\) and was given 2"):
         unknown(a, a)
-    with pytest.raises(CompileError, match=r"te.hybrid.script decorates a Python function, and this is a int"):
+    with pytest.raises(CompileError, match=r"te.hybrid.script decorates a Python function, but this is of type int"):
         te.hybrid.script(3)  # type: ignore[arg-type]
 
 

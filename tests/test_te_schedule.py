@@ -338,7 +338,7 @@ def bind_twice(p: Product) -> None:
 REFUSED: dict[str, tuple[Callable[[Product], object], str]] = {
     "no stage": (lambda p: p.s[te.placeholder((2,), name="Z")], r"'Z' is not part of this schedule; its stages are A, B, C"),
     "no operation": (lambda p: te.create_schedule([]), r"create_schedule takes operations \(C.op\)"),
-    "split without": (lambda p: p.s[p.C].split(p.k), r"split of 'k' takes factor= or nparts=, one of the two"),
+    "split without": (lambda p: p.s[p.C].split(p.k), r"split of 'k' takes either factor= or nparts="),
     "split by zero": (lambda p: p.s[p.C].split(p.k, 0), r"'k' cannot be split by 0; factors are whole numbers, 1 or more"),
     "not an axis": (lambda p: p.s[p.C].split("k", 2), r"'k' is not an axis; use one of op.axis"),
     "twice": (lambda p: (p.s[p.C].split(p.k, 2), p.s[p.C].unroll(p.k)), r"'k' is not a loop of 'C' any more: it was split or fused; its loops are m, n, k.outer, k.inner"),

@@ -205,7 +205,7 @@ def test_signatures_that_are_not_there(key: str, message: str) -> None:
 
 def test_a_converter_of_ones_own() -> None:
     data = model([T("x", (2,)), T("y", (2,))], [Op("Cube", [0], [1], custom=b"")], [0], [1])
-    with pytest.raises(OpNotImplemented, match=r"no converter:\n  Cube, 1 times: .*\nWrite one .*@tilewright\.relay\.frontend\.tflite\.register_converter\('Cube'\); or give op_converter="):
+    with pytest.raises(OpNotImplemented, match=r"no converter:\n  Cube, in 1 node: .*\nWrite one .*@tilewright\.relay\.frontend\.tflite\.register_converter\('Cube'\); or give op_converter="):
         from_tflite(data)
 
     def cube(x: Value, *, node: Node) -> Any:

@@ -33,10 +33,10 @@ from tilewright.backends.target import Target
 from tilewright.base import forks, interning
 from tilewright.base.recursion import room_for
 from tilewright.base.types import DataType
-from tilewright.compiler import collection
+from tilewright.compiler import garbage_collection
 from tilewright.compiler.build import build_module
 from tilewright.compiler.cache import Cache
-from tilewright.compiler.collection import no_garbage_collection
+from tilewright.compiler.garbage_collection import no_garbage_collection
 from tilewright.compiler.report import Report
 from tilewright.driver.files import _umask
 from tilewright.scalar import expr
@@ -178,7 +178,7 @@ def test_compiles_that_overlap_without_end_are_collected_after(monkeypatch: pyte
         def __init__(self) -> None:
             self.own = self
 
-    monkeypatch.setattr(collection, "MOST_UNCOLLECTED", 1000)
+    monkeypatch.setattr(garbage_collection, "MOST_UNCOLLECTED", 1000)
     with no_garbage_collection():
         with no_garbage_collection():
             gone = weakref.ref(Cycle())

@@ -111,7 +111,7 @@ REFUSED: dict[str, tuple[str, Callable[[tir.Schedule], object], str]] = {
     "a copy of what is read under a condition": ("padded", lambda s: s.reindex("B", ("read", 0)), "reads under a condition"),
     "no table": ("pair", lambda s: s.cache_index("B"), "block 'B' has no index that is more than a sum"),
     "nothing in place": ("pair", lambda s: s.cache_inplace("B", 0, "local"), "does not both read and write 'A'"),
-    "a sum on several threads": ("rows", lambda s: s.parallel(s.get_loops("B")[1]), "its trips add to the same elements of block 'B'; rfactor"),
+    "a sum on several threads": ("rows", lambda s: s.parallel(s.get_loops("B")[1]), "its iterations add to the same elements of block 'B'; rfactor"),
     "lanes around lanes": ("pair", lambda s: (s.vectorize(s.get_loops("B")[1]), s.vectorize(s.get_loops("B")[0])), "cannot be vectorized around the vectorized loop 'j'"),
     "threads inside of lanes": ("pair", lambda s: (s.vectorize(s.get_loops("B")[0]), s.parallel(s.get_loops("B")[1])), "cannot be parallel inside of the vectorized loop 'i'"),
     "lanes of two axes at once": ("rows", lambda s: s.vectorize(s.fuse(*s.get_loops("B"))), "is over a spatial and a reduction axis at once"),

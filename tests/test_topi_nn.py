@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from tilewright import topi
+from tilewright.backends.cpu.strategies.winograd_choice import matrices
 from tilewright.relay.op import nn as N
 from topi_cases import Array, Case, case, real, whole
 from topi_native import check
@@ -128,7 +129,7 @@ def winograd() -> list[Case]:
         return padded.reshape(5, 4, 2, 4).transpose(2, 0, 3, 1)
 
     def cubes(w: Array) -> Array:
-        g = np.asarray([[float(v) for v in row] for row in topi.winograd_choice.matrices(2).weights], "float32")
+        g = np.asarray([[float(v) for v in row] for row in matrices(2).weights], "float32")
         return np.einsum("oizyx,az,by,cx->abcoi", w, g, g, g)
 
     return [

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from tilewright import relay
+from tilewright.backends.cpu.strategies.tiles import Tile, conv_tile, register_tile
 from tilewright.backends.target import Target
 from tilewright.compiler.build import build_module
 from tilewright.compiler.kernel import lower
@@ -14,7 +15,6 @@ from tilewright.relay.expr import Constant, Function, var
 from tilewright.relay.interpreter import evaluate
 from tilewright.tir.stmt import For, walk_stmt
 from tilewright.topi.machine import Machine
-from tilewright.topi.tiles import Tile, conv_tile, register_tile
 
 pytestmark = pytest.mark.slow
 

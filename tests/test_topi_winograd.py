@@ -13,6 +13,9 @@ import pytest
 import te_numpy
 from codegen_native import on_every_target
 from tilewright import relay, te
+from tilewright.backends.cpu.strategies.winograd import convolution
+from tilewright.backends.cpu.strategies.winograd_choice import Cut, VolumeCut, cut, matrices, volume_cut
+from tilewright.backends.cpu.strategies.winograd_volume import volume_convolution
 from tilewright.base.errors import OptionError
 from tilewright.compat.target import Target
 from tilewright.compiler.build import build_module
@@ -24,9 +27,6 @@ from tilewright.relay import nn
 from tilewright.relay.expr import Function, const, var
 from tilewright.relay.interpreter import evaluate
 from tilewright.topi.machine import Machine, use
-from tilewright.topi.winograd import convolution
-from tilewright.topi.winograd_choice import Cut, VolumeCut, cut, matrices, volume_cut
-from tilewright.topi.winograd_volume import volume_convolution
 
 pytestmark = pytest.mark.slow
 

@@ -7,6 +7,7 @@ import logging
 import signal
 import socket
 import threading
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,7 @@ from tilewright.driver.tvmc.records import advised, is_of_auto_scheduler
 from tilewright.runtime import rpc
 from tilewright.runtime.rpc import connection
 from tilewright.search.auto_scheduler.measure_record import load_records
+from tilewright.search.autotvm import ApplyHistoryBest
 from tilewright.search.local import LocalRunner
 from tilewright.search.measure import Measured, MeasureErrorNo, failed
 
@@ -81,11 +83,12 @@ def test_records_of_auto_scheduler(tmp_path: Path, capfd: pytest.CaptureFixture[
     assert f"a schedule of {len(steps[1])} steps that was found" in caplog.text
 
 
-def test_a_scheduler_is_not_asked_where_the_switch_is_off(tmp_path: Path) -> None:
+def test_records_of_both_forms_are_taken(tmp_path: Path) -> None:
     (tmp_path / "log.json").write_text('{"i": [["[\\"a\\"]", "llvm", [1, 16, 64, 0, 0, 0, 0, 0], "", 0, []], [[], []]], "r": [[0.1], 0, 1, 1], "v": "v0.6"}\n')
-    _, switches = advised(tmp_path / "log.json")
-    assert switches == {"relay.backend.use_auto_scheduler": True}
-    assert advised(None)[1] == advised("")[1] == {}
+    found = advised(tmp_path / "log.json")
+    assert isinstance(found, ApplyHistoryBest) and found.report == {"taken": 1}
+    assert found.schedules.query("llvm", '["a"]') == ()
+    assert isinstance(advised(None), nullcontext) and isinstance(advised(""), nullcontext)
 
 
 def test_tasks_are_named_by_number() -> None:
@@ -204,7 +207,7 @@ def measure_as(monkeypatch: pytest.MonkeyPatch, result: Measured) -> list[int]:
 @pytest.mark.parametrize("scheduler", [False, True])
 def test_a_device_on_which_nothing_can_be_measured_ends_the_command(scheduler: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     measure_as(monkeypatch, failed(MeasureErrorNo.UNKNOWN_ERROR, "the device has gone"))
-    with pytest.raises(RunError, match=r"none of 2 candidates could be measured, the last one because: the device has gone"):
+    with pytest.raises(RunError, match=r"none of 2 candidates could be measured; the last one failed because: the device has gone"):
         tvmc.tune(tvmc.load(model(tmp_path)), "llvm", tmp_path / "r.json", trials=2, tasks_filter="0", tuner="random", number=1, parallel=1, enable_autoscheduler=scheduler)
 
 

@@ -11,7 +11,7 @@ from onnx import TensorProto, helper
 import tilewright as tvm
 from small_models import mlp
 from tilewright import relay
-from tilewright.base.errors import NoNativeCompute
+from tilewright.base.errors import NoNativeKernel
 from tilewright.compat.onnx_session import InferenceSession
 from tilewright.compiler.cache import Cache
 from tilewright.ir.op_attributes import register_op_attr
@@ -39,7 +39,7 @@ def tw1302() -> None:
 
 def tw1303() -> None:
     x = relay.var("x", shape=(3,))
-    with mock.patch.object(OPS["erf"], "compute", side_effect=NoNativeCompute):
+    with mock.patch.object(OPS["erf"], "compute", side_effect=NoNativeKernel):
         relay.build(one(relay.erf(x), x), "llvm").executable  # noqa: B018
 
 

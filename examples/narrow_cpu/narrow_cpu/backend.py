@@ -10,12 +10,10 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from narrow_cpu import conv2d
-from tilewright.backends.base import NUMBER, Strategy
+from tilewright.backends.base import NUMBER, Strategies, Strategy
 from tilewright.backends.cpu.llvm.backend import LLVM, LlvmBackend
 from tilewright.backends.target import Target
 from tilewright.base.errors import TargetError
-from tilewright.relay.op.nn_conv import Conv2d
 
 if TYPE_CHECKING:
     from tilewright.backends.cpu.llvm.debug_info import Source
@@ -33,6 +31,13 @@ class NarrowCpu(LlvmBackend):
     name = "narrow_cpu"
     keys = ("narrow_cpu", "cpu")
     options: Mapping[str, str] = MappingProxyType({**LlvmBackend.options, "scratchpad": NUMBER})
+
+    def add_strategies(self, strategies: Strategies) -> None:
+        from narrow_cpu import conv2d
+        from tilewright.relay.op.nn_conv import Conv2d
+
+        super().add_strategies(strategies)
+        strategies.register(Conv2d, Strategy("scratchpad", conv2d.conv2d, accepts=conv2d.accepts))
 
     def check(self, target: Target) -> None:
         super().check(target)
@@ -63,4 +68,3 @@ def host(target: Target) -> Target:
 
 
 NARROW_CPU = NarrowCpu()
-NARROW_CPU.strategies.register(Conv2d, Strategy("scratchpad", conv2d.conv2d, accepts=conv2d.accepts))

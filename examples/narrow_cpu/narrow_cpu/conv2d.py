@@ -12,10 +12,10 @@ import math
 from dataclasses import dataclass
 
 from tilewright import te
+from tilewright.backends.cpu.strategies.schedules.kernel import CpuSchedule, KernelBlocks, parallel_over
 from tilewright.relay.op.nn_conv import Conv2d
 from tilewright.scalar.expr import PrimExpr, Var
 from tilewright.topi import machine
-from tilewright.topi.schedules.kernel import CpuSchedule, KernelBlocks, parallel_over
 
 TILE = 4
 """Outputs of a row that are computed together, at most."""

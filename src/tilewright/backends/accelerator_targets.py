@@ -52,7 +52,7 @@ def parts(text: str) -> list[str]:
     targets = [" ".join(words) for words in found]
     if len(targets) > 1 and not all(targets):
         raise TargetError(
-            f"the target '{text}' has nothing between two commas, or behind the last; write for example 'npu, llvm'",
+            f"the target '{text}' has an empty part before or after a comma; write for example 'npu, llvm'",
             code="TW0501"
         )
     return targets
@@ -67,7 +67,7 @@ def _accelerator(text: str) -> Accelerator:
     for word in words:
         key, equals, value = word.lstrip("-").partition("=")
         if not word.startswith("-") or not equals or not value:
-            raise TargetError(f"'{word}' of the accelerator {name} is no option; write -name=value", code="TW0902")
+            raise TargetError(f"'{word}' of the accelerator {name} is not an option; write -name=value", code="TW0902")
         options.append((key, value))
     return Accelerator(name, tuple(options))
 

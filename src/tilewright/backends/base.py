@@ -8,6 +8,7 @@ a target, those of other packages by entry points.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -40,22 +41,23 @@ def _always(op: Any, *inputs: Any) -> bool:
 class Strategy:
     """One way to compute an operator on the machines of a back end.
 
-    `compute(op, *inputs)` returns the tensor expressions of the operator `op`, as `Op.compute` does. `schedule(op,
-    *inputs)` returns the schedule of the kernel around the computation of the first result; without it, the
-    computations have their schedules themselves. `accepts(op, *inputs)` tells whether the strategy applies to these
-    types and attributes.
+    `compute(op, *inputs)` returns the tensor expressions of the operator `op`, as `Op.compute` does. `schedule(op, *inputs)` returns the
+    schedule of the kernel around the computation of the first result; without it, the computations have their schedules themselves.
+    `accepts(op, *inputs)` tells whether the strategy applies to these types and attributes. `options()` returns what the computation
+    depends on beside the operator and its tensors, from the options of the compilation; it is passed as the keyword `options`.
     """
 
     name: str
     compute: Callable[..., Any]
     schedule: Callable[..., KernelSchedule] | None = None
     accepts: Callable[..., bool] = _always
+    options: Callable[[], object] | None = None
 
     def apply(self, op: Any, *inputs: Any) -> Any:
         """Return the tensors of `op`, with the schedule attached to the computation of the first."""
         from tilewright.te.tensor import Tensor
 
-        made = self.compute(op, *inputs)
+        made = self.compute(op, *inputs) if self.options is None else self.compute(op, *inputs, options=self.options())
         if self.schedule is None:
             return made
         first = made[0] if isinstance(made, tuple) else made
@@ -80,12 +82,14 @@ class Strategies:
             for strategy in reversed(self.table.get(kind, ())):
                 if strategy.accepts(op, *inputs):
                     return strategy
+            if "compute" in vars(kind):  # strategies of the classes above compute another operator
+                return None
         return None
 
     def compute(self, op: Any, *inputs: Any) -> Any:
         """Return the tensor expressions of an operator: those of its strategy, or of `Op.compute`.
 
-        Raises `NoNativeCompute` as that does.
+        Raises `NoNativeKernel` as that does.
         """
         strategy = self.find(op, *inputs)
         return op.compute(*inputs) if strategy is None else strategy.apply(op, *inputs)
@@ -131,8 +135,15 @@ class Backend:
     device: Device | None = None
     """The device on which kernels run; None for kernels that run on the host."""
 
-    def __init__(self) -> None:
-        self.strategies = Strategies()
+    @functools.cached_property
+    def strategies(self) -> Strategies:
+        """The strategies by class of operator, those of `add_strategies` at first."""
+        made = Strategies()
+        self.add_strategies(made)
+        return made
+
+    def add_strategies(self, strategies: Strategies) -> None:
+        """Register the strategies of the back end; called when the first kernel is made."""
 
     @property
     def loop_passes(self) -> Sequence[LoopPass]:

@@ -14,7 +14,7 @@ from typing import Final
 
 from tilewright.backends.base import Backend
 from tilewright.base.errors import TargetError
-from tilewright.base.plugins import import_value, installed
+from tilewright.base.plugins import import_plugin, installed
 
 GROUP: Final = "tilewright.backends"
 BUILT_IN: Final[Mapping[str, str]] = {
@@ -49,14 +49,7 @@ def find_backend(name: str) -> Backend:
         raise TargetError(
             f"'{name}' is not a kind of target; the known kinds are {', '.join(backend_names())}", code="TW0502"
         )
-    try:
-        found = import_value(value)
-    except (ImportError, AttributeError) as error:
-        raise TargetError(
-            f"the back end '{name}' cannot be imported from {value}: {error}; repair or remove the package that has "
-            "this entry point",
-            code="TW0502"
-        ) from error
+    found = import_plugin("back end", name, value)
     if not isinstance(found, Backend) or found.name != name:
         raise TargetError(
             f"the entry point '{name}' of {GROUP} is not a Backend of that name: {value}; repair or remove its package",

@@ -265,7 +265,7 @@ def _check_parts(text: str, accelerators: list[str], processor: str) -> None:
     twice = next((n for n in names if names.count(n) > 1), None)
     if len(kinds) > 2:
         raise TargetError(
-            f"the target '{text}' names {len(kinds)} processors ({', '.join(kinds)}), and a program is for one; give "
+            f"the target '{text}' names {len(kinds)} processors ({', '.join(kinds)}), but a program has one; give "
             "accelerators, then one processor",
             code="TW0504"
         )
@@ -275,15 +275,14 @@ def _check_parts(text: str, accelerators: list[str], processor: str) -> None:
         )
     if len(kinds) > 1:
         raise TargetError(
-            f"the target '{text}' names two processors, {' and '.join(kinds)}, and a program is for one; leave "
-            f"{kinds[0]} out",
+            f"the target '{text}' names two processors, {' and '.join(kinds)}, but a program has one; remove "
+            f"{kinds[0]}",
             code="TW0504"
         )
     if kinds and not has_backend(processor):
         raise TargetError(
-            f"the target '{text}' has {kinds[0]} before {processor}; the processor stands last: "
-            f"'{', '.join([*accelerators[:-1], processor, kinds[0]])}'",
-            code="TW0504"
+            f"the target '{text}' has {kinds[0]} before {processor}; the processor comes last: "
+            f"'{', '.join([*accelerators[:-1], processor, kinds[0]])}'", code="TW0504"
         )
 
 
@@ -301,9 +300,8 @@ def _parse(target: str | Mapping[str, Any] | Target) -> tuple[str, dict[str, Any
     if not has_backend(kind):
         if kind in known_targets():
             raise TargetError(
-                f"'{kind}' takes parts of a network, and the rest needs a processor; name one behind it: '{kind}, "
-                "llvm'",
-                code="TW0504"
+                f"'{kind}' computes only parts of a network; add a processor for the rest: '{kind}, "
+                "llvm'", code="TW0504"
             )
         raise TargetError(f"'{kind}' is not a kind of target: {nearest(kind, backend_names(), 'kind')}", code="TW0502")
     known = find_backend(kind).options

@@ -176,7 +176,7 @@ class WorkerTimedOut(WorkerError):
 
 
 class NotNativeWarning(UserWarning):
-    """Operators of a program have no native kernel and run by their numpy meaning: right, and slower. All are listed."""
+    """Operators of a program have no native kernel and run in numpy: right, and slower. All are listed."""
 
     code = "TW1303"
 
@@ -217,7 +217,7 @@ class ProviderWarning(UserWarning):
     code = "TW1309"
 
 
-class NoNativeCompute(TVMError):
+class NoNativeKernel(TVMError):
     """An operator declares that it has no tensor expression for these arguments: its step runs in Python. `Op.compute` raises it, and the build catches it."""
 
     code = "TW1303"

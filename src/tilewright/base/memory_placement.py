@@ -1,6 +1,6 @@
-"""Where pieces of memory stand in one workspace: those that live at the same time never overlap.
+"""Placement of live ranges in one workspace: ranges that are live at the same time never overlap.
 
-The largest come first, each into the tightest gap that is left (Sekiyama et al., "Profile-guided memory optimization for deep neural networks", 2018).
+The largest ranges come first, each into the tightest gap that is left (Sekiyama et al., "Profile-guided memory optimization for deep neural networks", 2018).
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from typing import Any, Final, Protocol
 
 ALIGNMENT: Final = 64
 _TRIES: Final = 400
-"""Orders that are tried at random before a workspace counts as too small."""
+"""Number of random orders that are tried before a workspace counts as too small."""
 
 
-class Living(Protocol):
-    """So many bytes, needed from the step `birth` to the step `death`."""
+class LiveRange(Protocol):
+    """`nbytes` bytes, live from step `birth` through `death`."""
 
     @property
     def nbytes(self) -> Any: ...
@@ -25,11 +25,10 @@ class Living(Protocol):
     def death(self) -> int: ...
 
 
-def place_pieces(pieces: Sequence[Living], limit: int | None = None) -> tuple[list[int], int]:
-    """The offset of each piece, and the bytes of the workspace.
+def place_pieces(pieces: Sequence[LiveRange], limit: int | None = None) -> tuple[list[int], int]:
+    """Return the offset of each live range, and the size of the workspace in bytes.
 
-    Where that is more than `limit`, the pieces are placed in other orders, until they fit or many were tried; the smallest workspace counts.
-    No order can do with less than `peak_bytes`.
+    Above `limit`, other orders are tried until one fits, and the smallest workspace is returned. None is below `peak_bytes`.
     """
     clashes = _clashes(pieces)
     best = _placed(pieces, clashes, sorted(range(len(pieces)), key=lambda k: -pieces[k].nbytes))
@@ -42,18 +41,18 @@ def place_pieces(pieces: Sequence[Living], limit: int | None = None) -> tuple[li
     return best
 
 
-def alive_bytes(pieces: Sequence[Living], step: int) -> int:
-    """The bytes of the pieces that live at a step, each with what follows it up to the next multiple of the alignment."""
+def alive_bytes(pieces: Sequence[LiveRange], step: int) -> int:
+    """Return the bytes that are live at a step, each range rounded up to the alignment."""
     return sum(_aligned(p.nbytes) for p in pieces if p.birth <= step <= p.death)
 
 
-def peak_bytes(pieces: Sequence[Living]) -> int:
-    """The bytes of the pieces that live at the same time, at the step where these are most."""
+def peak_bytes(pieces: Sequence[LiveRange]) -> int:
+    """Return the largest number of bytes that are live at one step."""
     return max((alive_bytes(pieces, step) for step in {p.birth for p in pieces}), default=0)
 
 
-def _orders(pieces: Sequence[Living]) -> Iterator[list[int]]:
-    """Orders in which pieces may fit better: by what they take of memory and time, by time alone, then the first with some pieces moved."""
+def _orders(pieces: Sequence[LiveRange]) -> Iterator[list[int]]:
+    """Yield orders of placement: by bytes times steps, by steps alone, then by bytes with random changes."""
     known = range(len(pieces))
     yield sorted(known, key=lambda k: -pieces[k].nbytes * (1 + pieces[k].death - pieces[k].birth))
     yield sorted(known, key=lambda k: (pieces[k].birth, -pieces[k].nbytes))
@@ -65,8 +64,8 @@ def _orders(pieces: Sequence[Living]) -> Iterator[list[int]]:
         yield sorted(known, key=lambda k: -pieces[k].nbytes * (1 + spread * (chance.random() - 0.5)))
 
 
-def _placed(pieces: Sequence[Living], clashes: Sequence[Sequence[int]], order: Sequence[int]) -> tuple[list[int], int]:
-    """The offsets when the pieces are placed in this order."""
+def _placed(pieces: Sequence[LiveRange], clashes: Sequence[Sequence[int]], order: Sequence[int]) -> tuple[list[int], int]:
+    """Place the ranges in this order; return the offsets and the size of the workspace."""
     offsets = [-1] * len(pieces)
     total = 0
     for k in order:
@@ -77,8 +76,8 @@ def _placed(pieces: Sequence[Living], clashes: Sequence[Sequence[int]], order: S
     return offsets, total
 
 
-def _clashes(pieces: Sequence[Living]) -> list[list[int]]:
-    """For each piece, those that live at the same time."""
+def _clashes(pieces: Sequence[LiveRange]) -> list[list[int]]:
+    """Return, for each range, the ranges that are live at the same time."""
     found: list[list[int]] = [[] for _ in pieces]
     alive: list[int] = []
     for k in sorted(range(len(pieces)), key=lambda k: pieces[k].birth):
@@ -91,7 +90,7 @@ def _clashes(pieces: Sequence[Living]) -> list[list[int]]:
 
 
 def _best_gap(taken: Sequence[tuple[int, int]], size: int) -> int:
-    """The start of the smallest gap that holds `size`, else the end."""
+    """Return the start of the smallest gap that holds `size`, else the end."""
     best, room, end = -1, 0, 0
     for begin, stop in taken:
         gap = begin - end

@@ -75,7 +75,7 @@ class _Reader:
 
     def taken(self, size: int) -> bytes:
         if not 0 <= size <= len(self.raw) - self.at:
-            raise ModelError(f"these parameters are damaged at byte {self.at}: {size} more are announced, and {len(self.raw) - self.at} are there", code="TW0116")
+            raise ModelError(f"the parameters are damaged at byte {self.at}: {size} more bytes are declared, but {len(self.raw) - self.at} exist", code="TW0116")
         self.at += size
         return self.raw[self.at - size : self.at]
 

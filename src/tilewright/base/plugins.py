@@ -114,15 +114,6 @@ def installed(group: str) -> dict[str, str]:
     return {e.name: e.value for e in entry_points(group=group)}
 
 
-def import_value(value: str) -> Any:
-    """Return the object that an entry point names as `module:attribute`. Raises `ImportError` and `AttributeError`."""
-    module, _, attribute = value.partition(":")
-    found: Any = importlib.import_module(module.strip())
-    for part in filter(None, attribute.strip().split(".")):
-        found = getattr(found, part)
-    return found
-
-
 def find_accelerator(name: str) -> Any | None:
     """Return the accelerator of that name, declared or imported from its entry point, or None.
 
@@ -133,13 +124,13 @@ def find_accelerator(name: str) -> Any | None:
     value = installed(GROUP).get(name) or BUILT_IN.get(name)
     if value is None:
         return None
-    return _loaded("accelerator", name, value)
+    return import_plugin("accelerator", name, value)
 
 
 @functools.cache
 def installed_frontends() -> tuple[Any, ...]:
     """The formats of installed frontends, imported. Raises `TargetError` where an import fails."""
-    return tuple(_loaded("frontend", name, value) for name, value in sorted(installed(FRONTENDS).items()))
+    return tuple(import_plugin("frontend", name, value) for name, value in sorted(installed(FRONTENDS).items()))
 
 
 def load_frontend(name: str) -> None:
@@ -149,17 +140,21 @@ def load_frontend(name: str) -> None:
     if value is None:
         raise ModelError(f"the program has nodes of the format '{name}', and no installed package reads it; install "
                          "its frontend", code="TW0102")
-    _loaded("frontend", name, value)
+    import_plugin("frontend", name, value)
 
 
-def _loaded(kind: str, name: str, value: str) -> Any:
-    """The object that an entry point names. Raises `TargetError` where it cannot be imported."""
+def import_plugin(kind: str, name: str, value: str) -> Any:
+    """Return the object that an entry point names as `module:attribute`. Raises `TargetError` where the import fails."""
+    module, _, attribute = value.partition(":")
     try:
-        return import_value(value)
+        found: Any = importlib.import_module(module.strip())
+        for part in filter(None, attribute.strip().split(".")):
+            found = getattr(found, part)
     except (ImportError, AttributeError) as error:
         why = (f"the {kind} '{name}' cannot be imported from {value}: {error}; repair or remove the package that has "
                "this entry point")
         raise TargetError(why, code="TW0901") from error
+    return found
 
 
 def run_plugin(path: str) -> None:

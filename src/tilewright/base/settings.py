@@ -37,50 +37,50 @@ def _table(*settings: Setting) -> dict[str, Setting]:
 
 
 SETTINGS: Final = _table(
-    Setting("relay.FuseOps.max_depth", int, 64, "most calls in one fused function"),
-    Setting("relay.FuseOps.link_params", bool, False, "whether FuseOps on its own puts constants inside of the functions that it makes"),
-    Setting("relay.FoldConstant.max_bytes", int, 256 << 20, "largest constant that folding may make"),
+    Setting("relay.FuseOps.max_depth", int, 64, "maximum number of calls in one fused function"),
+    Setting("relay.FuseOps.link_params", bool, False, "whether a standalone FuseOps pass puts constants inside the fused functions"),
+    Setting("relay.FoldConstant.max_bytes", int, 256 << 20, "size limit of a folded constant, in bytes"),
     Setting("relay.FoldGate.enabled", bool, True, "scale the weights of a 1x1 convolution instead of the larger image that it reads"),
     Setting("relay.ConvertLayout.enabled", bool, True, "store images channels last throughout the graph"),
     Setting(
-        "relay.ToMixedPrecision.type", str, "", "compute products, and what stands between them, in this type; inputs and outputs keep theirs",
+        "relay.ToMixedPrecision.type", str, "", "compute products, and operators between them, in this type; inputs and outputs keep their types",
         ("", "float16", "bfloat16"),
     ),
-    Setting("relay.ToMixedPrecision.acc_type", str, "float32", "what the products of mixed precision are summed in", ("float32", "float16", "bfloat16")),
-    Setting("relay.ToMixedPrecision.keep_orig_output_dtype", bool, False, "whether the pass on its own gives results their first type back"),
+    Setting("relay.ToMixedPrecision.acc_type", str, "float32", "accumulation type of products in mixed precision", ("float32", "float16", "bfloat16")),
+    Setting("relay.ToMixedPrecision.keep_orig_output_dtype", bool, False, "whether the standalone pass converts results back to their original type"),
     Setting(
-        "relay.qnn.numerics", str, "", "whose roundings quantized operators have; empty: those of the runtime that the model is from",
+        "relay.qnn.numerics", str, "", "rounding behaviour of quantized operators; empty: that of the model's own runtime",
         ("", "tflite", "onnx", "torch", "torch-x86", "torch-onednn", "torch-fbgemm", "torch-qnnpack", "fast"),
     ),
-    Setting("relay.library_calls.stand_in", bool, False, "kernels of ours, named after them, in the place of calls of BNNS"),
-    Setting("relay.SplitBatch.images", int, 0, "how many images of a batch to compute at once; 0: as many as suit the caches, -1: all"),
+    Setting("relay.library_calls.stand_in", bool, False, "replace calls of BNNS by Tilewright's own kernels, named after the calls"),
+    Setting("relay.SplitBatch.images", int, 0, "number of images of a batch that are computed at once; 0: chosen by the cache sizes, -1: all"),
     Setting(
         "relay.check_rewrites", object, False,
-        "after each pass run the module before and after on random inputs: a difference is an error (True), or the pass is left out with a warning (skip)",
+        "run the module before and after each pass on random inputs; a difference raises an error (True), or the pass is skipped with a warning (skip)",
         (False, True, "skip"),
     ),
     Setting("relay.check_rewrites.max_work", int, 1 << 31, "multiplications and elements of the largest function that check_rewrites runs"),
-    Setting("relay.backend.max_arena", int, 0, "the most bytes that values between kernels may take; a program that needs more is not compiled. 0: any number"),
+    Setting("relay.backend.max_arena", int, 0, "limit of the memory for values between kernels, in bytes; a program that needs more is refused. 0: no limit"),
     Setting(
         "relay.backend.max_memory", int, 0,
-        "the most bytes that a program may take for the values that it makes: its workspace and its outputs; one that needs more is not compiled. "
-        "0: a quarter of the memory of this machine, or of the process where the system limits it",
+        "limit of the memory for the workspace and the outputs of a program, in bytes; a program that needs more is refused. "
+        "0: a quarter of the memory of this machine, or of the limit of the process",
     ),
-    Setting("relay.backend.use_auto_scheduler", bool, False, "whether kernels have the schedules of an auto_scheduler.ApplyHistoryBest around the build"),
+    Setting("relay.backend.use_auto_scheduler", bool, False, "use the schedules of the auto_scheduler.ApplyHistoryBest around the build"),
     Setting(
-        "tir.instrument_bound_checkers", bool, False, "check every read and write against the extents of its buffer before it is made; a wrong one is a MemoryFault"
+        "tir.instrument_bound_checkers", bool, False, "check every read and write against the extents of its buffer; a wrong access raises a MemoryFault"
     ),
-    Setting("tir.instrument_uninitialized_reads", bool, False, "check that every element of an inner buffer has been written when it is read"),
-    Setting("tir.instrument_overlapping_arguments", bool, False, "check that arrays that a function writes share no memory with its others, instead of copying them"),
+    Setting("tir.instrument_uninitialized_reads", bool, False, "check that every element of an inner buffer was written before it is read"),
+    Setting("tir.instrument_overlapping_arguments", bool, False, "check that output arrays share no memory with other arguments, instead of copying them"),
     Setting(
         "tir.debug_info", str, "",
-        "debug information of compiled code: lines and variables of its loops (tir), of Relay's text (relay), or the names of the model's nodes (model); "
-        "empty: functions of tvm.build have lines of their loops, models have nothing; off: nothing",
+        "debug information of compiled code: its loops (tir), its Relay text (relay), or the names of the model's nodes (model); "
+        "off: none; empty: loops for functions of tvm.build, none for models",
         ("", "off", "tir", "relay", "model"),
     ),
     Setting(
         "relay.backend.winograd", str, "auto",
-        "3x3 convolutions by Winograd's algorithm: where that is faster, at opt_level 3 (auto); never (off); wherever possible, with tiles of 2x2 or 4x4",
+        "use Winograd's algorithm for 3x3 convolutions: where it is faster, at opt_level 3 (auto); never (off); in all possible cases, with tiles of 2x2 or 4x4",
         ("auto", "off", "2x2", "4x4"),
     ),
 )

@@ -16,6 +16,7 @@ from tilewright.base.errors import (
 )
 
 __all__ = [
-    "ArtifactError", "CompileError", "InputError", "InternalError", "MemoryFault", "ModelError", "OpNotImplemented", "OptionError", "ScheduleError", "ShapeError",
+    "ArtifactError", "CompileError", "InputError", "InternalError", "MemoryFault", "ModelError", "OpNotImplemented",
+    "OptionError", "ScheduleError", "ShapeError",
     "TVMError", "TargetError",
 ]

@@ -13,6 +13,7 @@ from tilewright.ir.instrument import (
 )
 
 __all__ = [
-    "DumpIR", "DumpInstrument", "PassInstrument", "PassPrintingInstrument", "PassTimingInstrument", "PrintAfterAll", "PrintBeforeAll", "VerifyInstrument",
+    "DumpIR", "DumpInstrument", "PassInstrument", "PassPrintingInstrument", "PassTimingInstrument", "PrintAfterAll",
+    "PrintBeforeAll", "VerifyInstrument",
     "pass_instrument",
 ]

@@ -49,7 +49,10 @@ class TilewrightRep(OnnxBackendRep):
         sequence holds all inputs, or only those without a default value. Raises `InputError`.
         """
         if kwargs:
-            raise OptionError(f"run takes inputs only, and was given {', '.join(kwargs)}; say how to compile in prepare()", code="TW0214")
+            raise OptionError(
+                f"run takes inputs only, and was given {', '.join(kwargs)}; say how to compile in prepare()",
+                code="TW0214"
+            )
         found = self.model(self._by_name(inputs))
         return self._outputs(*(found if isinstance(found, tuple) else (found,)))
 
@@ -58,11 +61,17 @@ class TilewrightRep(OnnxBackendRep):
             return {n: v for n, v in inputs.items() if n not in self._stored}
         given = inputs if isinstance(inputs, (list, tuple)) else [inputs]
         needed = [n for n in self._inputs if n not in self._stored]
-        if len(needed) == 1 and isinstance(inputs, (list, tuple)) and len(given) != 1 and len(given) != len(self._inputs):
+        if (
+            len(needed) == 1 and isinstance(inputs, (list, tuple)) and len(given) != 1
+            and len(given) != len(self._inputs)
+        ):
             given = [inputs]  # the one input is a sequence
         names = self._inputs if len(given) == len(self._inputs) else needed
         if len(given) != len(names):
-            raise InputError(f"the model takes {len(needed)} inputs ({', '.join(needed) or 'none'}), and {len(given)} were given", code="TW0701")
+            raise InputError(
+                f"the model takes {len(needed)} inputs ({', '.join(needed) or 'none'}), and {len(given)} were given",
+                code="TW0701"
+            )
         return {n: v for n, v in zip(names, given, strict=True) if n not in self._stored}
 
 
@@ -76,11 +85,16 @@ class TilewrightBackend(OnnxBackend):
 
     @classmethod
     def prepare(cls, model: onnx.ModelProto, device: str = _DEVICE, **kwargs: Any) -> TilewrightRep:
-        """Compile. Raises what `tilewright.compile` raises, `TargetError` for another device, `OptionError` for unknown options."""
+        """Compile. Raises what `tilewright.compile` raises, `TargetError` for another device, `OptionError` for
+        unknown options."""
         _check_device(device)
         unknown = [n for n in kwargs if n not in _OPTIONS]
         if unknown:
-            raise OptionError(f"prepare has no option '{unknown[0]}'; its options are those of tilewright.compile: {', '.join(_OPTIONS)}", code="TW0214")
+            raise OptionError(
+                f"prepare has no option '{unknown[0]}'; its options are those of tilewright.compile: "
+                f"{', '.join(_OPTIONS)}",
+                code="TW0214"
+            )
         return TilewrightRep(model, compile(model, **kwargs))
 
     @classmethod
@@ -90,7 +104,8 @@ class TilewrightBackend(OnnxBackend):
 
     @classmethod
     def run_node(
-        cls, node: onnx.NodeProto, inputs: Any, device: str = _DEVICE, outputs_info: Sequence[tuple[Any, tuple[int, ...]]] | None = None, **kwargs: Any,
+        cls, node: onnx.NodeProto, inputs: Any, device: str = _DEVICE,
+        outputs_info: Sequence[tuple[Any, tuple[int, ...]]] | None = None, **kwargs: Any,
     ) -> tuple[Any, ...]:
         """Compile and run one node on `inputs`: one for each of its inputs that has a name, or a mapping.
 
@@ -100,9 +115,13 @@ class TilewrightBackend(OnnxBackend):
         names = [n for n in dict.fromkeys(node.input) if n]
         given = dict(inputs) if isinstance(inputs, Mapping) else dict(zip(names, inputs, strict=False))
         if list(given) != names and set(given) != set(names):
-            raise InputError(f"{node.op_type} takes {len(names)} inputs ({', '.join(names)}), and {len(given)} were given", code="TW0701")
+            raise InputError(
+                f"{node.op_type} takes {len(names)} inputs ({', '.join(names)}), and {len(given)} were given",
+                code="TW0701"
+            )
         graph = helper.make_graph(
-            [node], node.op_type, [_value_info(n, given[n]) for n in names], [ValueInfoProto(name=n) for n in node.output if n],
+            [node], node.op_type, [_value_info(n, given[n]) for n in names],
+            [ValueInfoProto(name=n) for n in node.output if n],
         )
         domain = "" if node.domain == "ai.onnx" else node.domain
         imports = {"": defs.onnx_opset_version(), **({domain: version or _newest(domain)} if domain or version else {})}
@@ -117,7 +136,9 @@ class TilewrightBackend(OnnxBackend):
 
 def _check_device(device: str) -> None:
     if not TilewrightBackend.supports_device(device):
-        raise TargetError(f"there is no device '{device}' to run on; code is compiled for the CPU: device='CPU'", code="TW0506")
+        raise TargetError(
+            f"there is no device '{device}' to run on; code is compiled for the CPU: device='CPU'", code="TW0506"
+        )
 
 
 def _newest(domain: str) -> int:
@@ -131,9 +152,13 @@ def _value_info(name: str, value: Any) -> ValueInfoProto:
 def _type_of(value: Any, name: str) -> TypeProto:
     """The type of an array, or of a list of arrays, as ONNX writes it; sizes only for arrays."""
     if isinstance(value, (list, tuple)) and value and all(isinstance(v, np.ndarray) for v in value):
-        return helper.make_sequence_type_proto(helper.make_tensor_type_proto(helper.np_dtype_to_tensor_dtype(value[0].dtype), None))
+        return helper.make_sequence_type_proto(
+            helper.make_tensor_type_proto(helper.np_dtype_to_tensor_dtype(value[0].dtype), None)
+        )
     if value is None:
-        raise InputError(f"input '{name}' is None, which does not say its type; run a model that declares it instead", code="TW0701")
+        raise InputError(
+            f"input '{name}' is None, which does not say its type; run a model that declares it instead", code="TW0701"
+        )
     x = np.asarray(value)
     return helper.make_tensor_type_proto(helper.np_dtype_to_tensor_dtype(x.dtype), x.shape)
 

@@ -7,7 +7,8 @@
     where("npu.lower")  ->  "/home/me/npu.py:12"
     where("nn.conv2d"), where("FoldConstant"), where("relay.FuseOps.max_depth"), where("nn.conv2d/target.npu")
 
-`where` looks into the tables that the compiler itself uses: registered functions, operators, passes, settings, attributes of operators.
+`where` looks into the tables that the compiler itself uses: registered functions, operators, passes, settings,
+attributes of operators.
 """
 
 from __future__ import annotations
@@ -18,7 +19,14 @@ from pathlib import Path
 
 from tilewright.base import settings
 from tilewright.base.errors import OptionError
-from tilewright.base.global_functions import FUNCTIONS, GlobalFunction, list_global_func_names, place, register_func, remove_global_func
+from tilewright.base.global_functions import (
+    FUNCTIONS,
+    GlobalFunction,
+    list_global_func_names,
+    place,
+    register_func,
+    remove_global_func,
+)
 from tilewright.base.global_functions import get_global_func as _registered
 from tilewright.base.settings import nearest
 from tilewright.ir.op_attributes import OP_ATTRIBUTES
@@ -29,19 +37,24 @@ __all__ = ["get_global_func", "list_global_func_names", "register_func", "remove
 
 
 def get_global_func(name: str, allow_missing: bool = False) -> GlobalFunction | None:
-    """The function of that name; None, with `allow_missing`, or `OptionError` with the nearest name, or with what else is called so."""
+    """The function of that name; None, with `allow_missing`, or `OptionError` with the nearest name, or with what else
+    is called so."""
     try:
         return _registered(name, allow_missing)
     except OptionError as error:
-        other = "; it is an operator: relay.op.get" if name in OPS else "; it is a pass: relay.transform" if name in PASSES else ""
+        other = (
+            "; it is an operator: relay.op.get" if name in OPS else "; it is a pass: relay.transform" if name in PASSES
+            else ""
+        )
         raise OptionError(f"{error.message}{other}", code="TW0213") from None
 
 
 def where(name: str) -> str:
-    """The file and line where a name is defined: a registered function, an operator, a pass, a setting, an attribute of operators.
+    """The file and line where a name is defined: a registered function, an operator, a pass, a setting, an attribute
+    of operators.
 
-    An attribute is named alone, `target.npu`, for the lines of all operators that have it, or after one of them, `nn.conv2d/target.npu`.
-    Raises `OptionError` with the nearest name.
+    An attribute is named alone, `target.npu`, for the lines of all operators that have it, or after one of them,
+    `nn.conv2d/target.npu`. Raises `OptionError` with the nearest name.
     """
     importlib.import_module("tilewright.relay.transform")  # which declares the passes
     if name in FUNCTIONS:
@@ -52,7 +65,10 @@ def where(name: str) -> str:
         return _setting_place(name)
     places = [r.place for (op_name, key), r in OP_ATTRIBUTES.items() if name in (key, f"{op_name}/{key}")]
     if not places:
-        known = [*FUNCTIONS, *OPS, *PASSES, *settings.SETTINGS, *(k for _, k in OP_ATTRIBUTES), *(f"{o}/{k}" for o, k in OP_ATTRIBUTES)]
+        known = [
+            *FUNCTIONS, *OPS, *PASSES, *settings.SETTINGS, *(k for _, k in OP_ATTRIBUTES),
+            *(f"{o}/{k}" for o, k in OP_ATTRIBUTES)
+        ]
         raise OptionError(f"nothing is called '{name}'{nearest(name, known)}", code="TW0213")
     return "\n".join(dict.fromkeys(places))
 

@@ -12,7 +12,8 @@ __all__ = ["assert_allclose", "device_enabled", "enabled_targets"]
 
 
 def assert_allclose(actual: Any, desired: Any, rtol: float = 1e-7, atol: float = 1e-7) -> None:
-    """Raises `AssertionError`, with the elements that differ most, unless |actual - desired| <= atol + rtol * |desired| and the shapes are equal."""
+    """Raises `AssertionError`, with the elements that differ most, unless |actual - desired| <= atol + rtol *
+    |desired| and the shapes are equal."""
     found, wanted = np.asanyarray(actual), np.asanyarray(desired)
     assert found.shape == wanted.shape, f"the shapes differ: {found.shape}, and {wanted.shape} is wanted"
     np.testing.assert_allclose(found, wanted, rtol=rtol, atol=atol, verbose=True)

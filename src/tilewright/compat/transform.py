@@ -13,4 +13,7 @@ from tilewright.ir.transform import (
     module_pass,
 )
 
-__all__ = ["ApplyPassToFunction", "FunctionPass", "ModulePass", "Pass", "PassContext", "PassInfo", "PrintIR", "Sequential", "function_pass", "module_pass"]
+__all__ = [
+    "ApplyPassToFunction", "FunctionPass", "ModulePass", "Pass", "PassContext", "PassInfo", "PrintIR", "Sequential",
+    "function_pass", "module_pass"
+]

@@ -1,33 +1,27 @@
-"""From a module to an artifact: the passes over the graph, then the program; and `build`, the field's `relay.build`.
-
-The short door, `tilewright.compile`, is in `compiler/model.py`, which needs none of this for a model that the cache has.
-"""
+"""`relay.build` and `relay.optimize`: doors to the pipeline (`compiler/pipeline.py`) for modules in memory."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 from tilewright.backends.target import Target
-from tilewright.base import interning, jit_policy
 from tilewright.base.errors import CompileError, InputError, OptionError
 from tilewright.base.nd import Device
 from tilewright.compiler.cache import Cache
-from tilewright.compiler.collection import no_garbage_collection
-from tilewright.compiler.front_half import FrontHalf, front_half, off_loaded
-from tilewright.compiler.growth import grow, point_of, signature_of, typed, with_main
-from tilewright.compiler.program import Unfinished, build_flow, build_program
+from tilewright.compiler.garbage_collection import no_garbage_collection
+from tilewright.compiler.pipeline import compile_module, is_one_program
 from tilewright.compiler.report import Report
-from tilewright.compiler.staged import Edge, Point, Program, Stages
+from tilewright.compiler.specialization import Specialization
+from tilewright.compiler.stage_growth import grow, point_of, signature_of, typed, with_main
+from tilewright.compiler.staged import Edge, Point, Stages
 from tilewright.compiler.staged_session import StagedSession
 from tilewright.ir.module import IRModule
 from tilewright.ir.transform import PassContext
 from tilewright.relay.expr import Expr, Function, Tuple
 from tilewright.relay.transform.bind_params import bind_params
 from tilewright.relay.transform.pipeline import optimize
-from tilewright.relay.transform.stages import mixes_control_and_objects, needs_stages
-from tilewright.relay.visitor import calls
+from tilewright.relay.transform.stages import needs_stages
 from tilewright.runtime.artifact import Artifact
 from tilewright.runtime.module import FactoryModule, Session
 
@@ -36,38 +30,7 @@ def build_module(
     mod: IRModule, target: str | Target = "llvm", name: str = "default", report: Report | None = None, cache: Cache | None = None,
 ) -> Artifact:
     """Optimize and compile the `main` of a module under the current `PassContext`."""
-    return build_made(lambda: mod, target, name, report, cache)
-
-
-def build_made(
-    make: Callable[[], IRModule], target: str | Target = "llvm", name: str = "default", report: Report | None = None, cache: Cache | None = None,
-) -> Artifact:
-    """The same for the module that `make` returns; where nobody else holds it, its weights are released while they are packed."""
-    report = Report() if report is None else report
-    chosen = Target(target)
-    begin = jit_policy.clock()
-    with no_garbage_collection():
-        try:
-            taken = off_loaded(make(), chosen)
-            modules, operators = taken.modules, len(calls(taken.module["main"].body))
-            with report.phase("graph"):
-                front = front_half(taken.module, chosen.processor)
-            if report.keeps_module:
-                report.module = front.optimized
-            lists = front.main.attrs.get("output_lists", ())
-            program = _program(front, chosen.processor, name, report, cache or Cache.default())
-            del taken, front
-            made = program.finish()
-            jit_policy.COMPILING.took(operators, jit_policy.clock() - begin)
-            return replace(made, manifest=replace(made.manifest, lists=lists), modules=modules) if lists or modules else made
-        finally:
-            interning.release()
-
-
-def _program(front: FrontHalf, target: Target, name: str, report: Report, cache: Cache) -> Unfinished:
-    if front.control is None:
-        return build_program(front.optimized["main"], target, name, report, cache, front.output_names, loops=front.loops)
-    return build_flow(front.control, front.main, front.optimized, target, name, report, cache, front.output_names, front.loops)
+    return compile_module(lambda: mod, target, name, report, cache)
 
 
 def build(
@@ -84,15 +47,15 @@ def build(
     """
     chosen = _target(target, target_host)
     if not isinstance(mod, (IRModule, Expr)):
-        raise CompileError(f"relay.build takes an IRModule or a relay function, and was given a {type(mod).__name__}", code="TW0215")
+        raise CompileError(f"relay.build takes an IRModule or a Relay function, but was given a {type(mod).__name__}", code="TW0215")
     module = mod if isinstance(mod, IRModule) else IRModule.from_expr(mod)
     with no_garbage_collection():
         bound = bind_params(module, params) if params else module
         if needs_stages(bound["main"]):
             bound = typed(bound)
-        if needs_stages(bound["main"]) or mixes_control_and_objects(bound["main"]):
-            return StagedModule(bound, chosen, mod_name)
-        return FactoryModule(build_module(bound, chosen, mod_name))
+        if is_one_program(bound["main"]):
+            return FactoryModule(build_module(bound, chosen, mod_name))
+        return StagedModule(bound, chosen, mod_name)
 
 
 class StagedModule(FactoryModule):
@@ -101,9 +64,9 @@ class StagedModule(FactoryModule):
     def __init__(self, mod: IRModule, target: Target, name: str) -> None:
         context, main, cache = PassContext.current(), mod["main"], Cache.default()
 
-        def compiled(make: Callable[[], Function], edge: Edge) -> Program:
+        def compiled(make: Callable[[], Function], edge: Edge) -> Specialization:
             with context:
-                return Program(build_made(lambda: with_main(mod, make()), target, name, None, cache), None)
+                return Specialization(compile_module(lambda: with_main(mod, make()), target, name, None, cache), None)
 
         def grown(point: Point, values: Sequence[Any] | None) -> tuple[Edge, set[int]]:
             with context, no_garbage_collection():
@@ -135,7 +98,7 @@ class StagedModule(FactoryModule):
 def optimize_module(
     mod: IRModule | Expr, target: str | Mapping[str, Any] | Target | None = None, params: Mapping[str, Any] | None = None,
 ) -> tuple[IRModule, dict[str, Any]]:
-    """The module after all passes over graphs, and no parameters: those that are given are its constants. The field's `relay.optimize`."""
+    """The module after all passes over graphs, and no parameters: those that are given are its constants. TVM's `relay.optimize`."""
     module = mod if isinstance(mod, IRModule) else IRModule.from_expr(mod)
     with no_garbage_collection():
         return optimize(bind_params(module, params) if params else module, _target(target, None)), {}

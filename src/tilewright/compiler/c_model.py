@@ -11,13 +11,10 @@ import numpy as np
 
 from tilewright.backends.cpu.c.model import CModel, emit_model
 from tilewright.backends.target import Target
-from tilewright.base import interning
 from tilewright.base.errors import ArtifactError, CompileError
-from tilewright.compiler.build import build_made
 from tilewright.compiler.cache import Cache
-from tilewright.compiler.collection import no_garbage_collection
 from tilewright.compiler.flow import needs_control
-from tilewright.compiler.front_half import front_half, off_loaded
+from tilewright.compiler.pipeline import OffLoaded, compile_module, compiling, front_half, off_loaded
 from tilewright.compiler.program import build_parts
 from tilewright.compiler.report import Report
 from tilewright.ir.module import IRModule
@@ -29,25 +26,31 @@ Array = np.ndarray[Any, Any]
 
 def c_model(make: Callable[[], IRModule], target: Target, name: str) -> CModel:
     """The module that `make` returns as one C file. Raises `CompileError` where it has control flow, open sizes, checks of memory, or parts that are no code of ours."""
-    with no_garbage_collection():
-        try:
-            one_core = Target({"num-cores": 1, **target.processor.export()})
-            taken = off_loaded(make(), target)
-            if taken.modules:
-                raise CompileError(f"'{name}' cannot be one C file: other compilers made parts of it; leave the accelerator out of the target", code="TW0511")
-            if needs_control(taken.module["main"]):
-                raise CompileError(f"'{name}' cannot be one C file: it has control flow (branches, loops, closures); save it as .so or .tar, whose C interface is the same", code="TW0511")
-            if Checks.current() is not None:
-                raise CompileError(f"'{name}' cannot be one C file: its accesses to memory are to be checked (tir.instrument_…), and in such a file nobody reads the reports; build for the target 'c' and save it as .so", code="TW0511")
-            front = front_half(taken.module, one_core)
-            return emit_model(*build_parts(front.optimized["main"], one_core, name, Report(), front.output_names, front.loops))
-        finally:
-            interning.release()
+    one_core = Target({"num-cores": 1, **target.processor.export()})
+    with compiling():
+        taken = off_loaded(make(), target)
+        reason = _refusal(taken)
+        if reason:
+            raise CompileError(f"'{name}' cannot be one C file: {reason}", code="TW0511")
+        front = front_half(taken.module, one_core)
+        return emit_model(*build_parts(front.functions[0], one_core, name, Report(), front.output_names, front.loops))
+
+
+def _refusal(taken: OffLoaded) -> str:
+    """Return the reason why a module cannot be one C file; empty where it can."""
+    if taken.modules:
+        return "other compilers made parts of it; leave the accelerator out of the target"
+    if needs_control(taken.module["main"]):
+        return "it has control flow (branches, loops, closures); save it as .so or .tar, whose C interface is the same"
+    if Checks.current() is not None:
+        return ("its accesses to memory are to be checked (tir.instrument_…), and in such a file nobody reads the reports; "
+                "build for the target 'c' and save it as .so")
+    return ""
 
 
 def known_answers(make: Callable[[], IRModule], name: str, cache: Cache, inputs: Sequence[Array] | None) -> tuple[list[Array], list[Array]]:
     """Inputs, random ones where none are given, and what the LLVM back end computes of them on this machine."""
-    artifact = build_made(make, Target("llvm"), name, None, cache)
+    artifact = compile_module(make, Target("llvm"), name, None, cache)
     random = np.random.default_rng(0)
     given = [np.ascontiguousarray(x) for x in inputs] if inputs is not None else [_filled(t, random) for t in artifact.manifest.inputs]
     answer = artifact.executable(threads=1)(*given)

@@ -219,7 +219,7 @@ class Cache:
             yield used.st_mtime, size, path
 
     def _texts(self) -> list[Path]:
-        """The folders of texts for debuggers (`compiler/sources.py`)."""
+        """The folders of texts for debuggers (`compiler/debug_texts.py`)."""
         return [] if self.folder is None else [path for path in self.folder.glob("sources/*") if path.is_dir()]
 
     def _grown(self, by: int) -> None:

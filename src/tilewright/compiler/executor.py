@@ -16,7 +16,7 @@ from tilewright.base.nd import Device, NDArray, array
 from tilewright.base.settings import nearest
 from tilewright.base.types import TensorType, TupleType, Type
 from tilewright.compiler.build import build
-from tilewright.compiler.growth import typed
+from tilewright.compiler.stage_growth import typed
 from tilewright.ir.module import IRModule
 from tilewright.relay.expr import Expr, Function, GlobalVar, Var
 from tilewright.relay.interpreter import ConstructorValue, RefValue, evaluate
@@ -36,7 +36,7 @@ def create_executor(
     Raises `OptionError` for an unknown kind.
     """
     if kind not in KINDS:
-        raise OptionError(f"there is no executor '{kind}'{nearest(kind, KINDS)}; there are {', '.join(KINDS)}", code="TW0210")
+        raise OptionError(f"there is no executor '{kind}'{nearest(kind, KINDS)}; the executors are {', '.join(KINDS)}", code="TW0210")
     module = IRModule() if mod is None else mod
     if params:
         module = bind_params(module, params)

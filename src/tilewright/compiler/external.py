@@ -1,34 +1,108 @@
-"""Functions for accelerators: each handed to the code generator of its target, and called in its place.
+"""Parts of a program for accelerators and external compilers, taken before any pass over the graph.
 
-    def @main(%x) { nn.relu(@npu_0(%x)) }                     relay.ext.npu(@npu_0) -> a module with the function "npu_0"
-    def @npu_0(%p, Compiler="npu", …) { nn.bias_add(%p, b) }  -> nn.relu(external_call(%x, symbol="npu_0", compiler="npu"))
+    "npu, llvm": @main(%x) { … }  --offload-->         @main(%x) { nn.relu(@npu_0(%x)) }
+    @npu_0(%p, Compiler="npu", …) --take_external-->   nn.relu(external_call(%x, symbol="npu_0", compiler="npu"))
+                                                       and relay.ext.npu(@npu_0), a module with the function "npu_0"
+    @bnns_0(%p, Compiler="bnns")  --with_stand_ins-->  fn (%a, %c0, Primitive=1, StandIn="bnns.conv2d_bias") { … }, a kernel
 
-Done before any pass over the graph, so that no pass of ours looks into what is not ours.
+One accelerator after another takes its parts, in the order of the target's text. A stand-in replaces a library of C functions
+that is not there: layouts, fusion and order stay those that the library was given; its speed is not measured by them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
+from tilewright.backends.accelerator_targets import Accelerator
 from tilewright.backends.hooks import hook_of
 from tilewright.backends.target import Target
-from tilewright.base.errors import CompileError
+from tilewright.base.errors import CompileError, TargetError
 from tilewright.base.global_functions import FUNCTIONS, get_global_func
 from tilewright.base.nd import NDArray, array
 from tilewright.base.plugins import find_accelerator
 from tilewright.base.types import TensorType, TupleType
 from tilewright.compiler.target_hooks import take_hooked
 from tilewright.ir.module import IRModule
-from tilewright.relay.expr import Call, Expr, Function, GlobalVar
+from tilewright.ir.transform import PassContext
+from tilewright.relay.expr import Call, Constant, Expr, Function, GlobalVar, Var
+from tilewright.relay.op.contrib import partition_for
 from tilewright.relay.op.external import ExternalCall
 from tilewright.relay.qnn.choose_numerics import ChooseNumerics
 from tilewright.relay.qnn.settle_numerics import with_numerics
 from tilewright.relay.qnn.sources import NUMERICS
 from tilewright.relay.transform.infer_type import InferType
-from tilewright.relay.visitor import rewrite
+from tilewright.relay.visitor import post_order, rewrite, substitute
 from tilewright.runtime.constants_module import ConstantsModule
 from tilewright.runtime.modules import ModuleNode
+
+
+def offload(mod: IRModule, target: Target) -> IRModule:
+    """`mod` with what the accelerators of `target` take as functions for them.
+
+    What was partitioned for one before is left as it is. Raises `OptionError` for an accelerator that nothing is known of, `TargetError` for options that it has not.
+    """
+    for accelerator in target.accelerators:
+        if not any(isinstance(f, Function) and f.attrs.get("Compiler") == accelerator.name for _, f in mod.items()):
+            mod = _partitioned(accelerator, mod)
+    return mod
+
+
+def _partitioned(accelerator: Accelerator, mod: IRModule) -> IRModule:
+    options = {k.replace("-", "_"): v for k, v in accelerator.options}
+    try:
+        made = partition_for(accelerator.name, mod, {}, **options)
+    except TypeError as error:
+        if not options:
+            raise
+        raise TargetError(
+            f"the accelerator {accelerator.name} does not take the options {', '.join(f'-{k}' for k, _ in accelerator.options)}: {error}", code="TW0902"
+        ) from error
+    if not isinstance(made, IRModule):
+        raise CompileError(
+            f"the accelerator {accelerator.name} made a {type(made).__name__} of a network; partition_for(mod, params) returns a module", code="TW0911"
+        )
+    return made
+
+
+LIBRARIES: Final = ("bnns",)
+"""The libraries whose calls have stand-ins: those of float operators, which are kernels as they are."""
+STAND_IN: Final = "StandIn"
+"""The attribute of a primitive function that stands for a call: the name of the row of the pattern table."""
+
+
+def with_stand_ins(mod: IRModule) -> IRModule:
+    """`mod`, with kernels in the place of its functions for `LIBRARIES`, where the context asks for them; else as it is."""
+    if not PassContext.current().get("relay.library_calls.stand_in"):
+        return mod
+    parts = {n: f for n, f in mod.items() if isinstance(f, Function) and f.attrs.get("Compiler") in LIBRARIES}
+    if not parts:
+        return mod
+    rest = mod.copy()
+    for name in parts:
+        rest.remove(name)
+    return InferType()(rest.map_functions(lambda f: rewrite(f, lambda e: _inlined(e, parts)), Function))
+
+
+def _inlined(e: Expr, parts: Mapping[str, Function]) -> Expr | None:
+    """What a part computes, in the place of its call."""
+    if not (isinstance(e, Call) and isinstance(e.op, GlobalVar) and e.op.name_hint in parts):
+        return None
+    part = parts[e.op.name_hint]
+    body = rewrite(part.body, _kernel)
+    return substitute(body, dict(zip(part.params, e.args, strict=True)))
+
+
+def _kernel(e: Expr) -> Expr | None:
+    """A call of a composite function as one of a primitive function, its constants among the arguments."""
+    if not (isinstance(e, Call) and isinstance(e.op, Function) and "Composite" in e.op.attrs):
+        return None
+    constants = [c for c in post_order(e.op.body) if isinstance(c, Constant)]
+    params = {c: Var(f"constant_{k}", c.checked_type) for k, c in enumerate(constants)}
+    body = rewrite(e.op.body, lambda c: params.get(c) if isinstance(c, Constant) else None)
+    function = Function((*e.op.params, *params.values()), body, attrs={"Primitive": 1, STAND_IN: e.op.attrs["Composite"]}, span=e.op.span)
+    return Call(function, (*e.args, *constants), span=e.span)
+
 
 _GENERATOR = "relay.ext."
 

@@ -1,4 +1,4 @@
-"""From a schedule or a loop program to native functions: the field's `tvm.lower` and `tvm.build`."""
+"""From a schedule or a loop program to native functions: TVM's `tvm.lower` and `tvm.build`."""
 
 from __future__ import annotations
 
@@ -20,17 +20,20 @@ from tilewright.backends.target import Target
 from tilewright.base.errors import ArtifactError, CompileError, InternalError, OptionError, TargetError
 from tilewright.base.memory_faults import Site
 from tilewright.base.recursion import room_for
-from tilewright.compiler import sources
-from tilewright.compiler.signature import refuse_gpu_threads, with_numbers
+from tilewright.compiler import debug_texts
 from tilewright.ir.module import IRModule
 from tilewright.runtime import compiler_hooks
 from tilewright.runtime.artifact import Artifact
 from tilewright.runtime.functions import FunctionModule
 from tilewright.runtime.host import host_arch
-from tilewright.runtime.manifest import Manifest
+from tilewright.runtime.manifest import Manifest, Parameter, Scalar
+from tilewright.runtime.sizes import Size
+from tilewright.scalar.expr import Buffer, IntImm, PrimExpr, Var
+from tilewright.scalar.walk import free_vars, substitute, text_of
 from tilewright.te.resolve import schedule_func
 from tilewright.te.schedule import Schedule
-from tilewright.tir.stmt import IMPORTS, Block, PrimFunc, bodies, walk_stmt
+from tilewright.tir.legality import refuse_gpu_threads
+from tilewright.tir.stmt import IMPORTS, NUMBERS, SCALARS, Block, PrimFunc, bodies, stored_buffers, walk_stmt
 from tilewright.tir.transform.instrument_memory import Checks
 from tilewright.tir.transform.lower_blocks import lower_blocks
 from tilewright.tir.transform.partition_loops import partition_loops
@@ -90,8 +93,8 @@ def _built(inputs: Schedule | PrimFunc | IRModule, args: Sequence[Any] | None, c
         func, found = lower_checked(f, checks, len(sites), backend.loop_passes)
         flat.append(func)
         sites += found
-    kind = sources.asked_for(chosen)
-    texts = [] if kind == sources.OFF else [sources.loops_source(f, g, written=bool(kind)) for f, g in zip(flat, lowered, strict=True)]
+    kind = debug_texts.asked_for(chosen)
+    texts = [] if kind == debug_texts.OFF else [debug_texts.loops_source(f, g, written=bool(kind)) for f, g in zip(flat, lowered, strict=True)]
     text, scratch = backend.emit(flat, chosen, texts)
     manifest = Manifest(
         name=lowered[0].name, inputs=(), outputs=(), steps=(), target=str(chosen), triple=chosen.mtriple, cpu=chosen.mcpu,
@@ -164,7 +167,7 @@ def compiled_again(artifact: Artifact, text: str, cc: str | None, options: Seque
     """
     manifest = artifact.manifest
     name = f"{manifest.name}.c"
-    source = Path(sources.write_source(name, text)) / name if any(o.startswith("-g") for o in options) else None
+    source = Path(debug_texts.write_source(name, text)) / name if any(o.startswith("-g") for o in options) else None
     try:
         compiled = compile_c(text, Target(manifest.target), None if cc is None else named_compiler(cc), options, source)
     except InternalError as error:
@@ -196,3 +199,51 @@ def _functions(inputs: Any, args: Sequence[Any] | None, name: str, binds: Any) -
 def _without_blocks(func: PrimFunc) -> PrimFunc:
     has_blocks = any(isinstance(s, Block) for s in walk_stmt(func.body))
     return simplify(lower_blocks(func) if has_blocks else func)
+
+
+def with_numbers(func: PrimFunc) -> tuple[PrimFunc, tuple[Parameter | Scalar, ...]]:
+    """The function with the numbers that its code takes noted, and its parameters: those of a call, then sizes that are found.
+
+    Raises `CompileError` for a size that no call would tell.
+    """
+    given: tuple[tuple[int, Var], ...] = func.attrs.get(SCALARS, ())
+    scalars = [v for _, v in given]
+    open_sizes = list(dict.fromkeys(v for b in func.params for d in (*b.shape, *b.strides) if isinstance(d, PrimExpr) for v in free_vars(d)))
+    found = [v for v in open_sizes if v not in scalars]
+    alone = {d for b in func.params for d in (*b.shape, *b.strides)}
+    for v in found:
+        if v not in alone:
+            raise CompileError(f"size '{v.name}' of '{func.name}' is no dimension by itself, so no call would tell it; make it an argument: args=[{v.name}, …]", code="TW0610")
+    named = _named([*scalars, *found])
+    written = stored_buffers(func.body)
+    params: list[Parameter | Scalar] = [_parameter(b, b in written, named) for b in func.params]
+    for place, v in given:
+        params.insert(place, Scalar(named[v].name, v.dtype, given=True))
+    params += [Scalar(named[v].name, v.dtype, given=False) for v in found]
+    numbers = (*scalars, *found)
+    return (replace(func, attrs={**func.attrs, NUMBERS: numbers}) if numbers else func), tuple(params)
+
+
+def _named(variables: list[Var]) -> dict[Var, Var]:
+    """For each variable one of a name that no other has."""
+    taken: set[str] = set()
+    named: dict[Var, Var] = {}
+    for v in variables:
+        wanted = v.name if v.name.isidentifier() else "n"
+        name, k = wanted, 1
+        while name in taken:
+            name, k = f"{wanted}_{k}", k + 1
+        taken.add(name)
+        named[v] = Var(name, v.dtype)
+    return named
+
+
+def _parameter(buffer: Buffer, written: bool, named: dict[Var, Var]) -> Parameter:
+    by_name: dict[PrimExpr, PrimExpr] = dict(named.items())
+
+    def size(d: int | PrimExpr) -> Size:
+        if isinstance(d, (int, IntImm)):
+            return int(d)
+        return text_of(substitute(d, by_name))
+
+    return Parameter(buffer.name, tuple(map(size, buffer.shape)), buffer.dtype, written, tuple(map(size, buffer.strides)))

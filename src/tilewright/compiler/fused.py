@@ -6,14 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tilewright.backends.target import Target
-from tilewright.base import interning
 from tilewright.base.errors import CompileError
-from tilewright.compiler.collection import no_garbage_collection
-from tilewright.compiler.front_half import front_half, off_loaded
+from tilewright.compiler.kernel_table import external_call
+from tilewright.compiler.pipeline import compiling, front_half, off_loaded
 from tilewright.ir.module import IRModule
 from tilewright.ir.structural import structural_hash
-from tilewright.relay.expr import Call, Function
-from tilewright.relay.op.external import ExternalCall
+from tilewright.relay.expr import Function
 from tilewright.relay.transform.plan_memory import MemorySpace, plan_memory
 from tilewright.relay.transform.stages import needs_stages
 
@@ -24,7 +22,7 @@ class Fused:
 
     function: Function
     constants: Sequence[bool]
-    calls: int = 1
+    calls: int = 0
 
 
 def fused_functions(mod: IRModule, target: Target) -> list[Fused]:
@@ -32,23 +30,18 @@ def fused_functions(mod: IRModule, target: Target) -> list[Fused]:
 
     Raises `CompileError` where a size is only known when the program runs.
     """
-    with no_garbage_collection():
-        try:
-            mod = off_loaded(mod, target).module
-            if needs_stages(mod["main"]):
-                raise CompileError("some sizes of the program are only known while it runs, and kernels are tuned for known ones; give its inputs known shapes", code="TW0303")
-            found: dict[str, Fused] = {}
-            for optimized in front_half(mod, target.processor).functions:
-                for step in plan_memory(optimized).steps:
-                    function = None if step.call is None else step.call.op
-                    if not isinstance(function, Function) or (isinstance(function.body, Call) and isinstance(function.body.op, ExternalCall)):
-                        continue
-                    constants = [loc.place is MemorySpace.CONSTANT for loc in step.inputs]
-                    key = f"{structural_hash(function)}{constants}"
-                    if key in found:
-                        found[key].calls += 1
-                    else:
-                        found[key] = Fused(function, constants)
-            return list(found.values())
-        finally:
-            interning.release()
+    with compiling():
+        mod = off_loaded(mod, target).module
+        if needs_stages(mod["main"]):
+            raise CompileError("some sizes of the program are only known while it runs, and kernels are tuned for known ones; "
+                               "give its inputs known shapes", code="TW0303")
+        steps = [s for f in front_half(mod, target.processor).functions for s in plan_memory(f).steps]
+        found: dict[str, Fused] = {}
+        for step in steps:
+            function = None if step.call is None else step.call.op
+            if not isinstance(function, Function) or external_call(function) is not None:
+                continue
+            constants = [loc.place is MemorySpace.CONSTANT for loc in step.inputs]
+            key = f"{structural_hash(function)}{constants}"
+            found.setdefault(key, Fused(function, constants)).calls += 1
+        return list(found.values())

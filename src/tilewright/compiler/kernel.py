@@ -13,17 +13,25 @@ from typing import Any
 import numpy as np
 
 from tilewright import te
+from tilewright.backends.cpu.strategies.schedules import open_rows
+from tilewright.backends.cpu.strategies.schedules.arrange import arrange, heights
 from tilewright.backends.registry import find_backend
+from tilewright.backends.target import Target
 from tilewright.base.errors import InternalError, Origin
 from tilewright.base.memory_faults import Site
 from tilewright.base.recursion import KERNEL, room_for
 from tilewright.base.types import DataType, TensorType, TupleType
 from tilewright.relay.expr import Call, Constant, Expr, Function, Tuple, TupleGetItem, Var
+from tilewright.relay.op.registry import Op
+from tilewright.relay.op.strategy import OpImplementation, Seconds, registered_implementation, result_of, workload_of
 from tilewright.relay.visitor import post_order
 from tilewright.scalar.expr import Buffer, const
 from tilewright.scalar.expr import Var as Symbol
 from tilewright.te.create import computations, create_prim_func
+from tilewright.te.resolve import apply_schedule
+from tilewright.te.schedule import Schedule as TeSchedule
 from tilewright.te.tensor import ComputeOp, Operation, Tensor
+from tilewright.tir.legality import refuse_gpu_threads
 from tilewright.tir.stmt import NUMBERS, IfThenElse, PrimFunc, Stmt
 from tilewright.tir.transform.convert_ssa import convert_ssa
 from tilewright.tir.transform.instrument_memory import Checks
@@ -33,8 +41,6 @@ from tilewright.topi import decisions, texts
 from tilewright.topi import machine as machines
 from tilewright.topi.decisions import Decisions
 from tilewright.topi.machine import Machine
-from tilewright.topi.schedules import open_rows
-from tilewright.topi.schedules.arrange import arrange, heights
 
 Array = np.ndarray[Any, Any]
 
@@ -59,6 +65,8 @@ class Kernel:
     """What the code checks of its accesses to memory."""
     loops: PrimFunc | None = None
     """The loops before they were made flat."""
+    workload: tuple[Any, ...] | None = None
+    """The tuning task of the implementation that a program registered for the kernel, if it has one."""
 
     @property
     def declared(self) -> PrimFunc:
@@ -75,27 +83,29 @@ Found = Callable[[PrimFunc, Sequence[Tensor], Sequence[Tensor]], PrimFunc | None
 def lower(
     function: Function, constants: Sequence[bool], machine: Machine, name: str, *, keep_stages: bool = False,
     storage: Sequence[Shape | None] = (), symbols: Sequence[Symbol] = (), flat: bool = True, decided: Decisions | None = None,
-    found: Found | None = None, checks: Checks | None = None, first_site: int = 0,
+    found: Found | None = None, checks: Checks | None = None, first_site: int = 0, target: Target | None = None,
+    seconds: Seconds = lambda workload: None,
 ) -> Kernel:
     """Lower a primitive function. `constants[k]` says that argument k is known while compiling.
 
-    `symbols` are the open sizes of the program, which every kernel takes behind its buffers. `storage` has, for each argument and then each result, the shape of the larger array in whose first corner it lies, if any.
-    Choices of tiles, orders and algorithms are the model's where nobody `decided`; kernels for open sizes take no decisions.
-    `found` arranges the loops of the computations that it knows, instead of their own schedule.
-    Where there are `checks`, accesses are checked, at sites numbered from `first_site` on.
-    Where `flat` is not set, the loop passes, which know nothing of samples, are left out, and the function is the stage `lowered`.
+    `symbols` are the symbolic sizes of the program, which every kernel takes after its buffers. `storage` has, for each argument and then
+    each result, the shape of the larger array in whose first corner it lies, if any. `decided` overrides the tiles, orders and algorithms
+    that the model of the machine chooses, but in kernels with symbolic sizes. `found` arranges the loops of the computations that it
+    knows, instead of their own schedule. Strategies that programs registered are asked for `target`; `seconds` are the measured times of
+    their tasks. With `checks`, accesses are checked, at sites numbered from `first_site` on. Unless `flat` is set, the loop passes, which
+    do not support samples of sizes, are left out, and the function is the stage `lowered`.
 
-    Raises `NoNativeCompute` from `Op.compute` when an operator has no tensor expression.
+    Raises `NoNativeKernel` from `Op.compute` when an operator has no tensor expression.
     """
     with machines.use(machine), decisions.use(None if symbols else decided):
-        inputs = [
-            _placeholder(p, c)
-            for p, c in zip(function.params, constants, strict=True)
-        ]
-        made = _Computed(function, inputs, constants, storage)
+        inputs = [_placeholder(p, c) for p, c in zip(function.params, constants, strict=True)]
+        made = _Computed(function, inputs, constants, storage, _Programs(target or Target.current() or Target("llvm"), seconds))
         func = made.func(name, symbols)
-        chosen = heights(made.args, made.outputs) if symbols else ()
-        if chosen:
+        chosen = heights(made.args, made.outputs) if symbols and made.schedule is None else ()
+        if made.schedule is not None:
+            scheduled = made.scheduled(func, made.schedule)
+            blocks = lower_blocks(scheduled)
+        elif chosen:
             scheduled, blocks = func, _by_height(made, func, chosen)
         else:
             known = None if found is None or symbols else found(func, made.args, made.outputs)
@@ -105,17 +115,7 @@ def lower(
     where = {t: k for k, t in enumerate(inputs)}
     arguments = tuple(_argument(t, where) for t in made.args)
     stages = {"scheduled": scheduled, "lowered": blocks} if keep_stages else {"lowered": blocks} if symbols else {}
-    return Kernel(func, arguments, stages, sites, blocks)
-
-
-def computed(function: Function, constants: Sequence[bool], machine: Machine) -> tuple[list[Tensor], list[Tensor], PrimFunc]:
-    """What a kernel takes and makes as tensor expressions, packed constants among the first, and the program as its own schedule arranges it.
-
-    Raises `NoNativeCompute` from `Op.compute`, as `lower` does.
-    """
-    with machines.use(machine):
-        made = parts_of(function, constants)
-        return made.args, made.outputs, made.scheduled()
+    return Kernel(func, arguments, stages, sites, blocks, None if made.schedule is None else workload_of(made.outputs))
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,9 +133,9 @@ class Parts:
 
 
 def parts_of(function: Function, constants: Sequence[bool]) -> Parts:
-    """The computations of a primitive function for the current machine, packed constants among what it takes. Raises `NoNativeCompute`, as `lower` does."""
+    """The computations of a primitive function for the current machine, packed constants among what it takes. Raises `NoNativeKernel`, as `lower` does."""
     inputs = [_placeholder(p, c) for p, c in zip(function.params, constants, strict=True)]
-    made = _Computed(function, inputs, constants, ())
+    made = _Computed(function, inputs, constants, (), _Programs(Target.current() or Target("llvm"), lambda workload: None))
     where = {t: k for k, t in enumerate(inputs)}
     return Parts(made.args, made.outputs, tuple(_argument(t, where) for t in made.args), made.func("main", ()))
 
@@ -147,14 +147,43 @@ def _placeholder(p: Var, constant: bool) -> Tensor:
     return te.placeholder(t.shape, t.dtype, name=p.name_hint, constant=constant)
 
 
-class _Computed:
-    """The computations of a function: what they take, and what they make."""
+@dataclass(slots=True)
+class _Programs:
+    """The implementations that programs registered for the operators of one kernel; the anchor's schedules the kernel."""
 
-    def __init__(self, function: Function, inputs: Sequence[Tensor], constants: Sequence[bool], storage: Sequence[Shape | None]) -> None:
-        self.function, self.inputs, self.constants, self.storage = function, inputs, constants, storage
+    target: Target
+    seconds: Seconds
+    kind: int = -1
+    anchor: tuple[Op, OpImplementation] | None = None
+
+    def computed(self, call: Call, args: Sequence[Any]) -> Any:
+        """Return the value of a call by a registered implementation, or None."""
+        flat = [t for a in args for t in (a if isinstance(a, tuple) else (a,))]
+        found = registered_implementation(call.op, flat, call.checked_type, self.target, self.seconds)
+        if call.op.kind >= self.kind:
+            self.kind, self.anchor = call.op.kind, None if found is None else (call.op, found[0])
+        return None if found is None else result_of(found[1], call.checked_type)
+
+    def schedule(self, outputs: Sequence[Tensor]) -> TeSchedule | None:
+        """Return the schedule of the anchor, if it is one of a program."""
+        return None if self.anchor is None else self.anchor[1].schedule(self.anchor[0], outputs, self.target)
+
+
+class _Computed:
+    """The computations of a function: the tensors that they take, and those that they make.
+
+    `schedule` is the te schedule of the kernel where a program registered one; its steps leave no packing to the compiler.
+    """
+
+    def __init__(
+        self, function: Function, inputs: Sequence[Tensor], constants: Sequence[bool], storage: Sequence[Shape | None], programs: _Programs,
+    ) -> None:
+        self.function, self.inputs, self.constants, self.storage, self.programs = function, inputs, constants, storage, programs
         self.origins: dict[Operation, Origin] = {}
-        self.outputs = _tensors(function, inputs, self.origins)
-        packed = _packable(self.outputs, {t for t, c in zip(inputs, constants, strict=True) if c})
+        self.outputs = _tensors(function, inputs, self.origins, programs)
+        self.schedule = programs.schedule(self.outputs)
+        known = {t for t, c in zip(inputs, constants, strict=True) if c and (self.schedule is None or self.schedule.arrange is not None)}
+        packed = _packable(self.outputs, known)
         needed = _needed(packed, self.outputs)
         self.args = [t for t in [*inputs, *packed] if t in needed]
 
@@ -168,7 +197,15 @@ class _Computed:
 
     def again(self) -> _Computed:
         """The same, computed again: for tiles of another height."""
-        return _Computed(self.function, self.inputs, self.constants, self.storage)
+        return _Computed(self.function, self.inputs, self.constants, self.storage, self.programs)
+
+    def scheduled(self, func: PrimFunc, schedule: TeSchedule) -> PrimFunc:
+        """The loops as a te schedule arranges them. Raises `ScheduleError`."""
+        if schedule.arrange is not None:
+            return schedule.arrange(func, self.args, self.outputs)
+        made = apply_schedule(schedule, [*self.args, *self.outputs], func)
+        refuse_gpu_threads(made)
+        return made
 
 
 def _by_height(made: _Computed, func: PrimFunc, chosen: open_rows.Heights) -> PrimFunc:
@@ -196,7 +233,7 @@ def _origin(function: Function) -> Origin | None:
     return spans[-1] if spans else None
 
 
-def _tensors(function: Function, inputs: Sequence[Tensor], origins: dict[Operation, Origin]) -> list[Tensor]:
+def _tensors(function: Function, inputs: Sequence[Tensor], origins: dict[Operation, Origin], programs: _Programs) -> list[Tensor]:
     """The results of a primitive function as tensor expressions; `origins` is filled in."""
     values: dict[Expr, Any] = dict(zip(function.params, inputs, strict=True))
     strategies = find_backend(machines.current().backend).strategies
@@ -211,7 +248,9 @@ def _tensors(function: Function, inputs: Sequence[Tensor], origins: dict[Operati
             case TupleGetItem():
                 values[e] = values[e.tuple_value][e.index]
             case Call():
-                values[e] = strategies.compute(e.op, *(values[a] for a in e.args))
+                args = [values[a] for a in e.args]
+                made = programs.computed(e, args)
+                values[e] = strategies.compute(e.op, *args) if made is None else made
                 if e.span is not None:
                     _mark(values[e], e.span, origins)
             case _:

@@ -11,6 +11,7 @@ import os
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -20,15 +21,15 @@ from tilewright.backends.target import Target
 from tilewright.base import settings
 from tilewright.base.errors import InputError, OpenSizeWarning, OptionError
 from tilewright.compiler.cache import Cache
-from tilewright.compiler.collection import no_garbage_collection
 from tilewright.compiler.formats import PYTORCH, RELAY, format_of
-from tilewright.compiler.grouping import Groups, flat, given_shape, grouped, is_group, shape_of, tensors_of
-from tilewright.compiler.maker import Maker
+from tilewright.compiler.garbage_collection import no_garbage_collection
+from tilewright.compiler.model_compiler import ModelCompiler, Options
 from tilewright.compiler.model_source import FileSource, ModelSource
 from tilewright.compiler.open_shapes import OpenShapes, has_open, open_shapes
-from tilewright.compiler.options import Options
 from tilewright.compiler.report import Report
-from tilewright.compiler.staged import MOST_EDGES, Dims, Edge, Key, Point, Program, Stages, described, in_order
+from tilewright.compiler.sequences import Groups, flat, given_shape, grouped, is_group, shape_of, tensors_of
+from tilewright.compiler.specialization import Specialization
+from tilewright.compiler.staged import MOST_EDGES, Dims, Edge, Key, Point, Stages, described, in_order
 from tilewright.runtime.artifact import Artifact, runs_here
 from tilewright.runtime.benchmark import BenchmarkResult
 from tilewright.runtime.executable import Executable
@@ -83,7 +84,7 @@ def compile(
     operator refuses its arguments, `InputError` for shapes that do not fit, `TargetError`, `OptionError`.
     """
     if not isinstance(opt_level, int) or not 0 <= opt_level <= _HIGHEST_LEVEL:
-        raise OptionError(f"opt_level is {opt_level!r}; it is a whole number from 0 to {_HIGHEST_LEVEL}", code="TW0209")
+        raise OptionError(f"opt_level is {opt_level!r}; it must be an integer from 0 to {_HIGHEST_LEVEL}", code="TW0209")
     named = {"relay.ToMixedPrecision.type": mixed_precision, "relay.qnn.numerics": numerics, "relay.backend.max_arena": max_arena}
     switches = {**(config or {}), **{name: value for name, value in named.items() if value}}
     options = Options(opt_level, settings.checked(switches), tuple(sorted(disabled_pass)))
@@ -97,7 +98,7 @@ def compile(
         model, shapes = PYTORCH.read(model, shapes)[0], None  # a module of torch has no bytes to know it by
     with _advised(records), no_garbage_collection():
         source = _source(model, shapes or {}, kept, report)
-        made = Model(Maker(source, chosen, options, kept, report), shapes or {}, threads)
+        made = Model(ModelCompiler(source, chosen, options, kept, report), shapes or {}, threads)
         made.specialise_after = specialise_after
         made.prepare()
     return made
@@ -128,94 +129,122 @@ class Model:
     `m(x)` for one input, `m(x, y)` or `m(name=x)` for several; the result is an array, or a tuple of them.
     """
 
-    def __init__(self, maker: Maker, shapes: Shapes, threads: int | None) -> None:
-        self._maker, self._threads, self._signature = maker, threads, maker.source.signature
-        self.target, self.report = maker.target, maker.report
+    def __init__(self, compiler: ModelCompiler, shapes: Shapes, threads: int | None) -> None:
+        self._compiler, self._threads, self._signature = compiler, threads, compiler.source.signature
+        self.target, self.report = compiler.target, compiler.report
         self._shapes: dict[str, Sequence[Any]] = dict(shapes)
+        self._has_groups = any(is_group(dims) for _, dims, _ in self._signature)
+        self._single: Specialization | None = None
+        """The program of every call, where the model has one."""
         self._only: Executable | None = None
+        """The same, loaded, where all outputs are tensors."""
+        self._open: OpenShapes | None = None
         self._trees: dict[Key, Stages] = {}
         self._stages: Stages | None = None
-        self._has_groups = False
-        self._open: OpenShapes | None = None
+        """The tree of the last call, where calls decide the programs."""
         self.specialise_after = 0
 
     def prepare(self) -> None:
-        """Compile at once what no size or value of a call decides."""
+        """Compile every program that no size or value of a call decides."""
         _check_names(self._shapes, [n for n, _, _ in self._signature])
         if has_open(self._shapes) and self._prepare_open():
             return
+        dims = {n: tuple(self._shapes.get(n, own)) for n, own, _ in self._signature}
+        module: list[IRModule] = []
+        if not self._has_groups and all(isinstance(d, int) for shape in dims.values() for d in shape):
+            artifact = self._compiler.stored(dims)
+            if artifact is None:
+                with self._compiler.context():
+                    module.append(self._compiler.source.read(dims, self.report))
+                if _is_one_program(module[0]):
+                    artifact = self._compiler.compile(module.pop)
+                    self._compiler.store(dims, artifact)
+            if artifact is not None:
+                self._use(artifact)
+                return
+        self._prepare_stages(module)
+
+    def _use(self, artifact: Artifact) -> None:
+        """Answer every call with this program."""
+        self._single = Specialization(artifact, self._threads)
+        if runs_here(artifact.manifest):
+            with self.report.phase("load"):
+                executable = self._single.executable
+            self._only = None if artifact.manifest.lists else executable
+
+    def _prepare_stages(self, module: list[IRModule]) -> None:
+        """Make the tree of programs, and its first program where no call decides it; `module` has the model where it was read."""
         groups = {n: given_shape(self._shapes[n]) for n, dims, _ in self._signature if is_group(dims) and n in self._shapes}
-        self._has_groups = any(is_group(dims) for _, dims, _ in self._signature)
         if any(is_group(dims) and n not in groups for n, dims, _ in self._signature):
             return
-        self._stages = self._tree(groups)
+        self._stages = self._tree(groups, module)
         edge = self._stages.prepare()
         if edge is not None and edge.is_whole and edge.program is not None:
             self._stages.last = edge.program
-            if runs_here(edge.program.artifact.manifest):
-                with self.report.phase("load"):
-                    executable = edge.program.executable
-                self._only = None if self._has_groups or edge.lists else executable
+            if not self._has_groups:
+                self._use(edge.program.artifact)
 
     def _prepare_open(self) -> bool:
-        """Compile one program for all sizes; False where there is none, which is told: then each shape has one of its own."""
+        """Compile one program for all sizes; False, with a warning, where there is none: then each shape has one of its own."""
         wanted = open_shapes(self._signature, self._shapes)
         self._shapes = dict(wanted.dims)
-        artifact = self._maker.stored(wanted.key())
+        artifact = self._compiler.stored(wanted.key())
         if artifact is None:
             from tilewright.compiler.open_program import OpenSizeError
 
             try:
-                artifact = self._maker.build_open(wanted)
+                artifact = self._compiler.compile_open(wanted)
             except OpenSizeError as error:
-                warnings.warn(OpenSizeWarning(f"'{self._maker.source.name}' is compiled for each combination of its sizes: {error}"), stacklevel=4)
+                warnings.warn(OpenSizeWarning(
+                    f"'{self._compiler.source.name}' is compiled for each combination of its sizes: {error}"), stacklevel=4)
                 return False
-            self._maker.store(wanted.key(), artifact)
-        self._open, self._stages = wanted, self._tree({})
-        self._stages.last = program = Program(artifact, self._threads)
-        if runs_here(artifact.manifest):
-            with self.report.phase("load"):
-                self._only = program.executable
-            if self.specialise_after and isinstance(self._only, OpenExecutable):
-                self._only.specialise(self._specialised, self.specialise_after)
+            self._compiler.store(wanted.key(), artifact)
+        self._open = wanted
+        self._use(artifact)
+        if self.specialise_after and isinstance(self._only, OpenExecutable):
+            self._only.specialise(self._specialised, self.specialise_after)
         return True
 
     def _specialised(self, shapes: Sequence[tuple[int, ...]]) -> Executable:
-        """The program for these shapes alone, from the cache or compiled."""
+        """Return the program for these shapes alone, from the cache or compiled."""
         named = {n: list(shape) for (n, _, _), shape in zip(self._signature, shapes, strict=True)}
-        found = self._maker.stored(named)
+        found = self._compiler.stored(named)
         if found is None:
-            found = self._maker.build(named, Report())
-            self._maker.store(named, found)
+            found = self._compiler.compile(lambda: self._compiler.read(named, Report()), Report())
+            self._compiler.store(named, found)
         return found.executable(self._threads)
 
-    def _tree(self, groups: Groups) -> Stages:
-        """The stages for sequences and optionals of these lengths and shapes."""
+    def _tree(self, groups: Groups, module: list[IRModule] | None = None) -> Stages:
+        """Return the stages for sequences and optionals of these lengths and shapes."""
         key = tuple(groups.items())
         made = self._trees.pop(key, None)
         if made is None:
-            made = self._new_tree(groups)
+            made = self._new_tree(groups, module or [])
             if len(self._trees) >= MOST_EDGES:
                 self._trees.pop(next(iter(self._trees)), None)
         self._trees[key] = made
         return made
 
-    def _new_tree(self, groups: Groups) -> Stages:
+    def _new_tree(self, groups: Groups, module: list[IRModule]) -> Stages:
         inputs: list[tuple[str, Dims, str]] = []
         for name, dims, dtype in self._signature:
             inputs += tensors_of(name, dtype, groups[name]) if name in groups else [(name, tuple(self._shapes.get(name, dims)), dtype)]
         root = Point(None, [k for k, (_, dims, _) in enumerate(inputs) if not all(isinstance(d, int) for d in dims)])
         root.name = repr((inputs, groups))
         made = Stages(
-            inputs, root, lambda point, values: self._grown(made, point, values), lambda make, edge: self._compiled(made, make, edge),
+            inputs, root, lambda point, values: self._grown(made, point, values, module), lambda make, edge: self._compiled(made, make, edge),
             lambda key: self._known(made, key), groups, lambda edge: self._kept(made, edge),
         )
         return made
 
+    def specializations(self) -> list[Specialization]:
+        """Return the programs so far, each with the guards under which a call uses it."""
+        return [self._single] if self._single is not None else [s for tree in self._trees.values() for s in tree.specializations()]
+
     @property
     def artifact(self) -> Artifact:
-        """What `save` writes: the program for the shapes of the last call. Raises `InputError` where it takes more than one."""
-        if self._stages is not None and self._stages.root.asked:
+        """The program that `save` writes: that for the shapes of the last call. Raises `InputError` where a call takes several."""
+        if self._single is None and self._stages is not None and self._stages.root.asked:
             raise InputError(self._stages.why_not_one(), code="TW0708")
         return self._program.artifact
 
@@ -226,7 +255,8 @@ class Model:
 
     @property
     def inputs(self) -> tuple[TensorInfo, ...]:
-        return self._program.artifact.manifest.inputs if self._stages is None or self._stages.last is not None else self._stages.inputs
+        has_program = self._single is not None or self._stages is None or self._stages.last is not None
+        return self._program.artifact.manifest.inputs if has_program else self._stages.inputs  # type: ignore[union-attr]
 
     @property
     def outputs(self) -> tuple[TensorInfo, ...]:
@@ -235,7 +265,8 @@ class Model:
     @property
     def in_python(self) -> frozenset[str]:
         """Names of the operators of the programs so far that run in Python by their numpy meaning; the others are native code."""
-        return frozenset(name for tree in self._trees.values() for name in tree.in_python)
+        trees = (tree.in_python for tree in self._trees.values())
+        return frozenset(self._single.in_python if self._single is not None else chain.from_iterable(trees))
 
     @property
     def threads(self) -> int:
@@ -245,8 +276,8 @@ class Model:
     @threads.setter
     def threads(self, count: int) -> None:
         self._threads = checked_threads(count)
-        for tree in self._trees.values():
-            tree.use_threads(count)
+        for s in self.specializations():
+            s.use_threads(count)
 
     def __call__(self, *args: Any, out: Any = None, **kwargs: Any) -> Any:
         """Run; `out` is an array, or one for each output, to write into instead of new ones."""
@@ -261,19 +292,16 @@ class Model:
         """Compile all that a call with these inputs needs, and make the call.
 
         A branch or a size that is met for the first time while a program runs is compiled once that pays, so that a call whose like never
-        comes again is not waited for (see `worth.py`). What a service will be asked is better compiled before it starts: with a cache,
-        or saved, it is there from then on. Raises what a call raises.
+        comes again is not waited for (see `worth.py`). Shapes that a service will be asked for are better compiled before it starts: with a
+        cache, or saved, they are there from then on. Raises what a call raises.
         """
-        if self._only is None:
-            self._call(args, kwargs, None, at_once=True)
-        else:
-            self._only(*args, **kwargs)
+        self._call(args, kwargs, None, at_once=True)
 
     def run_arrays(self, arrays: Sequence[Array]) -> Any:
         """The same for arrays in order of which the caller knows that they are of the types, ranks and known sizes that the model takes."""
         if self._only is not None:
             return self._only(*arrays)
-        if self._has_groups:
+        if self._has_groups or self._single is not None:
             return self._call(arrays, {}, None)
         (tree,) = self._trees.values()
         results, lists = tree.run(arrays)
@@ -281,14 +309,14 @@ class Model:
         return grouped(results, lists) if lists else results
 
     def _call(self, args: Sequence[Any], kwargs: Mapping[str, Any], out: Any, *, at_once: bool = False) -> Any:
-        """Run a model that is no single program, or takes or gives sequences or optionals."""
-        if self._has_groups:
-            tree, args = self._tensors(args, kwargs)
-            kwargs = {}
+        """Run any model; one of several programs, or one that takes or gives sequences or optionals, is run here alone."""
+        if self._single is not None:
+            lists = self._single.artifact.manifest.lists
+            results = self._single.executable(*args, out=None if lists else out, **kwargs)
         else:
-            (tree,) = self._trees.values()
-        results, lists = tree.run(tree.arrays(args, kwargs), out, at_once=at_once)
-        self._stages = tree
+            tree, args = self._tensors(args, kwargs)
+            results, lists = tree.run(tree.arrays(args, {}), out, at_once=at_once)
+            self._stages = tree
         if out is not None and (lists or self._has_groups):
             raise InputError("the model takes or gives sequences or optionals, and out= needs tensors alone; leave it out", code="TW0705")
         return grouped(results, lists) if lists else results
@@ -315,15 +343,15 @@ class Model:
         tree = self._stages
         if Path(path).suffix == ".c":
             return self.save_c(path)
-        if tree is None or not tree.root.edges or (tree.last is not None and not tree.root.asked):
+        if self._single is not None or tree is None or not tree.root.edges or (tree.last is not None and not tree.root.asked):
             return self.artifact.save(path, linker)
         if self._has_groups:
             raise InputError("the model takes sequences or optionals and is compiled in stages, and such a program is not saved; give it tensors", code="TW0807")
         from tilewright.compiler.saved_stages import Way, save_stages
 
         decided = bool(tree.root.asked) and not tree.root.open
-        main = self._maker.module(self._shapes_of(tree, ()), Report())["main"] if decided else None
-        return save_stages(tree, Way(self._maker.source.name, self.target, self._maker.options, self._threads), main, Path(path))
+        main = self._compiler.read(self._shapes_of(tree, ()), Report())["main"] if decided else None
+        return save_stages(tree, Way(self._compiler.source.name, self.target, self._compiler.options, self._threads), main, Path(path))
 
     def save_c(self, path: str | os.PathLike[str], target: str | Target | None = None) -> Path:
         """Write the model as C99 for any processor: `path`, and the header beside it. See `export_c`."""
@@ -339,7 +367,7 @@ class Model:
         """
         from tilewright.compiler.c_model import write_project
 
-        _, texts = self._c_project(self._maker.source.name, target, inputs)
+        _, texts = self._c_project(self._compiler.source.name, target, inputs)
         return write_project(texts, Path(folder))
 
     def save_c_library(
@@ -351,7 +379,7 @@ class Model:
         """
         from tilewright.compiler.model_library import write_c_library
 
-        model, texts = self._c_project(name or self._maker.source.name, target, inputs)
+        model, texts = self._c_project(name or self._compiler.source.name, target, inputs)
         return write_c_library(model, texts, str(target or "c"), Path(path), source)
 
     def _c_project(self, name: str, target: str | Target | None, inputs: Sequence[Any]) -> tuple[CModel, dict[str, str]]:
@@ -359,12 +387,10 @@ class Model:
         from tilewright.backends.cpu.c.project import files
         from tilewright.compiler.c_model import known_answers
 
-        model, tree = self._as_c(name, target), self._stages
-        assert tree is not None
-        shapes = self._named(tree, [t.shape for t in self.inputs])
-        with self._maker.context():
+        model, shapes, compiler = self._as_c(name, target), self._input_shapes(), self._compiler
+        with compiler.context():
             given = [np.asarray(x) for x in inputs] if inputs else None
-            known = known_answers(lambda: self._maker.module(shapes, Report()), self._maker.source.name, self._maker.cache, given)
+            known = known_answers(lambda: compiler.read(shapes, Report()), compiler.source.name, compiler.cache, given)
         return model, files(model, *known)
 
     def _as_c(self, name: str, target: str | Target | None) -> CModel:
@@ -374,14 +400,17 @@ class Model:
         chosen = Target(target) if target is not None else self.target if "c" in self.target.processor.backend.stages else Target("c")
         if "c" not in chosen.processor.backend.stages:
             raise OptionError(f"C files are written for a target of the kind c, such as 'c' or 'c -vector-width=128', and this is '{chosen}'", code="TW0204")
-        if self._open is not None or self._stages is None or self._has_groups or self._stages.root.asked:
-            raise InputError("one C file has inputs of known sizes; give all of them in shapes=, and tensors alone", code="TW0511")
-        shapes = self._named(self._stages, [t.shape for t in self.inputs])
-        with self._maker.context():
-            return c_model(lambda: self._maker.module(shapes, Report()), chosen, name)
+        one = self._single is not None or (self._stages is not None and not self._has_groups and not self._stages.root.asked)
+        if self._open is not None or not one:
+            raise InputError("one C file needs inputs of known sizes; give all of them in shapes=, and only tensors", code="TW0511")
+        shapes = self._input_shapes()
+        with self._compiler.context():
+            return c_model(lambda: self._compiler.read(shapes, Report()), chosen, name)
 
     def benchmark(self, *args: Any, **options: Any) -> BenchmarkResult:
         """Time the program, on these inputs or on random ones: see `Executable.benchmark`."""
+        if self._single is not None:
+            return self._single.executable.benchmark(*args, **options)
         if self._stages is not None and not args and self._stages.last is not None:
             return self._stages.last.executable.benchmark(**options)
         tree, tensors = self._tensors(args, {})
@@ -411,14 +440,23 @@ class Model:
 
     def build_again(self, report: Report, instruments: Sequence[PassInstrument] = ()) -> Artifact:
         """Compile the program once more, its kernels from the cache, for what `report` and `instruments` want to know of the way. Raises `InputError` where the sizes of inputs are not known."""
-        shapes = [t.shape for t in self.inputs]
-        assert self._stages is not None
         if self._open is not None:
-            return self._maker.build_open(self._open, report, instruments)
-        return self._maker.build(self._named(self._stages, shapes), report, instruments)
+            return self._compiler.compile_open(self._open, report, instruments)
+        shapes = self._input_shapes()
+        return self._compiler.compile(lambda: self._compiler.read(shapes, report), report, instruments)
+
+    def _input_shapes(self) -> dict[str, Any]:
+        """Return the shapes of all inputs of the model. Raises `InputError` where they are not known."""
+        shapes = [t.shape for t in self.inputs]
+        if self._single is not None:
+            return {n: shape for (n, _, _), shape in zip(self._signature, shapes, strict=True)}
+        assert self._stages is not None
+        return self._named(self._stages, shapes)
 
     @property
-    def _program(self) -> Program:
+    def _program(self) -> Specialization:
+        if self._single is not None:
+            return self._single
         if self._stages is None:
             raise InputError(f"the model has symbolic dimensions ({described(self._signature)}); call it once, or compile it with shapes=", code="TW0708")
         if self._stages.last is None:
@@ -427,8 +465,8 @@ class Model:
 
     def _known(self, tree: Stages, key: Key) -> Edge | None:
         """The whole program for inputs of these shapes, from the cache."""
-        found = self._maker.stored(self._shapes_of(tree, key))
-        return None if found is None else Edge.whole(len(tree.signature), Program(found, self._threads))
+        found = self._compiler.stored(self._shapes_of(tree, key))
+        return None if found is None else Edge.whole(len(tree.signature), Specialization(found, self._threads))
 
     def _shapes_of(self, tree: Stages, key: Key) -> dict[str, Any]:
         """The shapes of all inputs of the model, from those of the tensors that are open."""
@@ -440,29 +478,39 @@ class Model:
         found = dict(zip((s[0] for s in tree.signature), shapes, strict=True))
         return {n: tree.groups[n] if n in tree.groups else found[n] for n, _, _ in self._signature}
 
-    def _grown(self, tree: Stages, point: Point, values: Sequence[Array] | None) -> tuple[Edge, set[int]]:
-        from tilewright.compiler.growth import grow
+    def _grown(
+        self, tree: Stages, point: Point, values: Sequence[Array] | None, module: list[IRModule],
+    ) -> tuple[Edge, set[int]]:
+        from tilewright.compiler.stage_growth import grow
 
-        with no_garbage_collection(), self._maker.context():
+        with no_garbage_collection(), self._compiler.context():
             if point.function is not None:
                 return grow(point.function, values)
             shapes = self._shapes_of(tree, ()) if values is None else self._named(tree, [v.shape for v in values])
-            return grow(self._maker.module(shapes)["main"], values)
+            read = module.pop() if module else self._compiler.read(shapes)
+            return grow(read["main"], values)
 
-    def _compiled(self, tree: Stages, make: Callable[[], Function], edge: Edge) -> Program:
-        """The program of a stage."""
-        made = self._maker.build_stage(make)
-        self._maker.store(self._way_to(tree, edge), made)
-        return Program(made, self._threads)
+    def _compiled(self, tree: Stages, make: Callable[[], Function], edge: Edge) -> Specialization:
+        """Compile a stage."""
+        made = self._compiler.compile(lambda: self._compiler.source.module_of(make()))
+        self._compiler.store(self._way_to(tree, edge), made)
+        return Specialization(made, self._threads)
 
-    def _kept(self, tree: Stages, edge: Edge) -> Program | None:
-        """The program of a stage, from the cache; that of a whole model was looked for before (`_known`)."""
-        found = None if _is_model(tree, edge) else self._maker.stored(self._way_to(tree, edge))
-        return None if found is None else Program(found, self._threads)
+    def _kept(self, tree: Stages, edge: Edge) -> Specialization | None:
+        """Return the program of a stage in the cache; `_known` looks for that of a whole model."""
+        found = None if _is_model(tree, edge) else self._compiler.stored(self._way_to(tree, edge))
+        return None if found is None else Specialization(found, self._threads)
 
     def _way_to(self, tree: Stages, edge: Edge) -> Any:
         """Of a stage the cache keeps the program by the way to it; of a whole model by the shapes of its inputs."""
         return self._shapes_of(tree, edge.key) if _is_model(tree, edge) else edge.name
+
+
+def _is_one_program(module: IRModule) -> bool:
+    """Whether one program computes the model (`compiler/pipeline.py`)."""
+    from tilewright.compiler.pipeline import is_one_program
+
+    return is_one_program(module["main"])
 
 
 def _is_model(tree: Stages, edge: Edge) -> bool:

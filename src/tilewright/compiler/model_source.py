@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from tilewright import __version__
 from tilewright.compiler.cache import Cache
-from tilewright.compiler.content import digest_external, digest_model
+from tilewright.compiler.digests import digest_external, digest_model
 from tilewright.compiler.formats import Format, Signature, format_of
 from tilewright.compiler.report import Report
 

@@ -20,7 +20,7 @@ from tilewright.base import interning
 from tilewright.base.errors import CompileError, InputError, ShapeError
 from tilewright.base.types import INT64
 from tilewright.compiler.cache import Cache
-from tilewright.compiler.collection import no_garbage_collection
+from tilewright.compiler.garbage_collection import no_garbage_collection
 from tilewright.compiler.program import Unfinished, build_program
 from tilewright.compiler.report import Report
 from tilewright.ir.module import IRModule

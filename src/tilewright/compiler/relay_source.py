@@ -7,12 +7,12 @@ from typing import Any
 
 from tilewright.base.types import INT64, TensorType
 from tilewright.compiler.flow import needs_control
-from tilewright.compiler.growth import signature_of, typed, with_main
 from tilewright.compiler.model_source import ModelSource
 from tilewright.compiler.report import Report
+from tilewright.compiler.stage_growth import signature_of, typed, with_main
 from tilewright.ir.module import IRModule
 from tilewright.relay.expr import Function
-from tilewright.relay.transform.open_sizes import has_symbolic_attributes, with_samples
+from tilewright.relay.transform.open_sizes import symbols_of, with_samples
 from tilewright.scalar.expr import PrimExpr, as_expr
 from tilewright.scalar.expr import Var as Symbol
 
@@ -29,13 +29,14 @@ class RelaySource(ModelSource):
         self.name = str(name)
 
     def read(self, shapes: Mapping[str, Any], report: Report) -> IRModule:
-        """The module, with numbers in the place of the symbolic sizes that are given, in attributes of operators, too."""
+        """Return the module, of fixed sizes where `shapes` tells all symbols of a straight-line program."""
         main = self._module["main"]
-        known: dict[Symbol, PrimExpr] = {}
-        for p in main.params:
+        symbols, known = symbols_of(main), dict[Symbol, PrimExpr]()
+        for p in main.params if symbols else ():
             dims = p.tensor_type.shape if isinstance(p.known_type(), TensorType) else ()
-            known |= {d: as_expr(n, INT64) for d, n in zip(dims, shapes.get(p.name_hint, dims), strict=False) if isinstance(d, Symbol) and isinstance(n, int)}
-        if not known or needs_control(main) or not has_symbolic_attributes(main):
+            given = zip(dims, shapes.get(p.name_hint, dims), strict=False)
+            known |= {d: as_expr(n, INT64) for d, n in given if isinstance(d, Symbol) and isinstance(n, int)}
+        if not symbols or not known.keys() >= set(symbols) or needs_control(main):
             return self._module
         return with_main(self._module, with_samples(main, known))
 

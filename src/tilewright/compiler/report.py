@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 if TYPE_CHECKING:
     from tilewright.compiler.kernel import Kernel
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from tilewright.relay.expr import Function
     from tilewright.relay.transform.plan_memory import MemoryPlan
     from tilewright.runtime.program import Step
+    from tilewright.tir.stmt import PrimFunc
 
 
 @dataclass
@@ -33,6 +34,15 @@ class Report:
     llvm: dict[str, str] = field(default_factory=dict)
     text: str = ""
     """The text of all kernels, where the back end of the target writes one text."""
+
+    def compiled(self, symbol: str, function: Function | PrimFunc, kernel: Kernel | None, text: str) -> None:
+        """Keep the loops of a kernel of the graph, and the LLVM text of any kernel."""
+        if kernel is not None:
+            self.kernels[symbol] = kernel
+            if self.keeps_module:
+                self.functions[symbol] = cast("Function", function)
+        if text:
+            self.llvm[symbol] = text
 
     def planned(self, plan: MemoryPlan, steps: Sequence[Step]) -> None:
         """Keep a plan and its steps, where the module is kept, too."""

@@ -27,14 +27,15 @@ from tilewright import __version__
 from tilewright.backends.target import Target
 from tilewright.base.errors import ArtifactError, InputError, ParseError
 from tilewright.base.json_reading import read_json
-from tilewright.compiler.build import build_made
 from tilewright.compiler.cache import Cache
-from tilewright.compiler.collection import no_garbage_collection
-from tilewright.compiler.grouping import grouped
-from tilewright.compiler.growth import Sizer, grow
-from tilewright.compiler.options import Options
+from tilewright.compiler.garbage_collection import no_garbage_collection
+from tilewright.compiler.model_compiler import Options
+from tilewright.compiler.pipeline import compile_module
 from tilewright.compiler.report import Report
-from tilewright.compiler.staged import Edge, Key, Point, Program, Stages, described
+from tilewright.compiler.sequences import grouped
+from tilewright.compiler.specialization import Specialization
+from tilewright.compiler.stage_growth import Sizer, grow
+from tilewright.compiler.staged import Edge, Key, Point, Stages, described
 from tilewright.ir.module import IRModule
 from tilewright.relay.expr import Call, Expr, Function, Tuple, Var
 from tilewright.relay.serialization import load_json, save_json
@@ -60,7 +61,7 @@ class Way:
     def compiled(self, function: Function) -> Artifact:
         """One stage."""
         with self.options.context():
-            return build_made(lambda: IRModule.from_expr(function), self.target, self.name, Report(), Cache.default())
+            return compile_module(lambda: IRModule.from_expr(function), self.target, self.name, Report(), Cache.default())
 
 
 def save_stages(tree: Stages, way: Way, main: Function | None, path: Path) -> Path:
@@ -85,7 +86,7 @@ class _Writer:
         self.folder = folder
         self.sums: dict[str, str] = {}
         said = {
-            "format": FORMAT, "version": __version__, "name": way.name, "target": str(way.target), "options": way.options.said(), "threads": way.threads,
+            "format": FORMAT, "version": __version__, "name": way.name, "target": str(way.target), "options": way.options.to_json(), "threads": way.threads,
             "inputs": [[name, list(dims), str(dtype)] for name, dims, dtype, _ in tree.signature], "root": self._point(tree.root, main),
         }
         self.text = json.dumps({**said, "sums": self.sums}).encode()
@@ -112,7 +113,7 @@ class _Writer:
     def _function(self, function: Function | None) -> str | None:
         return None if function is None else self._member("function", "json", lambda path: path.write_text(save_json(function)))
 
-    def _program(self, program: Program | None) -> str | None:
+    def _program(self, program: Specialization | None) -> str | None:
         return None if program is None else self._member("program", "tar", program.artifact.save)
 
     def _member(self, kind: str, ending: str, write: Any) -> str:
@@ -184,7 +185,7 @@ class _Reader:
             if hashlib.sha256(self._bytes(name)).hexdigest() != wanted:
                 raise _damaged(self.path)
         self.threads = said["threads"] if self.threads is None else self.threads
-        way = Way(str(said["name"]), Target(said["target"]), Options.of(said["options"]), self.threads)
+        way = Way(str(said["name"]), Target(said["target"]), Options.from_json(said["options"]), self.threads)
         inputs = [(str(n), tuple(dims), str(t)) for n, dims, t in said["inputs"]]
         root = self._point(said["root"], hashlib.sha256(text).hexdigest())
 
@@ -196,7 +197,7 @@ class _Reader:
             with no_garbage_collection(), way.options.context():
                 return grow(point.function, values)
 
-        return SavedStages(inputs, root, grown, lambda make, edge: Program(way.compiled(make()), self.threads))
+        return SavedStages(inputs, root, grown, lambda make, edge: Specialization(way.compiled(make()), self.threads))
 
     def _bytes(self, name: str) -> bytes:
         stream = self.archive.extractfile(self.members[name])
@@ -213,8 +214,8 @@ class _Reader:
             raise _damaged(self.path)
         return found
 
-    def _program(self, name: str | None) -> Program | None:
-        return None if name is None else Program(load_tar(self.path, self.members[name].offset_data, is_whole=False), self.threads)
+    def _program(self, name: str | None) -> Specialization | None:
+        return None if name is None else Specialization(load_tar(self.path, self.members[name].offset_data, is_whole=False), self.threads)
 
     def _point(self, said: dict[str, Any], name: str) -> Point:
         point = Point(self._function(said["function"]), said["open"])

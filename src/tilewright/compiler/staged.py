@@ -4,7 +4,7 @@
 
 A `Point` is what is left to do; which of its values have open sizes, and which of them decide (axes, shapes, counts), is found when an
 operator asks for them. The sizes and the deciding values of a call are the key of an `Edge`: a known key costs one look into a
-dictionary, a new one has the rest resolved for it, the stage that has known sizes then cut off (`compiler/growth.py`) and compiled. So
+dictionary, a new one has the rest resolved for it, the stage that has known sizes then cut off (`compiler/stage_growth.py`) and compiled. So
 calls of the same sizes stay in native code, and a program all of whose sizes are known is one edge.
 
 Sizes that differ in every call must not compile for ever. Behind its first key a point runs all that is left on the values themselves
@@ -20,6 +20,7 @@ from __future__ import annotations
 import hashlib
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -30,13 +31,14 @@ from tilewright.base.forks import new_reentrant_lock
 from tilewright.base.jit_policy import COMPILING, Use, Uses
 from tilewright.base.nd import content
 from tilewright.base.types import DataType
-from tilewright.runtime.artifact import Artifact
+from tilewright.compiler.specialization import Specialization
 from tilewright.runtime.benchmark import BenchmarkResult, measure
-from tilewright.runtime.executable import Executable, check_texts, readable
+from tilewright.runtime.executable import check_texts, readable
+from tilewright.runtime.guards import Guards
 from tilewright.runtime.program import TensorInfo
 
 if TYPE_CHECKING:
-    from tilewright.compiler.growth import Sizer
+    from tilewright.compiler.stage_growth import Sizer
     from tilewright.relay.dynamic_interpreter import Conversions, DynamicProgram
     from tilewright.relay.expr import Function
 
@@ -53,27 +55,6 @@ TRIED: Final = 3
 """So many calls in succession that were too large for a point's steps end the trying."""
 MOST_EDGES: Final = 64
 """The ways on from a point that are kept."""
-
-
-class Program:
-    """A compiled stage: an artifact, and its code in this process once it is called."""
-
-    def __init__(self, artifact: Artifact, threads: int | None) -> None:
-        self.artifact, self._threads = artifact, threads
-        self._executable: Executable | None = None
-
-    @property
-    def executable(self) -> Executable:
-        """Raises `ArtifactError` when this machine cannot run what was compiled for another."""
-        if self._executable is None:
-            self._executable = self.artifact.executable(self._threads)
-        return self._executable
-
-    def use_threads(self, count: int) -> None:
-        """How many threads share a call's work."""
-        self._threads = count
-        if self._executable is not None:
-            self._executable.threads = count
 
 
 class Edge:
@@ -94,7 +75,7 @@ class Edge:
         self.takes, self.gives, self.next, self.stage, self.sizers, self.small = tuple(takes), tuple(gives), after, stage, tuple(sizers), small
         self.is_whole = after is None and not self.sizers and (*self.takes, *self.gives) == tuple(range(len(self.takes) + len(self.gives)))
         """Whether the stage is all that there is to do: its results are the outputs."""
-        self.program: Program | None = None
+        self.program: Specialization | None = None
         self.use = Use()
         self.key: Key = ()
         self.name = ""
@@ -102,7 +83,7 @@ class Edge:
         self._operators = 0
 
     @staticmethod
-    def whole(inputs: int, program: Program) -> Edge:
+    def whole(inputs: int, program: Specialization) -> Edge:
         """The one edge of a program without stages."""
         manifest = program.artifact.manifest
         made = Edge(range(inputs), range(inputs, inputs + len(manifest.outputs)), lists=manifest.lists)
@@ -179,8 +160,14 @@ class Point:
             if len(self.seen) > MOST_EDGES:
                 self.seen.popitem(last=False)
 
+    def guards(self, key: Key, inputs: Sequence[tuple[str, Dims, DataType]]) -> Guards:
+        """Return the guards that a key stands for; `inputs` are names, dimensions and dtypes of the values at this point."""
+        shapes = dict(zip(self.open, key, strict=False))
+        infos = tuple(TensorInfo(name, tuple(shapes.get(k, dims)), dtype) for k, (name, dims, dtype) in enumerate(inputs))
+        return Guards(infos, (), tuple(zip(self.asked, key[len(self.open):], strict=True)))
+
     def key(self, values: Sequence[Array]) -> Key:
-        """What tells the ways on from here apart."""
+        """Return the key of an edge: the shapes of the values of dynamic sizes, and the contents of those that decide."""
         return (*[values[k].shape for k in self.open], *[content(values[k]) for k in self.asked])
 
     def known(self, values: Sequence[Array]) -> Edge | None:
@@ -215,14 +202,14 @@ class Stages:
     """A program and the tree of its stages, callable as an `Executable` is."""
 
     def __init__(
-        self, inputs: Sequence[tuple[str, Dims, str]], root: Point, grow: Grow, compiler: Callable[[Callable[[], Function], Edge], Program],
+        self, inputs: Sequence[tuple[str, Dims, str]], root: Point, grow: Grow, compiler: Callable[[Callable[[], Function], Edge], Specialization],
         known: Callable[[Key], Edge | None] = lambda key: None, groups: Mapping[str, Any] | None = None,
-        kept: Callable[[Edge], Program | None] = lambda edge: None,
+        kept: Callable[[Edge], Specialization | None] = lambda edge: None,
     ) -> None:
         """`compiler` compiles the function that it is given a maker of, for an edge; `known` may have an edge of the root made before,
         and `kept` what the stage of an edge was compiled to before.
 
-        `groups` are the sequences and optionals that some of the inputs are the tensors of (see `compiler/grouping.py`).
+        `groups` are the sequences and optionals that some of the inputs are the tensors of (see `compiler/sequences.py`).
         """
         self.groups = groups or {}
         self.signature = [(name, tuple(dims), DataType(dtype), DataType(dtype).numpy()) for name, dims, dtype in inputs]
@@ -230,7 +217,7 @@ class Stages:
         self.root, self._grow, self._compile, self._known, self._kept = root, grow, compiler, known, kept
         self._lock = new_reentrant_lock()
         self._conversions: Conversions | None = None
-        self.last: Program | None = None
+        self.last: Specialization | None = None
         """The program of the last call, where it was one."""
 
     def __call__(self, *args: Any, out: Any = None, **kwargs: Any) -> Any:
@@ -413,14 +400,26 @@ class Stages:
     @property
     def in_python(self) -> set[str]:
         """The operators that are not native: those of texts, those without a kernel, and those whose results are sized by hand."""
-        steps = (s.name for e in self.edges() if e.program is not None for s in e.program.artifact.manifest.host_steps)
-        return {*steps, *(size.name for e in self.edges() for size, _ in e.sizers)}
+        return {*chain.from_iterable(s.in_python for s in self.specializations()), *(size.name for e in self.edges() for size, _ in e.sizers)}
+
+    def specializations(self) -> list[Specialization]:
+        """Return the compiled stages, each with guards on the values at its point."""
+        found = []
+        points: list[tuple[Point, list[tuple[str, Dims, DataType]]]] = [(self.root, [s[:3] for s in self.signature])]
+        while points:
+            point, inputs = points.pop()
+            for key, edge in list(point.edges.items()):
+                if edge.program is not None:
+                    edge.program.guards = point.guards(key, inputs)
+                    found.append(edge.program)
+                if edge.next is not None and edge.next.function is not None:
+                    points.append((edge.next, _inputs_of(edge.next.function)))
+        return found
 
     def use_threads(self, count: int) -> None:
-        """How many threads share a call's work, in every stage."""
-        for edge in self.edges():
-            if edge.program is not None:
-                edge.program.use_threads(count)
+        """Share the work of a call among `count` threads, in every stage."""
+        for s in self.specializations():
+            s.use_threads(count)
 
     def example_inputs(self, seed: int = 0) -> dict[str, Array]:
         """Arrays that the program accepts: floats uniform in [0, 1), integers and booleans 0 or 1. Raises `InputError` where sizes are open."""
@@ -435,6 +434,10 @@ class Stages:
         given = args if args or kwargs else (self.example_inputs(),)
         self(*given, **kwargs)
         return measure(lambda: self(*given, **kwargs), repeat, number, min_repeat_ms)
+
+
+def _inputs_of(function: Function) -> list[tuple[str, Dims, DataType]]:
+    return [(p.name_hint, p.tensor_type.shape, p.tensor_type.dtype) for p in function.params]
 
 
 def _operators(function: Function) -> int:

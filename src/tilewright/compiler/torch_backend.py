@@ -1,8 +1,9 @@
 """`torch.compile(model, backend="tilewright")`: the graphs that torch captures of a model, compiled for inference.
 
-Programs are made at the first call with inputs of new shapes: the graph is traced with them, and imported with the model's weights as
-constants. Weights that were written into since, by an optimizer or `load_state_dict`, make a new program. What a compiled graph
-gives has no gradient. Only `torch.compile` itself imports torch; installed, the backend is found by its name (the entry point `torch_dynamo_backends`).
+Programs are made at the first call with inputs of new shapes: the graph is traced with them, and imported with the
+model's weights as constants. Weights that were written into since, by an optimizer or `load_state_dict`, make a new
+program. What a compiled graph gives has no gradient. Only `torch.compile` itself imports torch; installed, the backend
+is found by its name (the entry point `torch_dynamo_backends`).
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ _MOST_PROGRAMS: Final = 64
 
 
 def compile_graph(graph: Any, example_inputs: Sequence[Any]) -> Callable[..., tuple[Any, ...]]:
-    """The graph as a function of its inputs: a backend as torch.compile takes them. Raises `CompileError` for operators that are not known."""
+    """The graph as a function of its inputs: a backend as torch.compile takes them. Raises `CompileError` for
+    operators that are not known."""
     return _Graph(graph, _static_places(graph))
 
 
@@ -59,7 +61,8 @@ class _Graph:
 
 
 class _WrittenWeightsError(Exception):
-    """A graph writes into weights that were taken for constants; `places` are their numbers among the tensors of the inputs."""
+    """A graph writes into weights that were taken for constants; `places` are their numbers among the tensors of the
+    inputs."""
 
     def __init__(self, places: Sequence[int]) -> None:
         self.places = places
@@ -86,7 +89,9 @@ class _Program:
 
         def traced(table: Any) -> Any:
             with torch.no_grad():
-                made = make_fx(call, tracing_mode="fake", pre_dispatch=True, decomposition_table=table, _allow_non_fake_inputs=True)
+                made = make_fx(
+                    call, tracing_mode="fake", pre_dispatch=True, decomposition_table=table, _allow_non_fake_inputs=True
+                )
                 return made(*(inputs[k].detach() for k in self._tensors))
 
         try:
@@ -96,12 +101,16 @@ class _Program:
                 raise
             reason = str(error).partition("\n")[0]
             raise ModelError(
-                f"torch cannot trace the graph before it knows its values ({reason}); keep this part out of it with torch.compiler.disable",
+                f"torch cannot trace the graph before it knows its values ({reason}); keep this part out of it with "
+                "torch.compiler.disable",
                 code="TW0118") from error
         try:
             self._run: Any = with_decompositions(
                 lambda: _CompiledGraph(whole, given),
-                lambda refused: _CompiledGraph(traced(decompositions(lambda name, overload: name in refused or missing(name, overload), True)), given),
+                lambda refused: _CompiledGraph(
+                    traced(decompositions(lambda name, overload: name in refused or missing(name, overload), True)),
+                    given
+                ),
             )
         except InternalError:
             raise
@@ -114,7 +123,9 @@ class _Program:
 
 
 class _CompiledGraph:
-    """A graph compiled, as a function of the tensors among its inputs. `given` describes them: the tensor itself is a constant.
+    """A graph compiled, as a function of the tensors among its inputs.
+
+    `given` describes them: the tensor itself is a constant.
 
     What the graph writes into its inputs is there after the call.
     """
@@ -130,7 +141,9 @@ class _CompiledGraph:
         if constant:
             raise _WrittenWeightsError(constant)
         self._results, self._written = graph.results, graph.written
-        self._model = None if graph.module is None else tilewright.compile(graph.module, threads=torch.get_num_threads())
+        self._model = (
+            None if graph.module is None else tilewright.compile(graph.module, threads=torch.get_num_threads())
+        )
         self._variable = [k for k, what in enumerate(given) if isinstance(what, tuple)]
 
     def __call__(self, tensors: Sequence[Any]) -> tuple[Any, ...]:
@@ -152,23 +165,30 @@ class _CompiledGraph:
 
 
 def _kind(x: Any) -> Any:
-    """Return the key of an argument for the choice of a program: shape, type and device of a tensor, or the number itself."""
+    """Return the key of an argument for the choice of a program: shape, type and device of a tensor, or the number
+    itself."""
     return (x.shape, x.dtype, x.device) if hasattr(x, "dtype") else x
 
 
 def _described(name: str, x: Any) -> tuple[str, tuple[int, ...], str]:
     """Name, shape and type of an input."""
     if x.device.type != "cpu":
-        raise ModelError(f"a tensor on {x.device} is given to a model that is compiled for the CPU; move it there with .cpu()", code="TW0114")
+        raise ModelError(
+            f"a tensor on {x.device} is given to a model that is compiled for the CPU; move it there with .cpu()",
+            code="TW0114"
+        )
     return name, tuple(x.shape), str(x.dtype).removeprefix("torch.")
 
 
 def _array(x: Any) -> np.ndarray[Any, Any]:
-    """The elements of a tensor, which are not copied where they stand one behind the other; those of bfloat16 by their bits."""
+    """The elements of a tensor, which are not copied where they stand one behind the other; those of bfloat16 by their
+    bits."""
     import torch
 
     x = x.detach().resolve_neg().contiguous()
-    found: np.ndarray[Any, Any] = x.view(torch.int16).numpy().view(DataType("bfloat16").numpy()) if x.dtype is torch.bfloat16 else x.numpy()
+    found: np.ndarray[Any, Any] = (
+        x.view(torch.int16).numpy().view(DataType("bfloat16").numpy()) if x.dtype is torch.bfloat16 else x.numpy()
+    )
     return found
 
 
@@ -177,4 +197,7 @@ def _tensor(x: Any) -> Any:
     import torch
 
     array = np.asarray(x)
-    return torch.from_numpy(array.view(np.int16)).view(torch.bfloat16) if array.dtype == DataType("bfloat16").numpy() else torch.from_numpy(array)
+    return (
+        torch.from_numpy(array.view(np.int16)).view(torch.bfloat16) if array.dtype == DataType("bfloat16").numpy()
+        else torch.from_numpy(array)
+    )

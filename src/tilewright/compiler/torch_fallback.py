@@ -1,8 +1,8 @@
 """Leaves single operators of a graph of `torch.compile` to torch, and compiles the rest of the graph.
 
-An operator is left to torch where it has no converter and no decomposition, where its converter refuses the call, or where a
-tensor of it has an element type that programs do not have (complex numbers). A warning of this module's logger names these
-operators. Graphs that write into tensors are not split, since the parts could not share memory.
+An operator is left to torch where it has no converter and no decomposition, where its converter refuses the call, or
+where a tensor of it has an element type that programs do not have (complex numbers). A warning of this module's logger
+names these operators. Graphs that write into tensors are not split, since the parts could not share memory.
 """
 
 from __future__ import annotations
@@ -26,7 +26,10 @@ Compile = Callable[[Any, Sequence[Any]], Callable[[Sequence[Any]], Sequence[Any]
 class SplitProgram:
     """A graph in parts: compiled ones, and single nodes that torch computes."""
 
-    def __init__(self, module: Any, given: Sequence[Any], compile_part: Compile, missing: Callable[[str, str], bool], first: CompileError) -> None:
+    def __init__(
+        self, module: Any, given: Sequence[Any], compile_part: Compile, missing: Callable[[str, str], bool],
+        first: CompileError
+    ) -> None:
         self._module, self._nodes = module, list(module.graph.nodes)
         self._compile = compile_part
         if any(_writes(n) for n in self._nodes):
@@ -86,7 +89,9 @@ class SplitProgram:
                 env.update(zip(step.outputs, step.run([env[n] for n in step.inputs]), strict=True))
             else:
                 with torch.no_grad():
-                    env[step] = step.target(*torch.fx.map_arg(step.args, env.__getitem__), **torch.fx.map_arg(step.kwargs, env.__getitem__))
+                    env[step] = step.target(
+                        *torch.fx.map_arg(step.args, env.__getitem__), **torch.fx.map_arg(step.kwargs, env.__getitem__)
+                    )
         return torch.fx.map_arg(self._nodes[-1].args[0], env.__getitem__)
 
 

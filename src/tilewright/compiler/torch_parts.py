@@ -11,7 +11,9 @@ from tilewright.base.errors import ModelError, Origin
 class Part:
     """Consecutive nodes: `inputs` are nodes before them, `outputs` those of them that are used after."""
 
-    def __init__(self, module: Any, nodes: Sequence[Any], given: Mapping[Any, Any], compile_part: Callable[..., Any]) -> None:
+    def __init__(
+        self, module: Any, nodes: Sequence[Any], given: Mapping[Any, Any], compile_part: Callable[..., Any]
+    ) -> None:
         import torch
 
         inside = set(nodes)
@@ -34,5 +36,8 @@ def _described(node: Any) -> tuple[str, tuple[int, ...], str]:
 
     value = node.meta.get("val")
     if not isinstance(value, torch.Tensor) or not all(isinstance(d, int) for d in value.shape):
-        raise ModelError("its result is no tensor of a known shape, and torch would have to hand it on", Origin(node.name, str(node.target)), code="TW0118")
+        raise ModelError(
+            "its result is no tensor of a known shape, and torch would have to hand it on",
+            Origin(node.name, str(node.target)), code="TW0118"
+        )
     return node.name, tuple(value.shape), str(value.dtype).removeprefix("torch.")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import logging
 from collections.abc import Sequence
 from typing import Any, Final
@@ -19,6 +20,9 @@ log: Final = logging.getLogger(__name__)
 def lower(function: Function, constants: Sequence[bool], target: Target, name: str, **options: Any) -> Kernel:
     """Lower a fused function as `kernel.lower` does, under the decisions of the current advisor, which are logged."""
     advisor = tuning_advisor.current()
+    options["target"] = target
+    if advisor is not None:
+        options["seconds"] = functools.partial(advisor.seconds, target)
     if advisor is not None and not options.get("symbols"):
         options["found"] = advisor.arrangement(target)
     given = None if advisor is None or options.get("symbols") else advisor.decisions(function, constants, target)

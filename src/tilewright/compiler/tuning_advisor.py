@@ -47,6 +47,10 @@ class Advisor(ABC):
         """Return a function that arranges the loops of kernels; None: kernels keep their own schedules."""
         return None
 
+    def seconds(self, target: Target, workload: tuple[Any, ...]) -> float | None:
+        """Return the measured time of a tuning task of a program; None where there is no record."""
+        return None
+
     @property
     @abstractmethod
     def identity(self) -> str:

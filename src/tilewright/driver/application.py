@@ -1,4 +1,5 @@
-"""The common parts of both command lines: `-v`, files of options, examples after the help, errors in one line with an exit code.
+"""The common parts of both command lines: `-v`, files of options, examples after the help, errors in one line with an
+exit code.
 
     app = application("tilewright", "Compile trained models to native programs, and run them.")
     code = run(app, "tilewright", arguments, exit_code)
@@ -36,7 +37,8 @@ _WIDTH: Final = 100
 
 @dataclass
 class Invocation:
-    """The part of a command line outside the options of a command: the number of -v, and options of parts of the target."""
+    """The part of a command line outside the options of a command: the number of -v, and options of parts of the
+    target."""
 
     level: int = 0
     target_options: tuple[TargetOption, ...] = ()
@@ -63,15 +65,21 @@ def examples(*lines: str) -> str:
 
 
 def with_fields(command: Callable[..., None]) -> Callable[..., None]:
-    """The command with an option for each field of its parameters that are dataclasses, in their place: options that commands share are declared once."""
-    hints, groups, parameters = get_type_hints(command, include_extras=True), dict[str, Any](), list[inspect.Parameter]()
+    """The command with an option for each field of its parameters that are dataclasses, in their place: options that
+    commands share are declared once."""
+    hints, groups, parameters = (
+        get_type_hints(command, include_extras=True), dict[str, Any](), list[inspect.Parameter]()
+    )
     for p in inspect.signature(command).parameters.values():
         kind = hints[p.name]
         if not is_dataclass(kind):
             parameters.append(p.replace(annotation=kind, kind=inspect.Parameter.KEYWORD_ONLY))
             continue
         groups[p.name], of_fields = kind, get_type_hints(kind, include_extras=True)
-        parameters += [inspect.Parameter(f.name, inspect.Parameter.KEYWORD_ONLY, default=f.default, annotation=of_fields[f.name]) for f in fields(kind)]
+        parameters += [
+            inspect.Parameter(f.name, inspect.Parameter.KEYWORD_ONLY, default=f.default, annotation=of_fields[f.name])
+            for f in fields(kind)
+        ]
 
     @functools.wraps(command)
     def called(**given: Any) -> None:
@@ -107,9 +115,11 @@ def _configure(context: typer.Context, value: str) -> str:
 
 
 def check_target_options(context: typer.Context) -> None:
-    """Raise `OptionError` where options of parts of a target were given to a command that has no target. For the callback of an application."""
+    """Raise `OptionError` where options of parts of a target were given to a command that has no target. For the
+    callback of an application."""
     given = invocation(context).target_options
-    command: Any = context.command.get_command(context, context.invoked_subcommand) if context.invoked_subcommand else None  # type: ignore[attr-defined]
+    group: Any = context.command
+    command = group.get_command(context, context.invoked_subcommand) if context.invoked_subcommand else None
     if given and command is not None and all(p.name != "target" for p in command.params):
         raise OptionError(f"{given[0]}: '{context.invoked_subcommand}' takes no target", code="TW0204")
 
@@ -123,7 +133,10 @@ def _whole_target(context: typer.Context, text: str) -> str:
 
 def _with_processor(context: typer.Context, text: str) -> str:
     """Return the same for a target without a processor, which is then `llvm`."""
-    whole = text.endswith(".json") or text.lstrip().startswith("{") or has_backend(parts(text)[-1].split(" ", maxsplit=1)[0])
+    whole = (
+        text.endswith(".json") or text.lstrip().startswith("{")
+        or has_backend(parts(text)[-1].split(" ", maxsplit=1)[0])
+    )
     return _whole_target(context, text if whole else f"{text}, llvm")
 
 
@@ -131,14 +144,30 @@ Target = Annotated[
     str,
     typer.Option(
         "-t", "--target", callback=_whole_target,
-        help="The target, such as 'llvm -mcpu=x86-64-v3' (quote it); JSON, or a .json file. --target-llvm-mcpu=x86-64-v3 adds an option to one part.",
+        help="The target, such as 'llvm -mcpu=x86-64-v3' (quote it); JSON, or a .json file. "
+        "--target-llvm-mcpu=x86-64-v3 adds an option to one part.",
     ),
 ]
-Accelerators = Annotated[str, typer.Option("--target", callback=_with_processor, help="Accelerators, then the processor, such as 'npu, llvm' (quote it).")]
-Verbose = Annotated[int, typer.Option("-v", "--verbose", count=True, show_default=False, callback=_count_verbose, help="Show warnings and tracebacks; -vv shows the actions, -vvv details.")]
+Accelerators = Annotated[
+    str,
+    typer.Option(
+        "--target", callback=_with_processor, help="Accelerators, then the processor, such as 'npu, llvm' (quote it)."
+    )
+]
+Verbose = Annotated[
+    int,
+    typer.Option(
+        "-v", "--verbose", count=True, show_default=False, callback=_count_verbose,
+        help="Show warnings and tracebacks; -vv shows the actions, -vvv details."
+    )
+]
 Version = Annotated[bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version.")]
 Config = Annotated[
-    str, typer.Option("--config", metavar="FILE|NAME", callback=_configure, is_eager=True, help="A JSON file of options, or the name of one of this package. The command line takes precedence."),
+    str,
+    typer.Option(
+        "--config", metavar="FILE|NAME", callback=_configure, is_eager=True,
+        help="A JSON file of options, or the name of one of this package. The command line takes precedence."
+    ),
 ]
 
 
@@ -156,8 +185,12 @@ def spread(arguments: Sequence[str], many: Sequence[str]) -> list[str]:
     return made
 
 
-def run(app: typer.Typer, name: str, arguments: Sequence[str] | None, exit_code: Callable[[TVMError], int], many: Sequence[str] = ()) -> int:
-    """Run one command line and return its exit code, which is `exit_code(error)` for errors of the user. Prints errors in one line on stderr."""
+def run(
+    app: typer.Typer, name: str, arguments: Sequence[str] | None, exit_code: Callable[[TVMError], int],
+    many: Sequence[str] = ()
+) -> int:
+    """Run one command line and return its exit code, which is `exit_code(error)` for errors of the user. Prints errors
+    in one line on stderr."""
     said = Invocation()
     try:
         given, said.target_options = split_target_options(sys.argv[1:] if arguments is None else arguments)
@@ -182,4 +215,7 @@ def _explained(error: BaseException, verbose: bool, exit_code: Callable[[TVMErro
         return exit_code(error), with_code(error)
     what = str(error) if isinstance(error, InternalError) else f"{type(error).__name__}: {error}"
     code = error.code if isinstance(error, InternalError) else InternalError.code
-    return OURS, f"this is a fault of the compiler, not of the model: {what}{'' if verbose else '; -v shows where'} [{code}]"
+    return (
+        OURS,
+        f"this is a fault of the compiler, not of the model: {what}{'' if verbose else '; -v shows where'} [{code}]"
+    )

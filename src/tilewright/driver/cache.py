@@ -27,7 +27,10 @@ def cache_command(
         cache.clear()
         typer.echo(f"Removed {_megabytes(total)} from {cache.folder}.")
         return
-    typer.echo(f"{cache.folder}: {_megabytes(total)}, of at most {_megabytes(cache.limit)}; the variable {VARIABLE} names another folder")
+    typer.echo(
+        f"{cache.folder}: {_megabytes(total)}, of at most {_megabytes(cache.limit)}; the variable {VARIABLE} names "
+        "another folder"
+    )
     for kind, (count, nbytes) in found.items():
         typer.echo(f"  {kind:10s} {count:8d} {_megabytes(nbytes):>12s}")
 

@@ -19,11 +19,20 @@ from tilewright.base.errors import InputError, OptionError
 from tilewright.driver import offload, options
 from tilewright.driver.application import Target
 
-Shapes = Annotated[str, typer.Option("--input-shapes", help='Sizes of inputs: "x:[1,3,224,224] y:[1,10]"; dynamic ones by name or range: "x:[1..64,3,h,w]".')]
+Shapes = Annotated[
+    str,
+    typer.Option(
+        "--input-shapes",
+        help='Sizes of inputs: "x:[1,3,224,224] y:[1,10]"; dynamic ones by name or range: "x:[1..64,3,h,w]".'
+    )
+]
 Threads = Annotated[int | None, typer.Option("--threads", min=1, help="Number of threads. Default: all cores.")]
 Level = Annotated[int, typer.Option("--opt-level", min=0, max=4, help="Skip passes above this level.")]
 Disabled = Annotated[str, typer.Option("--disabled-pass", metavar="NAMES", help="Passes to skip, separated by commas.")]
-Switches = Annotated[list[str] | None, typer.Option("--pass-config", metavar="NAME=VALUE", help="Set one option of the passes. May be repeated.")]
+Switches = Annotated[
+    list[str] | None,
+    typer.Option("--pass-config", metavar="NAME=VALUE", help="Set one option of the passes. May be repeated.")
+]
 Mixed = Annotated[
     str,
     typer.Option(
@@ -31,14 +40,31 @@ Mixed = Annotated[
         help="Compute products, and operators between them, in bfloat16 or float16.",
     ),
 ]
-Sums = Annotated[str, typer.Option("--mixed-precision-acc-type", metavar="TYPE", help="Accumulation type of products in mixed precision.")]
+Sums = Annotated[
+    str,
+    typer.Option("--mixed-precision-acc-type", metavar="TYPE", help="Accumulation type of products in mixed precision.")
+]
 Numerics = Annotated[
-    str, typer.Option("--numerics", metavar="RUNTIME", help="Rounding of quantized networks: tflite, onnx, torch or fast. Default: that of the model's framework."),
+    str,
+    typer.Option(
+        "--numerics", metavar="RUNTIME",
+        help="Rounding of quantized networks: tflite, onnx, torch or fast. Default: that of the model's framework."
+    ),
 ]
 Plugins = Annotated[
-    list[str] | None, typer.Option("--plugin", metavar="FILE", help="A Python file, or the name of a module, that registers accelerators; it is executed. May be repeated.")
+    list[str] | None,
+    typer.Option(
+        "--plugin", metavar="FILE",
+        help="A Python file, or the name of a module, that registers accelerators; it is executed. May be repeated."
+    )
 ]
-Records = Annotated[Path | None, typer.Option("--tuning-records", exists=True, dir_okay=False, metavar="FILE", help="Records written by tilewright tune; kernels use the best measured configurations.")]
+Records = Annotated[
+    Path | None,
+    typer.Option(
+        "--tuning-records", exists=True, dir_okay=False, metavar="FILE",
+        help="Records written by tilewright tune; kernels use the best measured configurations."
+    )
+]
 
 
 @dataclass(frozen=True)
@@ -64,7 +90,8 @@ class Pipeline:
     def config(self) -> dict[str, Any]:
         """The configuration of passes: explicit settings, and settings that other options imply."""
         return options.pass_config([
-            *(self.pass_config or []), *options.mixed_precision(self.mixed_precision, self.mixed_precision_acc_type), *options.numerics(self.numerics),
+            *(self.pass_config or []), *options.mixed_precision(self.mixed_precision, self.mixed_precision_acc_type),
+            *options.numerics(self.numerics),
         ])
 
     @property
@@ -84,21 +111,29 @@ class Compilation(Pipeline):
     threads: Threads = None
     tuning_records: Records = None
 
-    def compiled(self, model: Path, sizes: Mapping[str, tuple[Any, ...]] | None = None, target: str | None = None, switches: Sequence[str] = ()) -> Any:
-        """Compile the model with the input shapes of the options, else of `sizes`. Raises `OptionError` where a size is missing.
+    def compiled(
+        self, model: Path, sizes: Mapping[str, tuple[Any, ...]] | None = None, target: str | None = None,
+        switches: Sequence[str] = ()
+    ) -> Any:
+        """Compile the model with the input shapes of the options, else of `sizes`.
+
+        Raises `OptionError` where a size is missing.
 
         `target` overrides the target of the options; `switches` (`NAME=VALUE`) are added to the configuration.
         """
         import tilewright
 
         made = tilewright.compile(
-            model, self.shapes or dict(sizes or {}) or None, target or self.target, self.threads, opt_level=self.opt_level, config={**self.config, **options.pass_config(switches)},
+            model, self.shapes or dict(sizes or {}) or None, target or self.target, self.threads,
+            opt_level=self.opt_level, config={**self.config, **options.pass_config(switches)},
             disabled_pass=self.disabled, records=self.tuning_records,
         )
         try:
             _ = made.inputs
         except InputError as error:
-            raise OptionError(f'{error}. On the command line that is --input-shapes "NAME:[1,3,224,224]"', code="TW0113") from None
+            raise OptionError(
+                f'{error}. On the command line that is --input-shapes "NAME:[1,3,224,224]"', code="TW0113"
+            ) from None
         return made
 
     def loaded_or_compiled(self, model: Path, given: Mapping[str, Any]) -> Any:

@@ -1,4 +1,5 @@
-"""Files of options for `--config`: JSON objects of options by name, with `targets`, `executor` and `runtime` as objects.
+"""Files of options for `--config`: JSON objects of options by name, with `targets`, `executor` and `runtime` as
+objects.
 
     {"targets": [{"kind": "bnns"}, {"kind": "llvm", "mtriple": "aarch64-linux-gnu"}],
      "executor": {"kind": "aot", "unpacked-api": true},
@@ -23,7 +24,8 @@ SHIPPED: Final = Path(__file__).parent / "configs" / "host"
 
 
 def option_values(name: str, known: Collection[str | None]) -> dict[str, Any]:
-    """Read the values of options by parameter name. Raises `OptionError` for a file that cannot be read, and for keys outside `known`."""
+    """Read the values of options by parameter name. Raises `OptionError` for a file that cannot be read, and for keys
+    outside `known`."""
     path = _path(name)
     try:
         content = read_json(path.read_text(encoding="utf-8"))
@@ -32,12 +34,21 @@ def option_values(name: str, known: Collection[str | None]) -> dict[str, Any]:
     except ValueError as error:
         raise OptionError(f"--config: '{path}' is not JSON: {error}", code="TW0205") from None
     if not isinstance(content, dict):
-        raise OptionError(f"--config: '{path}' holds a {type(content).__name__}; write an object of options by name", code="TW0205")
-    values = {key: value for option, given in content.items() for key, value in _values(option.replace("-", "_"), given, path).items()}
+        raise OptionError(
+            f"--config: '{path}' holds a {type(content).__name__}; write an object of options by name", code="TW0205"
+        )
+    values = {
+        key: value for option, given in content.items()
+        for key, value in _values(option.replace("-", "_"), given, path).items()
+    }
     for key in values:
         if key not in known:
             options = sorted(k for k in known if k)
-            raise OptionError(f"--config: '{path}' gives '{key.replace('_', '-')}', which is not an option{nearest(key, options).replace('_', '-')}", code="TW0205")
+            raise OptionError(
+                f"--config: '{path}' gives '{key.replace('_', '-')}', which is not an "
+                f"option{nearest(key, options).replace('_', '-')}",
+                code="TW0205"
+            )
     return values
 
 
@@ -46,7 +57,11 @@ def _path(name: str) -> Path:
         return Path(name)
     shipped = sorted(p.stem for p in SHIPPED.glob("*.json"))
     if name not in shipped:
-        raise OptionError(f"--config: there is no configuration '{name}'{nearest(name, shipped)}; give a .json file, or one of {', '.join(shipped)}", code="TW0205")
+        raise OptionError(
+            f"--config: there is no configuration '{name}'{nearest(name, shipped)}; give a .json file, or one of "
+            f"{', '.join(shipped)}",
+            code="TW0205"
+        )
     return SHIPPED / f"{name}.json"
 
 
@@ -54,20 +69,29 @@ def _values(key: str, given: Any, path: Path) -> dict[str, Any]:
     """Return the values of one key by parameter name."""
     if key == "targets":
         if not isinstance(given, list) or not all(isinstance(t, dict) and "kind" in t for t in given):
-            raise OptionError(f"--config: the targets of '{path}' are a list of objects with a 'kind', accelerators first", code="TW0205")
+            raise OptionError(
+                f"--config: the targets of '{path}' are a list of objects with a 'kind', accelerators first",
+                code="TW0205"
+            )
         return {"target": ", ".join(_target(t) for t in given)}
     if key in ("executor", "runtime") and isinstance(given, dict):
         if "kind" not in given:
             raise OptionError(f"--config: the {key} of '{path}' has no 'kind'", code="TW0205")
         kind = given["kind"]
-        return {key: kind, **{f"{key}_{kind}_{name.replace('-', '_')}": _word(v) for name, v in given.items() if name != "kind"}}
+        return {
+            key: kind,
+            **{f"{key}_{kind}_{name.replace('-', '_')}": _word(v) for name, v in given.items() if name != "kind"}
+        }
     if key == "pass_config" and isinstance(given, dict):
         return {key: [f"{name}={_word(v)}" for name, v in given.items()]}
     return {key: given if isinstance(given, list) else _word(given)}
 
 
 def _target(t: Mapping[str, Any]) -> str:
-    words = (f"-{k}={shlex.quote(','.join(map(str, v)) if isinstance(v, list) else _word(v))}" for k, v in t.items() if k != "kind")
+    words = (
+        f"-{k}={shlex.quote(','.join(map(str, v)) if isinstance(v, list) else _word(v))}" for k, v in t.items()
+        if k != "kind"
+    )
     return " ".join([str(t["kind"]), *words])
 
 

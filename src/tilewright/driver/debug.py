@@ -1,8 +1,8 @@
 """`tilewright debug`: Python scripts under tools that look at their memory.
 
-`tilewright debug asan SCRIPT` runs a script with AddressSanitizer in its process, for libraries that `export_library(…, sanitize="address")` wrote. Where
-their functions touch memory that is not theirs, the process ends with status 1, and the report has a line of the C text, which is then shown
-with the loops around it.
+`tilewright debug asan SCRIPT` runs a script with AddressSanitizer in its process, for libraries that `export_library(…,
+sanitize="address")` wrote. Where their functions touch memory that is not theirs, the process ends with status 1, and
+the report has a line of the C text, which is then shown with the loops around it.
 """
 
 from __future__ import annotations
@@ -36,10 +36,14 @@ def debug() -> None:
 
 
 @app.command("asan", epilog=examples("tilewright debug asan script.py", "tilewright debug asan script.py 16 --verbose"),
-             context_settings={"allow_extra_args": True, "ignore_unknown_options": True, "allow_interspersed_args": False})
+             context_settings={
+                 "allow_extra_args": True, "ignore_unknown_options": True, "allow_interspersed_args": False
+             })
 def asan_command(
     context: typer.Context,
-    script: Annotated[Path, typer.Argument(metavar="SCRIPT [ARGUMENTS]...", help="The Python script, followed by its arguments.")],
+    script: Annotated[
+        Path, typer.Argument(metavar="SCRIPT [ARGUMENTS]...", help="The Python script, followed by its arguments.")
+    ],
 ) -> None:
     """Run SCRIPT with AddressSanitizer, and show the loops that its report names."""
     if not script.is_file():
@@ -50,13 +54,18 @@ def asan_command(
 
 
 def asan(script: Path, arguments: Sequence[str] = ()) -> int:
-    """Run a Python script with gcc's AddressSanitizer, and return its status. Raises `TargetError` where gcc has no AddressSanitizer."""
+    """Run a Python script with gcc's AddressSanitizer, and return its status. Raises `TargetError` where gcc has no
+    AddressSanitizer."""
     compilers = [c for c in find_compilers(host_arch()) if not c.is_zig]
     library = sanitizer_of(compilers[0] if compilers else named_compiler("gcc"))
     given = os.environ.get("ASAN_OPTIONS")
-    environment = {**os.environ, "LD_PRELOAD": str(library), "ASAN_OPTIONS": f"{_OPTIONS}:{given}" if given else _OPTIONS}
+    environment = {
+        **os.environ, "LD_PRELOAD": str(library), "ASAN_OPTIONS": f"{_OPTIONS}:{given}" if given else _OPTIONS
+    }
     places: dict[tuple[Path, int], None] = {}
-    with subprocess.Popen([sys.executable, str(script), *arguments], env=environment, stderr=subprocess.PIPE, text=True, errors="replace") as process:
+    with subprocess.Popen(
+        [sys.executable, str(script), *arguments], env=environment, stderr=subprocess.PIPE, text=True, errors="replace"
+    ) as process:
         assert process.stderr is not None
         for text in process.stderr:
             sys.stderr.write(text)

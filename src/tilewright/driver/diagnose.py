@@ -1,4 +1,5 @@
-"""The steps of `tilewright diagnose`: read a model, find the cause of wrong results, write the smallest program that shows it."""
+"""The steps of `tilewright diagnose`: read a model, find the cause of wrong results, write the smallest program that
+shows it."""
 
 from __future__ import annotations
 
@@ -19,7 +20,9 @@ if TYPE_CHECKING:
 INTERPRETER: Final = "interpreter"
 
 
-def read_settings(target: str, opt_level: int, config: Mapping[str, Any], disabled: list[str], plugins: list[str]) -> Settings:
+def read_settings(
+    target: str, opt_level: int, config: Mapping[str, Any], disabled: list[str], plugins: list[str]
+) -> Settings:
     """Return the compilation settings. Raises `OptionError` for a target with accelerators."""
     from tilewright.backends.target import Target
     from tilewright.base.settings import checked
@@ -27,8 +30,15 @@ def read_settings(target: str, opt_level: int, config: Mapping[str, Any], disabl
 
     chosen = Target(target)
     if chosen.accelerators:
-        raise OptionError(f"--target: '{target}' has accelerators, and diagnose looks into what the processor computes; leave '{chosen.accelerators[0].name}' out", code="TW0204")
-    return Settings(str(chosen), opt_level, dict(checked(dict(config))), tuple(disabled), tuple(str(Path(p).resolve()) if p.endswith(".py") else p for p in plugins))
+        raise OptionError(
+            f"--target: '{target}' has accelerators, and diagnose looks into what the processor computes; leave "
+            f"'{chosen.accelerators[0].name}' out",
+            code="TW0204"
+        )
+    return Settings(
+        str(chosen), opt_level, dict(checked(dict(config))), tuple(disabled),
+        tuple(str(Path(p).resolve()) if p.endswith(".py") else p for p in plugins)
+    )
 
 
 def check_reference(name: str, model: Path) -> None:
@@ -57,7 +67,11 @@ def read_case(model: Path, shapes: Mapping[str, Any], given: Mapping[str, Array]
     for info in infos:
         array = fed[info.name]
         if tuple(array.shape) != tuple(info.shape) or array.dtype != info.dtype.numpy():
-            raise InputError(f"input '{info.name}' is {info.dtype}[{', '.join(map(str, info.shape))}], and was given {array.dtype}[{', '.join(map(str, array.shape))}]", code="TW0704")
+            raise InputError(
+                f"input '{info.name}' is {info.dtype}[{', '.join(map(str, info.shape))}], and was given "
+                f"{array.dtype}[{', '.join(map(str, array.shape))}]",
+                code="TW0704"
+            )
         if array.dtype == object:
             raise InputError(f"input '{info.name}' has strings, and diagnose compares only numbers", code="TW0703")
     return Case(module, tuple(np.asarray(fed[i.name], order="C") for i in infos))
@@ -74,7 +88,9 @@ class _Info:
         return int(np.prod([int(d) for d in self.shape])) * int(self.dtype.itemsize)
 
 
-def diagnose(model: Path, case: Case, settings: Settings, folder: Path, timeout: float, reference: str, *, thorough: bool) -> Diagnosis:
+def diagnose(
+    model: Path, case: Case, settings: Settings, folder: Path, timeout: float, reference: str, *, thorough: bool
+) -> Diagnosis:
     """Find the cause, with progress on the terminal, and write a reproducer into a folder."""
     from rich.console import Console
     from rich.markup import escape

@@ -1,4 +1,5 @@
-"""`tilewright explain-error CODE`: what the code of an error means, why it happens, what to do. Without a code, all of them by area."""
+"""`tilewright explain-error CODE`: what the code of an error means, why it happens, what to do. Without a code, all of
+them by area."""
 
 from __future__ import annotations
 
@@ -17,7 +18,12 @@ EXPLAIN_EXAMPLES: Final = examples("tilewright explain-error TW0101", "tilewrigh
 
 
 def explain_error_command(
-    code: Annotated[str, typer.Argument(metavar="[CODE]", help="The code in brackets after a message, such as TW0101; tw101 and 101 work too.")] = "",
+    code: Annotated[
+        str,
+        typer.Argument(
+            metavar="[CODE]", help="The code in brackets after a message, such as TW0101; tw101 and 101 work too."
+        )
+    ] = "",
     verbose: Verbose = 0,
 ) -> None:
     """Explain the cause and the remedy of an error by its CODE; without one, list all codes."""

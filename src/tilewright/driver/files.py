@@ -1,4 +1,5 @@
-"""Files that the command line reads and writes. A file is written whole, or it is not there; nothing that is read is run."""
+"""Files that the command line reads and writes. A file is written whole, or it is not there; nothing that is read is
+run."""
 
 from __future__ import annotations
 
@@ -27,13 +28,17 @@ def replacing(path: Path) -> Iterator[Path]:
         number, scratch = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}-", suffix=path.suffix)
         os.close(number)
     except OSError as error:
-        raise ArtifactError(f"cannot write '{path}': {error.strerror}; choose another place with -o", code="TW0801") from None
+        raise ArtifactError(
+            f"cannot write '{path}': {error.strerror}; choose another place with -o", code="TW0801"
+        ) from None
     try:
         yield Path(scratch)
         Path(scratch).chmod(0o666 & ~_umask())
         Path(scratch).replace(path)
     except OSError as error:
-        raise ArtifactError(f"cannot write '{path}': {error.strerror or error}; choose another place with -o", code="TW0801") from None
+        raise ArtifactError(
+            f"cannot write '{path}': {error.strerror or error}; choose another place with -o", code="TW0801"
+        ) from None
     finally:
         Path(scratch).unlink(missing_ok=True)
 
@@ -69,4 +74,7 @@ def read_arrays(path: Path) -> dict[str, NDArray[Any]]:
     try:
         return read_npz(path)
     except (ValueError, OSError) as error:
-        raise InputError(f"cannot read arrays from '{path}': {error}; it must be written with np.savez(path, input_name=array)", code="TW0716") from None
+        raise InputError(
+            f"cannot read arrays from '{path}': {error}; it must be written with np.savez(path, input_name=array)",
+            code="TW0716"
+        ) from None

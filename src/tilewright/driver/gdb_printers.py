@@ -1,12 +1,14 @@
-"""Tensors and arrays in gdb, and commands for compiled models. Load it inside of gdb, which has its own Python: `source <this file>`.
+"""Tensors and arrays in gdb, and commands for compiled models.
+
+Load it inside of gdb, which has its own Python: `source <this file>`.
 
     (gdb) print data                  float32[2, 3] at 0x7f…: [[0, 1, 2], [3, 4, 5]]
     (gdb) tensor data --from 1,0      the elements from there on
     (gdb) remember                    from here on, steps can be taken back: next, next, reverse-next
     (gdb) nodes conv                  the compiled functions with `conv` in their name
 
-The printer formats variables of compiled code (built with `tir.debug_info`) with a type name of the form `tensor <dtype> <shape>`.
-It needs nothing but gdb: neither this package nor numpy.
+The printer formats variables of compiled code (built with `tir.debug_info`) with a type name of the form `tensor
+<dtype> <shape>`. It needs nothing but gdb: neither this package nor numpy.
 """
 
 from __future__ import annotations
@@ -30,7 +32,8 @@ _CODES = {
 
 
 def decoded(data: bytes, dtype: str) -> list[Any]:
-    """The numbers in memory; of types that gdb's Python has no numbers for, bfloat16 is widened and others are their bytes."""
+    """The numbers in memory; of types that gdb's Python has no numbers for, bfloat16 is widened and others are their
+    bytes."""
     if dtype == "bfloat16":
         halves = struct.unpack(f"<{len(data) // 2}H", data)
         return [struct.unpack("<f", struct.pack("<I", h << 16))[0] for h in halves]
@@ -63,7 +66,8 @@ def _rows(values: list[str], shape: list[int]) -> str:
 
 
 def parsed(name: str) -> tuple[str, list[int] | None] | None:
-    """The element type and the shape that the name of a type says; the shape is None where a size is open. None for other types."""
+    """The element type and the shape that the name of a type says; the shape is None where a size is open. None for
+    other types."""
     found = re.fullmatch(r"tensor (\w+) ?(.*)", name)
     if found is None:
         return None
@@ -78,7 +82,10 @@ def _memory(address: int, count: int) -> bytes:
 def text_of(address: int, dtype: str, shape: list[int] | None, begin: Sequence[int] = ()) -> str:
     """The text of a tensor at an address, from element `begin` on."""
     if shape is None:
-        return f"{dtype}[dynamic shape] at {address:#x}: {shown(decoded(_memory(address, 16 * size_of(dtype)), dtype), [16])} …"
+        return (
+            f"{dtype}[dynamic shape] at {address:#x}: "
+            f"{shown(decoded(_memory(address, 16 * size_of(dtype)), dtype), [16])} …"
+        )
     count, first = 1, 0
     for d in shape:
         count *= d
@@ -119,12 +126,17 @@ if gdb is not None:
             value = gdb.parse_and_eval(name.strip())
             found = parsed(value.type.name or "")
             if found is None:
-                raise gdb.GdbError(f"'{name.strip()}' is a {value.type}, not a buffer of compiled code; `info locals` and `info args` list the buffers")
+                raise gdb.GdbError(
+                    f"'{name.strip()}' is a {value.type}, not a buffer of compiled code; `info locals` and `info args` "
+                    "list the buffers"
+                )
             print(text_of(int(value), *found, begin=[int(i) for i in begin.split(",") if i.strip()]))
 
     class NodesCommand(gdb.Command):  # type: ignore[misc]
-        """nodes [PATTERN]: the functions of compiled code that is loaded whose name has PATTERN in it: names of the nodes of the model where it
-        was compiled with tir.debug_info="model". `break -function NAME` stops in one, also before it is loaded."""
+        """nodes [PATTERN]: the functions of compiled code that is loaded whose name has PATTERN in it: names of the
+        nodes of the model where it was compiled with tir.debug_info="model". `break -function NAME` stops in one, also
+        before it is loaded.
+        """
 
         def __init__(self) -> None:
             super().__init__("nodes", gdb.COMMAND_BREAKPOINTS)
@@ -137,9 +149,10 @@ if gdb is not None:
                 print(f"no function of compiled code that is loaded has '{argument}' in its name")
 
     class RememberCommand(gdb.Command):  # type: ignore[misc]
-        """remember: record what this thread does, so that `reverse-next`, `reverse-step` and `reverse-continue` go back. The other threads wait
-        meanwhile; gdb cannot record several at once. `record stop` and `set scheduler-locking off` end it. gdb 13 records no AVX: compile
-        with -mcpu=x86-64."""
+        """remember: record what this thread does, so that `reverse-next`, `reverse-step` and `reverse-continue` go
+        back. The other threads wait meanwhile; gdb cannot record several at once. `record stop` and `set
+        scheduler-locking off` end it. gdb 13 records no AVX: compile with -mcpu=x86-64.
+        """
 
         def __init__(self) -> None:
             super().__init__("remember", gdb.COMMAND_RUNNING)

@@ -15,9 +15,8 @@ from typing import Annotated, Any
 
 import typer
 
-from tilewright.backends import target
 from tilewright.base.errors import OptionError, TVMError
-from tilewright.compiler.grouping import flat
+from tilewright.compiler.sequences import flat
 from tilewright.driver import debug, diagnose, files, micro, offload, options, tensors
 from tilewright.driver import profile as profiles
 from tilewright.driver.application import (
@@ -83,14 +82,14 @@ def compile_command(
     stages = options.names("--dump-code", dump_code, (*options.STAGES, options.C_STAGE))
     path = output or (None if c_source else Path(model.with_suffix(".tar").name))
     if path is not None and path.suffix not in (*options.OUTPUTS, options.C_SOURCE):
-        raise OptionError(f"--output: '{path}' ends in neither {' nor '.join((*options.OUTPUTS, options.C_SOURCE))}, which are what can be written", code="TW0206")
+        raise OptionError(f"--output: '{path}' has none of the supported extensions: {', '.join((*options.OUTPUTS, options.C_SOURCE))}", code="TW0206")
     begin = time.perf_counter()
     linker = options.linker(cross_compiler, cross_compiler_options)
     how.load_plugins()
     if require_offload:
         share = offload.share("--require-offload", require_offload)
         offload.explained(model, how.target, how.shapes or None).require(share)
-    as_c = how.target if "c" in target.Target(how.target).processor.backend.stages else "c"
+    as_c = how.target if how.target.split()[:1] == ["c"] else "c"
     only_text = path is None or path.suffix == options.C_SOURCE  # what its test compares with is computed by LLVM's code
     compiled = how.compiled(model, target="llvm" if only_text else how.target, switches=options.max_arena(max_arena))
     written = [] if path is None else [compiled.save_c(path, as_c) if only_text else compiled.save(path, linker)]
@@ -282,7 +281,7 @@ def quantize_command(
 
     path = output or Path(f"{model.stem}_int8.tar")
     if path.suffix not in options.FORMATS:
-        raise OptionError(f"--output: '{path}' ends in neither {' nor '.join(options.FORMATS)}, which are what can be written", code="TW0206")
+        raise OptionError(f"--output: '{path}' has none of the supported extensions: {', '.join(options.FORMATS)}", code="TW0206")
     begin = time.perf_counter()
     made = quantize(
         model, files.read_arrays(data), options.input_shapes(input_shapes) or None, calibration=calibration, percentile=percentile, per_channel=not per_tensor,

@@ -1,4 +1,5 @@
-"""`tvmc micro` and `tilewright micro`: projects that make a program of a model in C, for a board or an emulator of one."""
+"""`tvmc micro` and `tilewright micro`: projects that make a program of a model in C, for a board or an emulator of
+one."""
 
 from __future__ import annotations
 
@@ -19,12 +20,22 @@ _OWN: Final = "template"
 MANY: Final = ("--project-option",)
 """Options that take several values in a row."""
 
-app = typer.Typer(name="micro", help="Projects of models in C for small systems: create, build, flash and test them.", rich_markup_mode=None)
+app = typer.Typer(
+    name="micro", help="Projects of models in C for small systems: create, build, flash and test them.",
+    rich_markup_mode=None
+)
 
 Project = Annotated[Path, typer.Argument(metavar="PROJECT_DIR", help="The folder of the project.")]
-Platform = Annotated[str, typer.Argument(metavar="[TEMPLATE]", help="The template of the project. Optional: the project stores it.")]
-Options = Annotated[list[str] | None, typer.Option("--project-option", metavar="NAME=VALUE...", help="Options of the project's template.")]
-ListOptions = Annotated[bool, typer.Option("--list-options", help="Show the options of the project's template, and exit.")]
+Platform = Annotated[
+    str, typer.Argument(metavar="[TEMPLATE]", help="The template of the project. Optional: the project stores it.")
+]
+Options = Annotated[
+    list[str] | None,
+    typer.Option("--project-option", metavar="NAME=VALUE...", help="Options of the project's template.")
+]
+ListOptions = Annotated[
+    bool, typer.Option("--list-options", help="Show the options of the project's template, and exit.")
+]
 
 
 def named(pairs: Sequence[str] | None) -> dict[str, str]:
@@ -40,7 +51,11 @@ def named(pairs: Sequence[str] | None) -> dict[str, str]:
 
 def _template(name: str, folder: Path | None) -> TemplateProject:
     if (name == _OWN) is not (folder is not None):
-        raise OptionError(f"--template-dir: give the folder of your template together with the word {_OWN}; the templates that are here are {', '.join(shipped_templates())}", code="TW0204")
+        raise OptionError(
+            f"--template-dir: give the folder of your template together with the word {_OWN}; the templates that are "
+            f"here are {', '.join(shipped_templates())}",
+            code="TW0204"
+        )
     return TemplateProject.from_directory(folder or get_microtvm_template_projects(name))
 
 
@@ -48,7 +63,10 @@ def _project(folder: Path, name: str) -> GeneratedProject:
     """The project; raises `OptionError` where it is of another template than `name`."""
     made = GeneratedProject.from_directory(folder)
     if name not in ("", _OWN, made.template.name):
-        raise OptionError(f"the project '{folder}' is of the template {made.template.name}, not of {name}; leave the name out", code="TW0204")
+        raise OptionError(
+            f"the project '{folder}' is of the template {made.template.name}, not of {name}; leave the name out",
+            code="TW0204"
+        )
     return made
 
 
@@ -59,9 +77,18 @@ def _project(folder: Path, name: str) -> GeneratedProject:
 ))
 def create_command(
     project_dir: Project,
-    library: Annotated[Path, typer.Argument(metavar="MLF", help="The model, written by tvmc compile --target c -f mlf.")],
-    platform: Annotated[str, typer.Argument(metavar="TEMPLATE", help=f"The machine: {', '.join(shipped_templates())}; or {_OWN}, with --template-dir.")],
-    template_dir: Annotated[Path | None, typer.Option("--template-dir", metavar="DIR", help="The folder of your own template.")] = None,
+    library: Annotated[
+        Path, typer.Argument(metavar="MLF", help="The model, written by tvmc compile --target c -f mlf.")
+    ],
+    platform: Annotated[
+        str,
+        typer.Argument(
+            metavar="TEMPLATE", help=f"The machine: {', '.join(shipped_templates())}; or {_OWN}, with --template-dir."
+        )
+    ],
+    template_dir: Annotated[
+        Path | None, typer.Option("--template-dir", metavar="DIR", help="The folder of your own template.")
+    ] = None,
     force: Annotated[bool, typer.Option("-f", "--force", help="Overwrite an existing project.")] = False,
     project_option: Options = None,
     list_options: ListOptions = False,
@@ -72,7 +99,10 @@ def create_command(
         typer.echo(template.listed())
         return
     made = generate_project_from_mlf(template.folder, project_dir, library, named(project_option), force=force)
-    typer.echo(f"Created {project_dir} of '{made.model}' for {made.template.name}; build it with: tvmc micro build {project_dir}")
+    typer.echo(
+        f"Created {project_dir} of '{made.model}' for {made.template.name}; build it with: tvmc micro build "
+        f"{project_dir}"
+    )
 
 
 @app.command("build")

@@ -1,4 +1,5 @@
-"""The steps of `tilewright offload`: read a model, explain its partition for the accelerators of the target, show, draw, require."""
+"""The steps of `tilewright offload`: read a model, explain its partition for the accelerators of the target, show,
+draw, require."""
 
 from __future__ import annotations
 
@@ -21,7 +22,8 @@ _SHARE: Final = re.compile(r"(\d+(?:\.\d+)?)\s*(%?)")
 
 
 def accelerators_of(target: str) -> tuple[Accelerator, ...]:
-    """Return the accelerators of a target, which precede the processor. Raises `OptionError` for a target without accelerators."""
+    """Return the accelerators of a target, which precede the processor. Raises `OptionError` for a target without
+    accelerators."""
     from tilewright.backends.accelerator_targets import parts
     from tilewright.backends.registry import has_backend
     from tilewright.backends.target import Target
@@ -29,7 +31,10 @@ def accelerators_of(target: str) -> tuple[Accelerator, ...]:
     processor = has_backend(parts(target)[-1].split(" ", maxsplit=1)[0])
     found = Target(target if processor else f"{target}, llvm").accelerators
     if not found:
-        raise OptionError(f"--target: '{target}' names no accelerator; name it before the processor: --target \"npu, llvm\"", code="TW0204")
+        raise OptionError(
+            f"--target: '{target}' names no accelerator; name it before the processor: --target \"npu, llvm\"",
+            code="TW0204"
+        )
     return found
 
 
@@ -71,7 +76,7 @@ def explained_module(mod: IRModule, params: Mapping[str, Any], target: str) -> O
 def check_picture(path: Path | None) -> None:
     """Raise `OptionError` where a picture cannot be written to `path`, before anything else is done."""
     if path is not None and path.suffix not in PICTURES:
-        raise OptionError(f"--output: '{path}' ends in neither {' nor '.join(PICTURES)}, which are what can be written", code="TW0206")
+        raise OptionError(f"--output: '{path}' has none of the supported extensions: {', '.join(PICTURES)}", code="TW0206")
 
 
 def write_picture(report: Offload, path: Path) -> None:

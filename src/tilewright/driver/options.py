@@ -32,22 +32,36 @@ _WORDS: Final = {"true": True, "1": True, "on": True, "false": False, "0": False
 
 
 def input_shapes(text: str, below_one_is_open: bool = False) -> dict[str, tuple[Any, ...]]:
-    """`"x:[1,3,224,224] y:[1..64,n]"` as a dictionary; names may hold colons and slashes. Open dimensions stay as they are written.
+    """`"x:[1,3,224,224] y:[1..64,n]"` as a dictionary; names may hold colons and slashes.
 
-    With `below_one_is_open`, as in TVM, a size of 0 or less is symbolic, too, and is named after the input and its position.
+    Open dimensions stay as they are written.
+
+    With `below_one_is_open`, as in TVM, a size of 0 or less is symbolic, too, and is named after the input and its
+    position.
     """
     shapes: dict[str, tuple[Any, ...]] = {}
     position = 0
     while text[position:].strip(" ,\t\n"):
         match = _SHAPE.match(text, position)
         if match is None:
-            raise OptionError(f"--input-shapes: cannot read '{text[position:].strip()}'; write for example \"x:[1,3,224,224] y:[1,10]\"", code="TW0202")
+            raise OptionError(
+                f"--input-shapes: cannot read '{text[position:].strip()}'; write for example \"x:[1,3,224,224] "
+                "y:[1,10]\"",
+                code="TW0202"
+            )
         name, sizes = match[1], [size.strip() for size in match[2].split(",")] if match[2].strip() else []
         if below_one_is_open:
-            sizes = [f"{re.sub(r'[^A-Za-z0-9_]', '_', f'd_{name}_{k}')}" if re.fullmatch(r"-\d+|0+", size) else size for k, size in enumerate(sizes)]
+            sizes = [
+                f"{re.sub(r'[^A-Za-z0-9_]', '_', f'd_{name}_{k}')}" if re.fullmatch(r"-\d+|0+", size) else size
+                for k, size in enumerate(sizes)
+            ]
         wrong = next((size for size in sizes if not _SIZE.fullmatch(size)), None)
         if wrong is not None:
-            raise OptionError(f"--input-shapes: '{wrong}' in the shape of '{name}' is not a size; sizes are whole numbers, none negative, or open: n, 1..64, n=1..64, n=32..1280:32", code="TW0202")
+            raise OptionError(
+                f"--input-shapes: '{wrong}' in the shape of '{name}' is not a size; sizes are whole numbers, none "
+                "negative, or open: n, 1..64, n=1..64, n=32..1280:32",
+                code="TW0202"
+            )
         if name in shapes:
             raise OptionError(f"--input-shapes: '{name}' is given twice", code="TW0202")
         shapes[name] = tuple(int(size) if size.isdecimal() else size for size in sizes)
@@ -89,7 +103,10 @@ def mixed_precision(kind: str, sums: str) -> list[str]:
     if kind not in ("bfloat16", "float16"):
         raise OptionError(f"--mixed-precision: '{kind}' is neither bfloat16 nor float16", code="TW0202")
     if sums not in ("float32", kind):
-        raise OptionError(f"--mixed-precision-acc-type: products of {kind} are summed in float32 or in {kind}, not in '{sums}'", code="TW0202")
+        raise OptionError(
+            f"--mixed-precision-acc-type: products of {kind} are summed in float32 or in {kind}, not in '{sums}'",
+            code="TW0202"
+        )
     return [f"relay.ToMixedPrecision.type={kind}", f"relay.ToMixedPrecision.acc_type={sums}"]
 
 
@@ -117,7 +134,11 @@ def numerics(runtime: str) -> list[str]:
 def linker(compiler: str, words: str) -> Linker | None:
     """Return the linker of `--cross-compiler` and its options; None, which lets the compiler choose, without them."""
     if words and not compiler:
-        raise OptionError("--cross-compiler-options are those of the program after --cross-compiler; name it, for example --cross-compiler aarch64-linux-gnu-gcc", code="TW0204")
+        raise OptionError(
+            "--cross-compiler-options are those of the program after --cross-compiler; name it, for example "
+            "--cross-compiler aarch64-linux-gnu-gcc",
+            code="TW0204"
+        )
     from tilewright.backends.cpu.link import user_linker
 
     return user_linker(compiler, words) if compiler else None

@@ -1,4 +1,5 @@
-"""`tilewright profile`: how long each step of a model takes, why, and what it needs of memory; as text, csv or json, and as a trace for viewers."""
+"""`tilewright profile`: how long each step of a model takes, why, and what it needs of memory; as text, csv or json,
+and as a trace for viewers."""
 
 from __future__ import annotations
 
@@ -37,7 +38,8 @@ def reported(program: Executable, inputs: Mapping[str, Any], runs: int, with_pea
 
 
 def profile_to(
-    program: Executable, inputs: Mapping[str, Any], runs: int, form: Form, output: Path | None, trace: Path | None, with_memory: bool, with_peaks: bool, aggregate: bool,
+    program: Executable, inputs: Mapping[str, Any], runs: int, form: Form, output: Path | None, trace: Path | None,
+    with_memory: bool, with_peaks: bool, aggregate: bool,
 ) -> None:
     """Measure, then write what was asked for: the report to the terminal or a file, the trace to its file."""
     from tilewright.compiler.peaks import peaks

@@ -19,7 +19,12 @@ def show(report: ModelReport) -> None:
     """Print the report as tables."""
     console = Console(highlight=False, soft_wrap=True)
     opsets = ", ".join(f"{domain or 'ai.onnx'} {version}" for domain, version in report.opsets.items())
-    console.print(escape(f"{'' if 'TFLite' in report.opsets else 'opset '}{opsets}" + (f"; made by {report.producer}" if report.producer else "")))
+    console.print(
+        escape(
+            f"{'' if 'TFLite' in report.opsets else 'opset '}{opsets}"
+            + (f"; made by {report.producer}" if report.producer else "")
+        )
+    )
     for title, values in (("input", report.inputs), ("output", report.outputs)):
         for v in values:
             console.print(escape(f"{title:7s}{_described(v)}"))
@@ -32,7 +37,12 @@ def show(report: ModelReport) -> None:
         if o.why:
             console.print(escape(f"{o.name} ({', '.join(o.nodes)}): {o.why}"), style=_COLOURS[o.runs])
     for name, sizes in report.open_sizes.items():
-        console.print(escape(f"'{name}' has symbolic sizes ({', '.join(sizes)}): a program is compiled for each size that it is called with"))
+        console.print(
+            escape(
+                f"'{name}' has symbolic sizes ({', '.join(sizes)}): a program is compiled for each size that it is "
+                "called with"
+            )
+        )
     if report.refused:
         console.print(escape(f"refused: {report.refused}"), style="red")
 

@@ -1,4 +1,5 @@
-"""Targets as both commands read them: text, JSON or a file of JSON after `--target`, and one option at a time as `--target-llvm-mcpu=znver4`."""
+"""Targets as both commands read them: text, JSON or a file of JSON after `--target`, and one option at a time as
+`--target-llvm-mcpu=znver4`."""
 
 from __future__ import annotations
 
@@ -37,7 +38,8 @@ class TargetOption:
 
 
 def split_target_options(arguments: Sequence[str]) -> tuple[list[str], tuple[TargetOption, ...]]:
-    """The arguments without the options of parts of the target, and those. Raises `OptionError` where one has no value."""
+    """The arguments without the options of parts of the target, and those. Raises `OptionError` where one has no
+    value."""
     rest: list[str] = []
     found: list[TargetOption] = []
     left = list(arguments)
@@ -58,7 +60,8 @@ def split_target_options(arguments: Sequence[str]) -> tuple[list[str], tuple[Tar
 def read_target(text: str, options: Sequence[TargetOption] = ()) -> Target:
     """The target that `--target` says, with further options of its parts.
 
-    `text` is a target, JSON, or the path of a file of JSON. Raises `TargetError`, and `OptionError` for an option of a part that the target does not have, or has it already.
+    `text` is a target, JSON, or the path of a file of JSON. Raises `TargetError`, and `OptionError` for an option of a
+    part that the target does not have, or has it already.
     """
     target = Target(_text(text))
     if not options:
@@ -81,9 +84,15 @@ def _absent(option: TargetOption, text: str) -> OptionError:
     known = sorted({*backend_names(), *known_targets()})
     part, _ = option.split(known)
     if part:
-        return OptionError(f"{option}: the target '{text}' has no {part}; name it in --target, or leave the option out", code="TW0204")
+        return OptionError(
+            f"{option}: the target '{text}' has no {part}; name it in --target, or leave the option out", code="TW0204"
+        )
     near = nearest(option.words.partition("-")[0], known)
-    return OptionError(f"{option}: there is no target that is called so{near}; write --target-<part>-<option>, where a part is one of {', '.join(known)}", code="TW0204")
+    return OptionError(
+        f"{option}: there is no target that is called so{near}; write --target-<part>-<option>, where a part is one of "
+        f"{', '.join(known)}",
+        code="TW0204"
+    )
 
 
 def _text(text: str) -> str:
@@ -94,4 +103,6 @@ def _text(text: str) -> str:
     try:
         return path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise OptionError(f"--target: cannot read '{text}': {getattr(error, 'strerror', None) or error}", code="TW0205") from None
+        raise OptionError(
+            f"--target: cannot read '{text}': {getattr(error, 'strerror', None) or error}", code="TW0205"
+        ) from None

@@ -37,9 +37,17 @@ def filled(info: Any, fill: Fill, random: np.random.Generator) -> NDArray[Any]:
     """An array for one input: random means uniform in [0, 1) for floats, 0 or 1 for the others."""
     if not all(isinstance(size, int) for size in info.shape):
         shape = ", ".join(map(str, info.shape))
-        raise OptionError(f"input '{info.name}' has the open shape [{shape}]; say which with --input-shapes \"{info.name}:[…]\", or give it with --inputs", code="TW0113")
+        raise OptionError(
+            f"input '{info.name}' has the open shape [{shape}]; say which with --input-shapes \"{info.name}:[…]\", or "
+            "give it with --inputs",
+            code="TW0113"
+        )
     if (needed := info.nbytes) > (there := machine_bytes()):
-        raise InputError(f"input '{info.name}' has {shown_bytes(needed)}, and there are {shown_bytes(there)} of memory; say which size with --input-shapes \"{info.name}:[…]\"", code="TW0710")
+        raise InputError(
+            f"input '{info.name}' has {shown_bytes(needed)}, and there are {shown_bytes(there)} of memory; say which "
+            f"size with --input-shapes \"{info.name}:[…]\"",
+            code="TW0710"
+        )
     dtype = np.dtype(getattr(info.dtype, "numpy", lambda: info.dtype)())
     if dtype.kind == "O":
         return np.full(info.shape, {Fill.ZEROS: "", Fill.ONES: "1", Fill.RANDOM: "text"}[fill], object)
@@ -51,12 +59,16 @@ def filled(info: Any, fill: Fill, random: np.random.Generator) -> NDArray[Any]:
 
 
 def largest(answers: Mapping[str, NDArray[Any]], count: int) -> Iterator[str]:
-    """Lines that show the `count` largest elements of each output, with their indices (dimensions of size 1 left out)."""
+    """Lines that show the `count` largest elements of each output, with their indices (dimensions of size 1 left
+    out)."""
     for name, answer in answers.items():
         squeezed = np.squeeze(answer)
         flat = squeezed.ravel()
         if flat.dtype == object:
-            yield f"{name} string[{', '.join(map(str, answer.shape))}], the first {min(count, flat.size)}: {', '.join(map(repr, flat[:count]))}"
+            yield (
+                f"{name} string[{', '.join(map(str, answer.shape))}], the first {min(count, flat.size)}: "
+                f"{', '.join(map(repr, flat[:count]))}"
+            )
             continue
         yield f"{name} {answer.dtype}[{', '.join(map(str, answer.shape))}], its {min(count, flat.size)} largest:"
         for place in np.argsort(-flat.astype(np.float64), kind="stable")[:count]:

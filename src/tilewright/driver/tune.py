@@ -168,15 +168,13 @@ class _Session:
             self.output.write_bytes(earlier.read_bytes())
         tasks = tasks_of(network(self.model, self.shapes), None, self.target)
         runner = self.place.runner(
-            number=2, repeat=3, min_repeat_ms=2, cooldown_interval=0, threads=self.threads, noise=0.3
-        )
+            number=2, repeat=3, min_repeat_ms=2, cooldown_interval=0, threads=self.threads, noise=0.3)
         option = measure_option(self.place.builder(), runner)
         self.tuning = NetworkTuning(tasks, option, Records(self.output), tuner)
         known = self.tuning.trials
         typer.echo(
             f"{len(tasks)} tasks in {time.perf_counter() - self.start:.1f} "
-            f"s{f', {known} trials known' if known else ''}"
-        )
+            f"s{f', {known} trials known' if known else ''}")
 
     @property
     def left(self) -> float:
@@ -273,8 +271,7 @@ class _Session:
         else:
             said = (
                 f"; the tuned model takes {in_all}" if in_all
-                else "; none makes the model surely faster, so it stays as it is"
-            )
+                else "; none makes the model surely faster, so it stays as it is")
         typer.echo(f"Wrote {self.output}: {len(kept)} tuned kernels of {len(t.states)}{said}")
 
     def _compiled(self, selections: Sequence[Selection]) -> Callable[[], object]:
@@ -299,6 +296,6 @@ class _Session:
 
 
 def _arrays(answer: Any) -> list[np.ndarray[Any, Any]]:
-    from tilewright.compiler.grouping import flat
+    from tilewright.compiler.sequences import flat
 
     return [np.asarray(a).astype(np.float64) for a in flat(answer if isinstance(answer, tuple) else (answer,))]

@@ -26,16 +26,20 @@ if TYPE_CHECKING:
     from tilewright.relay.serialization import load_json, save_json
 
 _LATE: Final = {
-    "Constructor": ("relay.adt", "Constructor"), "GlobalVar": ("relay.expr", "GlobalVar"), "Op": ("relay.op.registry", "Op"), "RelayExpr": ("relay.expr", "Expr"),
-    "TypeData": ("relay.adt", "TypeData"), "load_json": ("serialization", "load_json"), "save_json": ("serialization", "save_json"),
+    "Constructor": ("relay.adt", "Constructor"), "GlobalVar": ("relay.expr", "GlobalVar"),
+    "Op": ("relay.op.registry", "Op"), "RelayExpr": ("relay.expr", "Expr"),
+    "TypeData": ("relay.adt", "TypeData"), "load_json": ("serialization", "load_json"),
+    "save_json": ("serialization", "save_json"),
 }
 """Name -> the module that has it, and its name there."""
 
 RelayRefType = RefType
 
 __all__ = [
-    "Array", "Constructor", "FloatImm", "FuncType", "GlobalTypeVar", "GlobalVar", "IRModule", "IntImm", "Map", "Op", "PrimExpr", "RefType", "RelayExpr", "RelayRefType",
-    "SequentialSpan", "SourceName", "Span", "TensorType", "TupleType", "Type", "TypeCall", "TypeData", "TypeVar", "assert_structural_equal", "container", "instrument",
+    "Array", "Constructor", "FloatImm", "FuncType", "GlobalTypeVar", "GlobalVar", "IRModule", "IntImm", "Map", "Op",
+    "PrimExpr", "RefType", "RelayExpr", "RelayRefType",
+    "SequentialSpan", "SourceName", "Span", "TensorType", "TupleType", "Type", "TypeCall", "TypeData", "TypeVar",
+    "assert_structural_equal", "container", "instrument",
     "load_json", "register_op_attr", "reset_op_attr", "save_json", "structural_equal", "structural_hash", "transform",
 ]
 

@@ -1,6 +1,7 @@
 """Functions that the dialects provide to modules, expressions and passes.
 
-`ir` is below every dialect, so it declares these hooks, and Relay and `serialization` provide the functions when they are imported.
+`ir` is below every dialect, so it declares these hooks, and Relay and `serialization` provide the functions when they
+are imported.
 """
 
 from __future__ import annotations
@@ -23,8 +24,10 @@ parse: Final[Hook[[str, str, Any], Any]] = Hook(_RELAY)
 line_of: Final[Hook[[Any, Any], str | None]] = Hook("tilewright.relay.text_lines")
 """The line of a program's text that computes a value: `line_of(program, value)`."""
 checked_rewrite: Final[Hook[[Any, Any, str, bool, int], Any]] = Hook("tilewright.relay.check_rewrites")
-"""The module after a pass, compared with the module before it: `checked_rewrite(before, after, pass_name, skip, max_work)`."""
+"""The module after a pass, compared with the module before it: `checked_rewrite(before, after, pass_name, skip,
+max_work)`."""
 unknown_operator: Final[Hook[[str], str | None]] = Hook(_RELAY)
-"""A hint at the nearest operator where neither Relay nor TVM has an operator of that name; None where one of them has it."""
+"""A hint at the nearest operator where neither Relay nor TVM has an operator of that name; None where one of them has
+it."""
 pickled: Final[Hook[[Any], tuple[Any, ...]]] = Hook("tilewright.relay.serialization")
 """The value of `__reduce__` of a module or expression, which is pickled as JSON."""

@@ -46,7 +46,8 @@ class PassInstrument:
 
 
 def pass_instrument(pi_cls: C | None = None) -> Any:
-    """Make a class with some of the methods of `PassInstrument` an instrument: `@pass_instrument`, or `@pass_instrument()`."""
+    """Make a class with some of the methods of `PassInstrument` an instrument: `@pass_instrument`, or
+    `@pass_instrument()`."""
 
     def declare(cls: type) -> type:
         bases = (cls,) if issubclass(cls, PassInstrument) else (cls, PassInstrument)
@@ -117,7 +118,8 @@ def _print(when: str, mod: IRModule, info: PassInfo) -> None:
 
 @dataclass
 class DumpIR(PassInstrument):
-    """Writes the module as text after every pass: `dump_dir/03_FoldConstant.relay`; `refresh` empties the folder first."""
+    """Writes the module as text after every pass: `dump_dir/03_FoldConstant.relay`; `refresh` empties the folder
+    first."""
 
     dump_dir: str | Path
     refresh: bool = False
@@ -147,4 +149,6 @@ class VerifyInstrument(PassInstrument):
         try:
             self.check(mod)
         except TVMError as error:
-            raise InternalError(f"the module is not well formed after the pass {info.name}: {error}", code="TW1302") from error
+            raise InternalError(
+                f"the module is not well formed after the pass {info.name}: {error}", code="TW1302"
+            ) from error

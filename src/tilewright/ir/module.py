@@ -1,4 +1,5 @@
-"""`IRModule`: the functions and data types of a program, by name. A module is a value for passes: they return a new one."""
+"""`IRModule`: the functions and data types of a program, by name. A module is a value for passes: they return a new
+one."""
 
 from __future__ import annotations
 
@@ -15,14 +16,15 @@ from tilewright.ir import dialects
 class IRModule:
     """Functions (`relay.Function`, `tir.PrimFunc`) by global name, definitions of data types, and attributes.
 
-    `IRModule({"main": f})`, `IRModule({relay.GlobalVar("main"): f})`, `IRModule.from_expr(f)`. Functions keep the order in
-    which they were added. Constants are shared between modules, never copied.
+    `IRModule({"main": f})`, `IRModule({relay.GlobalVar("main"): f})`, `IRModule.from_expr(f)`. Functions keep the order
+    in which they were added. Constants are shared between modules, never copied.
     """
 
     __slots__ = ("__weakref__", "_functions", "_names", "attrs", "type_definitions")
 
     def __init__(
-        self, functions: Mapping[Any, Any] | None = None, type_definitions: Mapping[Any, Any] | None = None, attrs: Mapping[str, Any] | None = None
+        self, functions: Mapping[Any, Any] | None = None, type_definitions: Mapping[Any, Any] | None = None,
+        attrs: Mapping[str, Any] | None = None
     ) -> None:
         self._functions: dict[str, Any] = {}
         self._names: dict[str, Any] = {}
@@ -34,8 +36,11 @@ class IRModule:
             self[name] = function
 
     @classmethod
-    def from_expr(cls, expr: Any, functions: Mapping[Any, Any] | None = None, type_defs: Mapping[Any, Any] | None = None) -> IRModule:
-        """Return a module with `expr` as its `main`; an expression becomes a function of its free variables, in order of use."""
+    def from_expr(
+        cls, expr: Any, functions: Mapping[Any, Any] | None = None, type_defs: Mapping[Any, Any] | None = None
+    ) -> IRModule:
+        """Return a module with `expr` as its `main`; an expression becomes a function of its free variables, in order
+        of use."""
         return cls({**(functions or {}), "main": dialects.as_function(expr)}, type_defs)
 
     def __getitem__(self, name: Any) -> Any:
@@ -181,14 +186,17 @@ class IRModule:
         self.update(dialects.parse(path.read_text(encoding="utf-8"), str(path), self))
 
     def import_from_std(self, name: str) -> None:
-        """Add the definitions of a file of the standard library: `prelude.rly`. Raises `CompileError` for an unknown name."""
+        """Add the definitions of a file of the standard library: `prelude.rly`. Raises `CompileError` for an unknown
+        name."""
         folder = Path(__file__).parent.parent / "relay" / "std"
         names = sorted(path.name for path in folder.glob("*.rly"))
         if name not in names:
             raise CompileError(f"the standard library has no '{name}'; it has {', '.join(names)}", code="TW0401")
         self.update(dialects.parse((folder / name).read_text(encoding="utf-8"), name, self))
 
-    def astext(self, show_meta_data: bool = True, annotate: Callable[[Any], str] | None = None, show_spans: bool = False) -> str:
+    def astext(
+        self, show_meta_data: bool = True, annotate: Callable[[Any], str] | None = None, show_spans: bool = False
+    ) -> str:
         """The module as text, which `parse` reads. `annotate` and `show_spans` are those of `relay.astext`."""
         return dialects.astext(self, show_meta_data, annotate, show_spans)
 

@@ -1,9 +1,11 @@
-"""Attributes of operators that programs register, by the operator's name: whether a target computes it, what a pass should know.
+"""Attributes of operators that programs register, by the operator's name: whether a target computes it, what a pass
+should know.
 
     @register_op_attr("nn.conv2d", "target.npu")
     def conv2d_on_npu(expr): ...
 
-An attribute has a level; a registration replaces one of a lower level. `relay.op.get("nn.conv2d").get_attr("target.npu")` reads it.
+An attribute has a level; a registration replaces one of a lower level.
+`relay.op.get("nn.conv2d").get_attr("target.npu")` reads it.
 """
 
 from __future__ import annotations
@@ -36,11 +38,12 @@ OP_ATTRIBUTES: Final[dict[tuple[str, str], Registered]] = {}
 def register_op_attr(op_name: str, attr_key: str, value: Any = None, level: int = 10) -> Callable[[Any], Any] | Any:
     """Set the attribute `attr_key` of an operator; without `value`, a decorator of the value.
 
-    Raises `OptionError` when the operator has this attribute with the same level or a higher one. Warns (`UnknownOperatorWarning`) where there is
-    no operator of that name, which a program may still register.
+    Raises `OptionError` when the operator has this attribute with the same level or a higher one. Warns
+    (`UnknownOperatorWarning`) where there is no operator of that name, which a program may still register.
     """
     frame: FrameType | None = sys._getframe(1)
-    while frame is not None and frame.f_globals.get("__name__", "").startswith("tilewright."):  # the functions that register one particular key
+    # the functions that register one particular key
+    while frame is not None and frame.f_globals.get("__name__", "").startswith("tilewright."):
         frame = frame.f_back
     place = f"{frame.f_code.co_filename}:{frame.f_lineno}" if frame is not None else ""
 
@@ -50,7 +53,9 @@ def register_op_attr(op_name: str, attr_key: str, value: Any = None, level: int 
         if known is not None and known.level >= level:
             raise OptionError(
                 f"the attribute '{attr_key}' of {op_name} is registered already, with level {known.level}; "
-                f"give a level above it, or take it back with reset_op_attr({op_name!r}, {attr_key!r}); it is at {known.place}", code="TW0212"
+                f"give a level above it, or take it back with reset_op_attr({op_name!r}, {attr_key!r}); it is at "
+                f"{known.place}",
+                code="TW0212"
             )
         OP_ATTRIBUTES[op_name, attr_key] = Registered(given, level, place)
         return given
@@ -59,7 +64,8 @@ def register_op_attr(op_name: str, attr_key: str, value: Any = None, level: int 
 
 
 def known_targets() -> list[str]:
-    """Return the names of the targets that take parts of graphs: recorded ones, accelerators, and those that attributes of operators name."""
+    """Return the names of the targets that take parts of graphs: recorded ones, accelerators, and those that
+    attributes of operators name."""
     named = {key.removeprefix("target.") for _, key in OP_ATTRIBUTES if key.startswith("target.")}
     return sorted({*offload_names(), *named})
 
@@ -69,7 +75,8 @@ def _tell_unknown(op_name: str, attr_key: str, place: str) -> None:
     hint = dialects.unknown_operator(op_name)
     if hint is not None:
         warnings.warn(
-            f"there is no operator '{op_name}'{hint}; its attribute '{attr_key}' has no effect unless an operator of that name is registered "
+            f"there is no operator '{op_name}'{hint}; its attribute '{attr_key}' has no effect unless an operator of "
+            "that name is registered "
             f"(relay.op.register); it is at {place}", UnknownOperatorWarning, stacklevel=2)
 
 

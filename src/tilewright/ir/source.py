@@ -1,4 +1,5 @@
-"""The field's names for where a node comes from: `Span`, `SourceName`, `SequentialSpan`. All are `Origin`s, which messages show."""
+"""The field's names for where a node comes from: `Span`, `SourceName`, `SequentialSpan`. All are `Origin`s, which
+messages show."""
 
 from __future__ import annotations
 

@@ -4,11 +4,11 @@ Names do not count and positions do: two programs are equal when some one-to-one
 makes them the same text. A graph call that is used twice differs from two calls; scalar expressions are values. What a
 node consists of is derived from its fields, so a new kind of node needs nothing here; its `span` and `origin` do not
 count, nor do the names of loop functions and blocks, nor the reducer of a block, which its two statements tell already.
-Numbers with fractions are equal where they differ by less than 1e-9, as in TVM. Nothing recurses over a graph. The hash is
-stable between processes.
+Numbers with fractions are equal where they differ by less than 1e-9, as in TVM. Nothing recurses over a graph. The hash
+is stable between processes.
 
-Variables of types are bound by what is generic in them, sizes by the annotation of a variable in which they stand. A dimension of
-which nothing is known equals any other such.
+Variables of types are bound by what is generic in them, sizes by the annotation of a variable in which they stand. A
+dimension of which nothing is known equals any other such.
 """
 
 from __future__ import annotations
@@ -28,7 +28,9 @@ from tilewright.ir import dialects
 from tilewright.scalar import expr as scalar
 from tilewright.scalar.walk import walk
 
-_SKIPPED: Final = frozenset({"span", "origin", "function_type", "tensors", "_type", "_declared", "reference", "__weakref__", "__dict__"})
+_SKIPPED: Final = frozenset(
+    {"span", "origin", "function_type", "tensors", "_type", "_declared", "reference", "__weakref__", "__dict__"}
+)
 _BINDERS: Final = ("type_params", "type_vars", "params", "var", "buffer", "iters")
 _NAMED: Final[dict[str, frozenset[str]]] = {"PrimFunc": frozenset({"name"}), "Block": frozenset({"name"})}
 """Fields that are only names, by class."""
@@ -63,7 +65,8 @@ _MISSING: Final = _Missing()
 
 @dataclasses.dataclass(slots=True)
 class _Step:
-    """One step of the way to a difference: where it begins on both sides, and the label of the part that it goes into."""
+    """One step of the way to a difference: where it begins on both sides, and the label of the part that it goes
+    into."""
 
     before: _Step | None
     label: str
@@ -102,7 +105,8 @@ def _described(x: Any) -> tuple[tuple[str, Any], ...]:
 
 
 def _parts(x: Any) -> list[tuple[str, Any]]:
-    """The labelled components of a node, a container or a type; the binders first, so that names are met where they are bound."""
+    """The labelled components of a node, a container or a type; the binders first, so that names are met where they
+    are bound."""
     if isinstance(x, (tuple, list)):
         return [(f"[{i}]", v) for i, v in enumerate(x)]
     if isinstance(x, _Program):
@@ -155,7 +159,8 @@ def _sizes_of(t: Type | None) -> Iterator[scalar.Var]:
 
 
 def _sizes_and_inner(func: Any) -> Iterator[Any]:
-    """Return the names that a function binds besides its parameters: their sizes, and the memory that its attributes list."""
+    """Return the names that a function binds besides its parameters: their sizes, and the memory that its attributes
+    list."""
     for p in func.params:
         for d in getattr(p, "shape", ()):
             yield from (v for v in walk(d) if isinstance(v, scalar.Var)) if isinstance(d, scalar.PrimExpr) else ()
@@ -229,7 +234,8 @@ class _Comparison:
         return not _is_shared(a) or self._pair(a, b)
 
     def _forget(self, names: Any, there: dict[Any, Any], back: dict[Any, Any]) -> None:
-        """Names are bound again: two loops, or a function and the type that is written for it, may have the same ones."""
+        """Names are bound again: two loops, or a function and the type that is written for it, may have the same
+        ones."""
         for v in names:
             if v in there:
                 _ = back.pop(there.pop(v), None)
@@ -258,7 +264,10 @@ def _same_leaf(a: Any, b: Any, exact: bool) -> bool:
         return False
     if dataclasses.is_dataclass(a):  # an operator without attributes
         return type(a) is type(b)
-    return isinstance(a, (str, int, float, bytes, np.generic)) and isinstance(b, (str, int, float, bytes, np.generic)) and bool(a == b)
+    return (
+        isinstance(a, (str, int, float, bytes, np.generic)) and isinstance(b, (str, int, float, bytes, np.generic))
+        and bool(a == b)
+    )
 
 
 def _same_array(a: np.ndarray[Any, Any], b: Any) -> bool:
@@ -285,12 +294,15 @@ def _text(path: _Step | None) -> str:
 def structural_equal(lhs: Any, rhs: Any, map_free_vars: bool = False, *, exact: bool = False) -> bool:
     """True when both are the same up to the names of what they bind (and of free variables, with `map_free_vars`).
 
-    With `exact`, numbers are equal only where their bits are, which is what a program needs that takes the place of another.
+    With `exact`, numbers are equal only where their bits are, which is what a program needs that takes the place of
+    another.
     """
     return first_difference(lhs, rhs, map_free_vars, exact=exact) is None
 
 
-def first_difference(lhs: Any, rhs: Any, map_free_vars: bool = False, *, exact: bool = False) -> tuple[str, Any, Any] | None:
+def first_difference(
+    lhs: Any, rhs: Any, map_free_vars: bool = False, *, exact: bool = False
+) -> tuple[str, Any, Any] | None:
     """Where two programs differ first: `(path, left, right)`, or None."""
     found = _Comparison(map_free_vars, exact).difference(_program(lhs), _program(rhs))
     return None if found is None else (_text(found[0]), found[1], found[2])
@@ -306,7 +318,8 @@ def _program(x: Any) -> Any:
 
 
 def assert_structural_equal(lhs: Any, rhs: Any, map_free_vars: bool = False) -> None:
-    """Raise `CompileError`, showing the first difference and the lines that it is in, unless both are structurally equal."""
+    """Raise `CompileError`, showing the first difference and the lines that it is in, unless both are structurally
+    equal."""
     found = _Comparison(map_free_vars).difference(_program(lhs), _program(rhs))
     if found is None:
         return
@@ -336,10 +349,11 @@ def _shown(x: Any) -> str:
 
 
 def structural_hash(x: Any, map_free_vars: bool = True, constants: str = "content") -> str:
-    """A hash (32 hex digits) that equal programs share, the same in every process; numbers that are only close have others.
+    """A hash (32 hex digits) that equal programs share, the same in every process; numbers that are only close have
+    others.
 
-    Free variables count by position; with `map_free_vars=False` also by name. `constants` is `"content"`, or `"type"` to
-    let only the shape and dtype of a constant count, which reads no data.
+    Free variables count by position; with `map_free_vars=False` also by name. `constants` is `"content"`, or `"type"`
+    to let only the shape and dtype of a constant count, which reads no data.
     """
     if constants not in ("content", "type"):
         raise CompileError(f"constants is 'content' or 'type', and was given {constants!r}", code="TW0209")
@@ -380,7 +394,10 @@ class _Digest:
 
     def _open(self, x: Any, stack: list[Any]) -> None:
         parts = _parts(x)
-        kind = "tuple" if isinstance(x, (tuple, list)) else getattr(x, "name", type(x).__name__) if _is_op(x) else type(x).__name__
+        kind = (
+            "tuple" if isinstance(x, (tuple, list)) else getattr(x, "name", type(x).__name__) if _is_op(x)
+            else type(x).__name__
+        )
         self._write(f"{kind}({','.join(n for n, _ in parts)}")
         if is_name(x):
             if not self.map_free_vars and id(x) not in self.bound:
@@ -415,7 +432,10 @@ class _Digest:
             return ("Buffer", self._named(v), str(v.dtype), v.scope, tuple(self._scalar_part(d) for d in v.shape))
         if isinstance(v, float):
             return v.hex()
-        return v if isinstance(v, (int, str)) else getattr(v, "name", None) or _Digest(self.map_free_vars, self.contents).of(v)
+        return (
+            v if isinstance(v, (int, str))
+            else getattr(v, "name", None) or _Digest(self.map_free_vars, self.contents).of(v)
+        )
 
     def _named(self, x: Any) -> Any:
         if not self.map_free_vars and id(x) not in self.bound:
@@ -438,7 +458,9 @@ class _Digest:
     def _array(self, x: np.ndarray[Any, Any]) -> None:
         self._write(f"array:{x.dtype}:{x.shape}")
         if self.contents:
-            self.hash.update(to_bytes(x) if x.dtype == object else np.ascontiguousarray(x).reshape(-1).view(np.uint8).data)
+            self.hash.update(
+                to_bytes(x) if x.dtype == object else np.ascontiguousarray(x).reshape(-1).view(np.uint8).data
+            )
 
     def _write(self, token: str) -> None:
         self.hash.update(token.encode())

@@ -1,8 +1,9 @@
 """Passes and the one runner of passes.
 
 A pass is a small frozen dataclass whose fields are its options; called on a module it returns a module, and a pass that
-raises leaves nothing half-way, since modules are values. `PassContext` says how passes run: the optimisation level, what is
-switched off, the configuration, the instruments that watch (`ir/instrument.py`). It lives on a context variable, so threads do not meet.
+raises leaves nothing half-way, since modules are values. `PassContext` says how passes run: the optimisation level,
+what is switched off, the configuration, the instruments that watch (`ir/instrument.py`). It lives on a context
+variable, so threads do not meet.
 """
 
 from __future__ import annotations
@@ -47,7 +48,8 @@ class Pass:
     traceable: ClassVar[bool] = False
     """Whether the pass may be part of a trace, as in TVM; unused here."""
     exact: ClassVar[bool] = True
-    """False where results change on purpose (by an approximation), so that `relay.check_rewrites` leaves the pass out."""
+    """False where results change on purpose (by an approximation), so that `relay.check_rewrites` leaves the pass
+    out."""
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
@@ -95,7 +97,8 @@ class Sequential(Pass):
     """
 
     def __init__(
-        self, passes: Sequence[Pass] | None = None, opt_level: int = 0, name: str = "sequential", required: Sequence[str] | None = None, traceable: bool = False
+        self, passes: Sequence[Pass] | None = None, opt_level: int = 0, name: str = "sequential",
+        required: Sequence[str] | None = None, traceable: bool = False
     ) -> None:
         self.passes = tuple(passes or ())
         self._info = PassInfo(opt_level, name, tuple(required or ()), traceable)
@@ -204,14 +207,19 @@ class PassContext:
     def __repr__(self) -> str:
         config = ", ".join(f"{k}={v!r}" for k, v in self.config.items())
         return (
-            f"PassContext(opt_level={self.opt_level}, required_pass={sorted(self.required_pass)}, disabled_pass={sorted(self.disabled_pass)}, "
+            f"PassContext(opt_level={self.opt_level}, required_pass={sorted(self.required_pass)}, "
+            f"disabled_pass={sorted(self.disabled_pass)}, "
             f"instruments={[getattr(i, 'name', type(i).__name__) for i in self.instruments]}, config={{{config}}})"
         )
 
 
 def _run(p: Pass, mod: IRModule, context: PassContext) -> IRModule:
     if not isinstance(mod, IRModule):
-        raise CompileError(f"the pass {p.name} takes a module, and is given a {type(mod).__name__}; make one of a function with IRModule.from_expr", code="TW0412")
+        raise CompileError(
+            f"the pass {p.name} takes a module, and is given a {type(mod).__name__}; make one of a function with "
+            "IRModule.from_expr",
+            code="TW0412"
+        )
     info = p.info
     if not all(i.should_run(mod, info) for i in context.instruments):
         return mod
@@ -224,11 +232,15 @@ def _run(p: Pass, mod: IRModule, context: PassContext) -> IRModule:
         error.add_note(f"in the pass {info.name}")
         raise
     except Exception as error:
-        raise InternalError(f"the pass {info.name} failed with {type(error).__name__}: {error}", code="TW1302") from error
+        raise InternalError(
+            f"the pass {info.name} failed with {type(error).__name__}: {error}", code="TW1302"
+        ) from error
     if not isinstance(new, IRModule):
         raise InternalError(f"the pass {info.name} returned a {type(new).__name__}, not an IRModule", code="TW1302")
     if new is not mod and p.exact and not isinstance(p, Sequential) and (mode := context.get("relay.check_rewrites")):
-        new = dialects.checked_rewrite(mod, new, info.name, mode == "skip", context.get("relay.check_rewrites.max_work"))
+        new = dialects.checked_rewrite(
+            mod, new, info.name, mode == "skip", context.get("relay.check_rewrites.max_work")
+        )
     for i in context.instruments:
         i.run_after_pass(new, info)
     return new
@@ -237,27 +249,34 @@ def _run(p: Pass, mod: IRModule, context: PassContext) -> IRModule:
 def _declared(base: type[Pass], method: str, target: Any, info: PassInfo) -> Any:
     """`target`, a function or a class with `method`, as a pass (a function) or a maker of passes (a class)."""
     spec: dict[str, Any] = {
-        "opt_level": info.opt_level, "required": info.required, "traceable": info.traceable, "name": property(lambda self: info.name),
+        "opt_level": info.opt_level, "required": info.required, "traceable": info.traceable,
+        "name": property(lambda self: info.name),
         "__doc__": target.__doc__, "__module__": target.__module__, "declared_by": target,
     }
     if isinstance(target, type):
         if not hasattr(target, method):
-            raise OptionError(f"the class {target.__name__} is no pass: it has no method {method}(self, …)", code="TW0412")
+            raise OptionError(
+                f"the class {target.__name__} is no pass: it has no method {method}(self, …)", code="TW0412"
+            )
         return type(f"_{target.__name__}", (target, base), spec)
     return type(f"_{target.__name__}", (base,), {**spec, method: lambda self, *args: target(*args)})()
 
 
-def _declaration(base: type[Pass], method: str, pass_func: Any, opt_level: int, name: str | None, required: Sequence[str] | None, traceable: bool) -> Any:
+def _declaration(
+    base: type[Pass], method: str, pass_func: Any, opt_level: int, name: str | None, required: Sequence[str] | None,
+    traceable: bool
+) -> Any:
     def declare(target: Any) -> Any:
         if not callable(target):
-            raise OptionError(f"a pass is made of a function or a class, not of {target!r}", code="TW0412")
+            raise OptionError(f"a pass is made from a function or a class, not from {target!r}", code="TW0412")
         return _declared(base, method, target, PassInfo(opt_level, name or target.__name__, tuple(required or ()), traceable))
 
     return declare if pass_func is None else declare(pass_func)
 
 
 def module_pass(
-    pass_func: Any = None, opt_level: int = 0, name: str | None = None, required: Sequence[str] | None = None, traceable: bool = False
+    pass_func: Any = None, opt_level: int = 0, name: str | None = None, required: Sequence[str] | None = None,
+    traceable: bool = False
 ) -> Any:
     """Make a pass of `f(mod, context) -> mod`, or of a class with `transform_module(self, mod, context)`."""
     return _declaration(ModulePass, "transform_module", pass_func, opt_level, name, required, traceable)
@@ -267,9 +286,11 @@ def function_pass_of(base: type[FunctionPass]) -> Callable[..., Any]:
     """The decorator `function_pass` for one kind of function."""
 
     def function_pass(
-        pass_func: Any = None, opt_level: int = 0, name: str | None = None, required: Sequence[str] | None = None, traceable: bool = False
+        pass_func: Any = None, opt_level: int = 0, name: str | None = None, required: Sequence[str] | None = None,
+        traceable: bool = False
     ) -> Any:
-        """Make a pass of `f(func, mod, context) -> func`, or of a class with `transform_function(self, func, mod, context)`."""
+        """Make a pass of `f(func, mod, context) -> func`, or of a class with `transform_function(self, func, mod,
+        context)`."""
         return _declaration(base, "transform_function", pass_func, opt_level, name, required, traceable)
 
     return function_pass
@@ -280,7 +301,8 @@ function_pass: Final = function_pass_of(FunctionPass)
 
 @dataclass(frozen=True)
 class ApplyPassToFunction(Pass):
-    """Runs a pass on the functions with names that match a regular expression as a whole; other functions stay unchanged."""
+    """Runs a pass on the functions with names that match a regular expression as a whole; other functions stay
+    unchanged."""
 
     transform: Pass
     func_name_regex: str
@@ -290,7 +312,10 @@ class ApplyPassToFunction(Pass):
         kept = {name: f for name, f in mod.items() if not re.fullmatch(self.func_name_regex, name)}
         if len(kept) == len(mod):
             if self.error_if_no_function_matches_regex:
-                raise OptionError(f"no function of the module is called like '{self.func_name_regex}'; it has {', '.join(mod)}", code="TW0401")
+                raise OptionError(
+                    f"no function of the module is called like '{self.func_name_regex}'; it has {', '.join(mod)}",
+                    code="TW0401"
+                )
             return mod
         new = self.transform(mod).copy()
         for name, f in kept.items():

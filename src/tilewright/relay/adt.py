@@ -34,7 +34,7 @@ class TypeData:
             c.define(self, tag)
 
     def __getitem__(self, name: str) -> Constructor:
-        """The constructor of that name; raises `CompileError` when there is none."""
+        """Return the constructor of that name. Raises `CompileError` for an unknown name."""
         for c in self.constructors:
             if c.name_hint == name:
                 return c
@@ -74,13 +74,13 @@ class Constructor(Expr):
 
 
 class Pattern:
-    """Base of what a value may look like."""
+    """Base of the patterns of values."""
 
     __slots__ = ()
 
     @property
     def type_key(self) -> str:
-        """The name of the kind of pattern in the field's reflection."""
+        """Name of the kind of pattern in TVM's reflection."""
         return f"relay.{type(self).__name__}"
 
 
@@ -98,7 +98,7 @@ class PatternVar(Pattern):
 
 @node
 class PatternTuple(Pattern):
-    """A tuple whose fields look like `patterns`."""
+    """A tuple whose fields match `patterns`."""
 
     patterns: tuple[Pattern, ...]
 
@@ -108,7 +108,7 @@ class PatternTuple(Pattern):
 
 @node
 class PatternConstructor(Pattern):
-    """A value of `constructor` whose fields look like `patterns`."""
+    """A value of `constructor` whose fields match `patterns`."""
 
     constructor: Constructor
     patterns: tuple[Pattern, ...] = ()
@@ -130,7 +130,7 @@ class Clause:
 
 @node
 class Match(Expr):
-    """The first clause whose pattern fits `data`. `complete` says that every value fits one of them."""
+    """The result of the first clause whose pattern matches `data`. `complete`: the clauses match every value."""
 
     data: Expr
     clauses: tuple[Clause, ...]

@@ -1,4 +1,4 @@
-"""The field's `relay.build_module`: from a module to a program, and binding the parameters of a function."""
+"""TVM's `relay.build_module`: compile a module, and bind the parameters of a function."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
-"""Does a pass keep what a module computes: the interpreter runs it before and after, on random inputs.
+"""Check a pass by running the interpreter before and after it on random inputs.
 
-`PassContext(config={"relay.check_rewrites": True})` asks for it. A function that differs is an error with the name of
-the pass and the first value that differs; with "skip" it is a warning, and compilation goes on with the module before
-the pass. Integers are compared exactly, floats with a tolerance by the narrowest float in the function. What cannot be
-run (too much work, parameters that are functions, random numbers) is named in a warning. Passes that approximate on
-purpose say so (`Pass.exact`).
+Switch: `PassContext(config={"relay.check_rewrites": True})`. A function with another result is an error with the name
+of the pass and the first wrong value; with "skip" it is a warning, and compilation continues with the module before the
+pass. Integers are compared exactly, floats with the tolerance of the narrowest float type of the function. A warning
+names functions that cannot be run (too much work, function parameters, random numbers). Passes that approximate declare
+it (`Pass.exact`).
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _FAILURES: Final = (TVMError, NotImplementedError, ArithmeticError, LookupError,
 
 
 class RewriteError(InternalError):
-    """A pass changed what a module computes."""
+    """A pass changed the result of a module."""
 
     code = "TW0415"
 
@@ -47,9 +47,9 @@ class _NotChecked(Exception):
 
 @dialects.checked_rewrite.provide
 def checked_rewrite(before: IRModule, after: IRModule, pass_name: str, skip: bool, most: int) -> IRModule:
-    """`after`, where it computes what `before` does; functions of more work than `most` are not run.
+    """Return `after` if it computes the same as `before`; functions of more work than `most` are not run.
 
-    Otherwise raises `RewriteError`, or, with `skip`, warns and returns `before`.
+    Otherwise raise `RewriteError`, or with `skip` warn and return `before`.
     """
     for name, new in after.items():
         old = dict(before.items()).get(name)
@@ -72,7 +72,7 @@ def checked_rewrite(before: IRModule, after: IRModule, pass_name: str, skip: boo
 
 def _fault(old: Function, new: Function, functions: Mapping[str, Any], new_functions: Mapping[str, Any],
            most: int) -> str | None:
-    """What differs between two functions, as text."""
+    """Return the difference of two functions' results as text."""
     _check_runnable(old, new, functions, most)
     tolerance = max(tolerance_of(old), tolerance_of(new))
     for trial, (low, high) in enumerate(RANGES):
@@ -135,8 +135,7 @@ def random_value(t: Type, rng: np.random.Generator, low: float, high: float, siz
 
 
 def work(function: Function, functions: Mapping[str, Any]) -> int:
-    """About how many multiplications and elements a run takes; what is called more than once, in a loop or otherwise,
-    counts once."""
+    """Estimate the multiplications and elements of a run; a function that is called repeatedly counts once."""
     total, seen, stack = 0, set(), [function]
     while stack:
         for e in post_order(stack.pop()):
@@ -171,7 +170,7 @@ def tolerance_of(function: Function) -> float:
 
 
 def difference(wanted: Any, given: Any, tolerance: float, names: tuple[str, str] = ("before", "after")) -> str | None:
-    """How two values differ, or None: in kind, in shape, or where most. `names` are what the message calls the two."""
+    """Return how two values differ in kind, shape or elements, or None. `names` denote the two in the message."""
     stack = [(wanted, given)]
     while stack:
         a, b = stack.pop()

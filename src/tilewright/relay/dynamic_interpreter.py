@@ -1,5 +1,4 @@
-"""Programs whose sizes are only known while they run, run on values: steps made once, each of which reads the sizes
-from its arrays.
+"""Interpreter of programs with data-dependent sizes: numpy steps that are made once and read sizes from their arrays.
 
     %1 = onnx.deferred(%v0, %0, op_type="Gather")      ->  slot 2 = converted(slot 0, slot 1)
     %2 = transpose(%1, axes=[1, 0])                        slot 3 = transpose's meaning in numpy (slot 2)
@@ -55,7 +54,7 @@ class TooLargeError(Exception):
 
 
 class Conversions:
-    """What the waiting operators of a program were converted to so far, by what they are: two of one kind share it."""
+    """The conversions of the deferred operators of a program so far; operators of equal content share them."""
 
     def __init__(self, most_work: float) -> None:
         """An operator of more than `most_work` operations is `TooLargeError`."""
@@ -64,7 +63,7 @@ class Conversions:
         self._parts: dict[Any, _Decided] = {}
 
     def part(self, function: Function) -> _Decided:
-        """What a part was found to be so far; two of the same content share it."""
+        """Return the known results of a part; parts of equal content share them."""
         return self._parts.setdefault(content_of(function), _Decided(function))
 
     def of(self, op: Waiting) -> _Converted:
@@ -73,7 +72,7 @@ class Conversions:
 
 
 class DynamicProgram:
-    """What is left of a program, run on the values that are there."""
+    """The rest of a program, interpreted on values."""
 
     def __init__(self, function: Function, conversions: Conversions) -> None:
         lists = function.attrs.get("output_lists", ())
@@ -82,8 +81,9 @@ class DynamicProgram:
         self._run = _quietly(steps_of(outlined(function), functools.partial(_step, conversions))) if straight else None
 
     def __call__(self, values: Sequence[Array]) -> tuple[list[Array], Lists]:
-        """The outputs, each an array of its own, and how they are grouped. Raises `TooLargeError` where this is not the
-        way, and what operators raise."""
+        """Return the outputs, each an array of its own, and their grouping into lists. Raises `TooLargeError` if the
+        work should be compiled, and the errors of operators.
+        """
         if self._run is None:
             raise TooLargeError
         return [np.array(x, order="C") for x in _leaves(self._run(*values))], self.lists
@@ -99,11 +99,10 @@ def _leaves(value: Any) -> Iterator[Array]:
 
 
 def meaning_of(function: Function, conversions: Conversions | None = None) -> Step:
-    """What `evaluate` does with arrays of the right types, which are not checked, its steps found once for all calls.
+    """Return `evaluate` for arrays of the right types (not checked), with its steps made once.
 
-    For a function of operators and tuples alone; of any other it is `evaluate`. With `conversions`, an operator that
-    waits is converted once, and no operator of a call may be too large. Raises `RunError` for values that an operator
-    has no meaning for, and what conversions raise.
+    Functions with control flow fall back to `evaluate`. With `conversions`, a deferred operator is converted once, and
+    no operator may be too large. Raises `RunError` for values without a meaning, and the errors of conversions.
     """
     return _quietly(_run(function, conversions))
 
@@ -195,7 +194,7 @@ def _bounded(most: float, call: Call, *args: Any) -> Any:
 
 
 class _Decided:
-    """What a part is for the values that decide it, of those that came often."""
+    """The specializations of a part for frequent values."""
 
     def __init__(self, function: Function) -> None:
         self.asked = tuple(sorted(deciding_of(function)))
@@ -207,11 +206,11 @@ class _Decided:
         self._constants: dict[Any, int] = {}
 
     def number(self, constants: tuple[Hashable, ...]) -> int:
-        """That of the constants among what decides."""
+        """Return the number of the constants among the deciding values."""
         return self._constants.setdefault(constants, len(self._constants))
 
     def widen(self, asked: Iterable[int]) -> None:
-        """More values decide than it was known; keys so far do not tell apart what they decide."""
+        """Add deciding values; existing keys do not distinguish them."""
         self.asked, self.known, self.met = tuple(sorted({*self.asked, *asked})), {}, {}
 
     def use(self, key: Any) -> Use:
@@ -223,14 +222,14 @@ class _Decided:
         return use
 
     def keep(self, key: Any, run: Step | None) -> None:
-        """What the part is for these values."""
+        """Store the specialization for these values."""
         if len(self.known) >= MOST_SIZES:
             self.known = {}
         self.known[key] = run
 
 
 class _Part:
-    """A part of a program: what it is for the values that decide it where that is known, else its own steps."""
+    """A part of a program: its specialization for the deciding values if that is known, else its own steps."""
 
     def __init__(self, function: Function, given: Sequence[Expr], conversions: Conversions) -> None:
         self._function, self._given, self._conversions = function, given, conversions
@@ -239,7 +238,7 @@ class _Part:
         self._keys = self._in_keys(self._decided.asked)
 
     def _in_keys(self, asked: tuple[int, ...]) -> tuple[tuple[int, ...], int, list[int]]:
-        """What decides; the number of the constants among that; and the others."""
+        """Return the deciding values, the number of their constants, and the other values."""
         varying = [k for k in asked if not isinstance(self._given[k], Constant)]
         constants = [content(a.value) for a in map(self._given.__getitem__, asked) if isinstance(a, Constant)]
         return asked, self._decided.number(tuple(constants)), varying
@@ -270,7 +269,7 @@ class _Part:
         return found
 
     def _find(self, args: Sequence[Array]) -> None:
-        """Find out what the part is for these values."""
+        """Specialize the part for these values."""
         begin, of = jit_policy.clock(), self._decided
         found, asked = decided(self._function, args)
         if not asked <= set(of.asked):
@@ -284,7 +283,7 @@ _SIZES: Final = operator.attrgetter("shape", "dtype")
 
 
 class _Conversion:
-    """What an operator is converted to, and for which sizes and values."""
+    """The conversion of an operator, and the sizes and values that it holds for."""
 
     def __init__(self, notes: Notes, asked: dict[int, Any], run: Step) -> None:
         self.notes, self.asked, self.run = notes, asked, run
@@ -295,7 +294,7 @@ class _Conversion:
 
 
 class _Converted:
-    """A waiting operator: called with the values of its operands, it is what it is converted to for them."""
+    """A deferred operator, called with the values of its operands."""
 
     def __init__(self, conversions: Conversions) -> None:
         self._conversions = conversions
@@ -336,8 +335,9 @@ class _Converted:
         return found
 
     def _converted(self, call: Call, args: Sequence[Array]) -> _Conversion:
-        """The conversion for these values. What it asks of the sizes is found with stand-ins for them; where those get
-        into what is made of them, or something cannot do with them, it is made once more with the sizes themselves."""
+        """Return the conversion for these values. Recording stand-ins for the sizes show which sizes it depends on;
+        where that fails, it is converted again with the sizes themselves.
+        """
         notes = Notes()
         shapes = [notes.shape(k, a.shape) for k, a in enumerate(args)]
         try:
@@ -355,7 +355,7 @@ class _Converted:
 
 
 def _convert(call: Call, args: Sequence[Array], shapes: Sequence[Sequence[Any]]) -> tuple[Function, dict[int, Any]]:
-    """What a waiting operator is converted to for these values of these sizes; and the values that it asked for."""
+    """Return the conversion of a deferred operator for these values and sizes, and the values that it read."""
     types = [TensorType(shape, DataType(a.dtype)) for shape, a in zip(shapes, args, strict=True)]
     params = [Var(f"v{k}", None if call.op.decides else t) for k, t in enumerate(types)]
     places: dict[Expr, int] = {p: k for k, p in enumerate(params)}
@@ -378,12 +378,13 @@ def _convert(call: Call, args: Sequence[Array], shapes: Sequence[Sequence[Any]])
 
 
 def _content(value: Array) -> Any:
-    """What a value is, for dictionaries."""
+    """Return a hashable form of a value."""
     return (value.shape, content(value))
 
 
 def _noted_in(e: Expr) -> Iterator[Any]:
-    """The stand-ins for sizes in a node: an operator with them is that of these sizes alone."""
+    """Return the recording stand-ins for sizes in a node: a conversion that contains them holds for these sizes only.
+    """
     if isinstance(e, Constant) and e.value.dtype.hasobject:
         yield from filter(is_noted, e.value.flat)
     elif isinstance(e, Call) and isinstance(e.op, Op):

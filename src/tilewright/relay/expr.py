@@ -44,8 +44,7 @@ class Expr:
         raise NotImplementedError
 
     def set_type(self, found: Type | None) -> None:
-        """Record the type; for those who infer it. It is derived from the program, so recording it changes no program.
-        """
+        """Record the inferred type. It is derived from the program, which therefore does not change."""
         object.__setattr__(self, "_type", found)
 
     def __post_init__(self) -> None:
@@ -53,7 +52,7 @@ class Expr:
 
     @property
     def type_key(self) -> str:
-        """The name of the kind of node in the field's reflection: `relay.Call`."""
+        """Name of the kind of node in TVM's reflection: `relay.Call`."""
         return f"relay.{type(self).__name__}"
 
     @property
@@ -91,11 +90,10 @@ class Expr:
         return astext(self, show_meta_data, annotate, show_spans)
 
     def __getitem__(self, index: int) -> Expr:
-        """A field of a tuple, from the end for a negative index; raises `IndexError` past the last one, so that `a, b =
-        split(…)` unpacks.
+        """Return a field of a tuple; a negative index counts from the end. Raises `IndexError` past the last field, so
+        that `a, b = split(…)` unpacks.
 
-        Where the type is not known yet a field is believed to be there, as far as an operator does not say how many it
-        gives.
+        Where the type is unknown, a field is assumed to exist unless the operator's number of results is known.
         """
         whole = self.known_type()
         if whole is None and isinstance(self, Call) and not isinstance(self.op, Expr) and index >= 0:
@@ -104,14 +102,14 @@ class Expr:
             return TupleGetItem(self, index)
         whole = self.checked_type
         if not isinstance(whole, TupleType):
-            raise CompileError(f"a tuple was expected, and this is {whole!r}; take elements of a tensor with "
+            raise CompileError(f"a tuple was expected, but this is {whole!r}; take elements of a tensor with "
                                "strided_slice or take", self.span, code="TW0311")
         if not -len(whole.fields) <= index < len(whole.fields):
             raise IndexError(f"field {index} of a tuple of {len(whole.fields)}")
         return self.fields[index] if isinstance(self, Tuple) else TupleGetItem(self, index % len(whole.fields))
 
     def __iter__(self) -> Iterator[Expr]:
-        """The fields of a tuple."""
+        """Iterate over the fields of a tuple."""
         known = self.known_type()
         if known is None and not (isinstance(self, Call) and getattr(self.op, "results", None) is not None):
             raise CompileError("how many fields this has is not known; take them by index, or annotate the variables",
@@ -120,11 +118,11 @@ class Expr:
         return (self[i] for i in range(count))
 
     def astuple(self) -> Expr:
-        """The tuple itself, where scripts of the field unwrap what operators of several results give."""
+        """Return the tuple itself; scripts for TVM unwrap operators of several results with it."""
         return self
 
     def same_as(self, other: object) -> bool:
-        """Whether this is that very node, as `==` says too."""
+        """Return whether this is the same node, as `==` does."""
         return self is other
 
     def __add__(self, other: Any) -> Call: return _apply("add", self, other)
@@ -159,13 +157,13 @@ class Var(Expr):
 
     @property
     def vid(self) -> Var:
-        """The field's name of what tells variables apart, with a `name_hint`: here the variable is that itself."""
+        """TVM's identity of a variable, with a `name_hint`: the variable itself."""
         return self
 
 
 @node
 class GlobalVar(Expr):
-    """The name of a function of the module; `function_type` is set by whoever makes it."""
+    """The name of a function of the module; the creator of the function sets `function_type`."""
 
     name_hint: str
     function_type: FuncType | None = None
@@ -185,8 +183,7 @@ class GlobalVar(Expr):
 
 @node
 class Constant(Expr):
-    """A tensor whose value is known. `value` is a numpy array that nobody writes to; anything with `numpy()` is taken
-    for one."""
+    """A tensor of known value. `value` is a read-only numpy array; objects with `numpy()` are converted."""
 
     value: np.ndarray[Any, Any]
     span: Origin | None = None
@@ -241,8 +238,7 @@ class TupleGetItem(Expr):
 
 
 class Attrs(dict[str, Any]):
-    """Attributes of a function, by name: `attrs["Compiler"]`, `attrs.Compiler`, `attrs.get("Compiler")`. Nobody writes
-    to them."""
+    """Read-only attributes of a function: `attrs["Compiler"]`, `attrs.Compiler`, `attrs.get("Compiler")`."""
 
     __slots__ = ()
 
@@ -254,15 +250,15 @@ class Attrs(dict[str, Any]):
 
 
 def _plain(value: Any) -> Any:
-    """A number or text of the field's nodes (`tir.IntImm("int32", 1)`) as Python's own; anything else as it is."""
+    """Return the Python value of a number or text node of TVM (`tir.IntImm("int32", 1)`); other values unchanged."""
     return value.value if isinstance(value, (IntImm, FloatImm)) else value
 
 
 class Function(Expr):
-    """A function of `params`. `attrs` hold the field's keys (`Primitive`, `Compiler`, `Composite`, `global_symbol`, …).
+    """A function of `params`. `attrs` hold TVM's keys (`Primitive`, `Compiler`, `Composite`, `global_symbol`, …).
 
-    `ret_type` is the declared type of the result, which is that of the body where nothing is declared; `type_params`
-    are the type variables that a polymorphic function is generic in.
+    `ret_type` is the declared type of the result, or else that of the body; `type_params` are the type variables of a
+    polymorphic function.
     """
 
     __slots__ = ("__weakref__", "_declared", "attrs", "body", "params", "span", "type_params")
@@ -339,7 +335,7 @@ class If(Expr):
 
 @node
 class Let(Expr):
-    """`value` under the name `var` in `body`; what it does (writing a reference) is done before the body."""
+    """`value` under the name `var` in `body`; its side effects (writes to references) precede the body."""
 
     var: Var
     value: Expr
@@ -364,7 +360,7 @@ class RefCreate(Expr):
 
 @node
 class RefRead(Expr):
-    """What a reference holds now."""
+    """The current value of a reference."""
 
     ref: Expr
     span: Origin | None = None
@@ -396,11 +392,11 @@ def _held(ref: Expr, span: Origin | None) -> Type | None:
 
 
 class Call(Expr):
-    """An operator (or a function) applied to arguments.
+    """An operator or a function applied to arguments.
 
-    `op` is an `Op` with its attributes, or any expression that is a function. In the field's form, `Call(op, args,
-    attrs)`, `op` may also be the class that `relay.op.get(name)` returns, with the attributes in a mapping, or taken
-    from another call.
+    `op` is an `Op` with its attributes, or an expression of function type. In TVM's form, `Call(op, args, attrs)`, `op`
+    may also be the class that `relay.op.get(name)` returns, with the attributes as a mapping or as `attrs` of another
+    call.
     """
 
     __slots__ = ("__weakref__", "args", "op", "span")
@@ -447,9 +443,9 @@ def _applied(op: Any, attrs: Any) -> Any:
 
 
 def applied_type(function: Type, args: Sequence[Type], span: Origin | None = None) -> Type | None:
-    """The type of a call of a function of that type; raises `ShapeError` where an argument does not fit.
+    """Return the type of a call of a function of that type. Raises `ShapeError` for an argument that does not fit.
 
-    None where the function is generic in types that its arguments do not say.
+    None if the function is generic in types that its arguments do not determine.
     """
     if not isinstance(function, FuncType):
         raise ShapeError(f"a function was expected, and this is {function!r}", span)
@@ -494,7 +490,7 @@ def var(
 
 
 def _apply(name: str, *args: Any, **attrs: Any) -> Call:
-    """An operator as Python's operators write it; a number takes the dtype of the tensor beside it."""
+    """Apply an operator written as a Python operator; a number takes the dtype of the tensor operand."""
     from tilewright.relay.op.registry import as_relay, get
 
     known = next((t for a in args if isinstance(a, Expr) and isinstance(t := a.known_type(), TensorType)), None)

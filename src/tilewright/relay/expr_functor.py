@@ -1,4 +1,4 @@
-"""The field's `relay.expr_functor`: the classes that programs derive from to walk and rebuild graphs."""
+"""TVM's `relay.expr_functor`: base classes for walks and rewrites of graphs."""
 
 from tilewright.relay.functor import ExprFunctor, ExprMutator, ExprVisitor
 

@@ -46,7 +46,7 @@ MOST_VALUES: Final = 5_000
 
 @dataclass(frozen=True, slots=True)
 class FirstDifference:
-    """The first wrong value: where it stands in both programs, and how it differs."""
+    """The first wrong value: its positions in both programs, and the difference."""
 
     before: Expr
     after: Expr
@@ -109,7 +109,7 @@ def straight(function: Function, functions: Mapping[str, Any]) -> Function | Non
 
 
 def _strict(e: Expr) -> tuple[Expr, ...]:
-    """What is computed whenever `e` is."""
+    """Yield the operands that are computed whenever `e` is."""
     match e:
         case If():
             return (e.cond,)
@@ -143,7 +143,7 @@ def values_of(function: Function, args: Sequence[Any], functions: Mapping[str, A
 
 
 def _counterparts(old: Sequence[Expr], new: Sequence[Expr]) -> dict[Expr, Expr]:
-    """The value of `old` that each value of `new` stands for."""
+    """Return the value of `old` that corresponds to each value of `new`."""
     partner: dict[Expr, Expr] = {e: e for e in set(old) & set(new)}
     spans = [Counter((str(e.span), _kind(e)) for e in side if e.span is not None) for side in (old, new)]
     by_span = {(str(e.span), _kind(e)): e for e in old if e.span is not None}

@@ -1,4 +1,4 @@
-"""The field's `relay.function`: functions, and a function with some of its fields replaced."""
+"""TVM's `relay.function`: functions, and copies with replaced fields."""
 
 from __future__ import annotations
 
@@ -17,8 +17,9 @@ def FunctionWithFields(
     ty_params: Sequence[TypeVar] | None = None, attrs: Mapping[str, Any] | None = None, virtual_device: None = None,
     span: Origin | None = None,
 ) -> Function:
-    """`function` with those of its fields replaced that are given; places are operators here (`on_device`), so
-    `virtual_device` is None."""
+    """Return `function` with the given fields replaced. Devices are marked by operators (`on_device`), so
+    `virtual_device` is None.
+    """
     return Function(
         function.params if params is None else params, function.body if body is None else body,
         function.declared_ret_type if ret_type is None else ret_type, function.type_params if ty_params is None

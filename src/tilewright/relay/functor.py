@@ -110,7 +110,7 @@ class ExprVisitor(ExprFunctor):
 
 
 class ExprMutator(ExprFunctor):
-    """Rebuilds the graph: each method returns what stands for its node; nodes below which nothing changed are kept."""
+    """Rewrite a graph: each method returns the replacement of its node; unchanged subgraphs are kept."""
 
     def visit_op(self, op: Any) -> Any:
         """The operator of a call."""
@@ -168,7 +168,7 @@ class ExprMutator(ExprFunctor):
         return Match(data, tuple(clauses), m.complete, m.span)
 
     def visit_pattern(self, pattern: Pattern) -> Pattern:
-        """What stands for a pattern of a clause."""
+        """Return the replacement of a pattern of a clause."""
         match pattern:
             case PatternVar():
                 var = self.visit(pattern.var)

@@ -57,7 +57,7 @@ class ConstructorValue:
 
 
 class RefValue:
-    """A reference: `value` is what it holds now."""
+    """A reference; `value` is its current value."""
 
     __slots__ = ("value",)
 
@@ -66,7 +66,7 @@ class RefValue:
 
 
 class Closure:
-    """A function value and what it sees of the scope around it; `root` is the outermost function that it stands in."""
+    """A function value and its captured values; `root` is the outermost function that contains it."""
 
     __slots__ = ("function", "root", "scope")
 
@@ -75,11 +75,11 @@ class Closure:
 
 
 def evaluate(what: Any, *args: Any, functions: Functions | None = None) -> Any:
-    """The value of an expression, a function, or a module's `main`; `args` are its parameters, or its free variables in
-    order.
+    """Return the value of an expression, a function, or a module's `main`; `args` are its parameters, or its free
+    variables in order.
 
-    Raises `InputError` when the number, shape or dtype of the inputs does not fit. `functions` are those that a
-    `GlobalVar` may call, by name; a module brings its own.
+    `functions` are the callees of `GlobalVar`s by name; a module has its own. Raises `InputError` for inputs of another
+    number, shape or dtype.
     """
     if not isinstance(what, Expr):
         functions = {v.name_hint: what[v] for v in what.get_global_vars()}
@@ -103,7 +103,7 @@ def evaluate(what: Any, *args: Any, functions: Functions | None = None) -> Any:
 
 
 def _settled(main: Function, functions: Functions | None) -> tuple[Function, Functions]:
-    """The functions with their roundings said, which `main` leaves to a runtime."""
+    """Return the functions with all roundings defined, as `numerics` of `main` requires."""
     from tilewright.ir.module import IRModule
     from tilewright.relay.qnn.settle_numerics import SettleNumerics
 
@@ -112,14 +112,13 @@ def _settled(main: Function, functions: Functions | None) -> tuple[Function, Fun
 
 
 class Meaning(functools.partial[Any]):
-    """What `Op.meaning` gives, for a call: one new array."""
+    """The function that `Op.meaning` returns, for a call: one new array."""
 
 
 def prepared(function: Function, known: Sequence[Any] = ()) -> Callable[..., Any]:
-    """What `evaluate` does with arrays of the right types, which are not checked, its steps found once for all calls.
+    """Return `evaluate` for arrays of the right types (not checked), with its steps made once.
 
-    `known` has the arguments that are always the same, None for the others, which a call gives. For a function of
-    operators and tuples alone; of any other it is `evaluate`.
+    `known` has the constant arguments, None for the others. Functions with control flow fall back to `evaluate`.
     """
     call = function.body
     if isinstance(call, Call) and isinstance(call.op, Op) and call.args == function.params:
@@ -162,7 +161,7 @@ def _checked(param: Var, value: Any) -> Any:
 
 
 class Interpreter:
-    """Runs functions; what it works out about each is kept for the next call of it."""
+    """Runs functions, and caches the analysis of each."""
 
     def __init__(self, functions: Functions) -> None:
         self.functions = functions
@@ -186,8 +185,7 @@ class Interpreter:
             frames.append(callee)
 
     def frame(self, function: Function, args: Sequence[Any], scope: Values, root: Function) -> _Frame:
-        """An activation of `function`, which stands inside the function `root` of the module or of the call from
-        outside."""
+        """Return an activation of `function`, which lies inside the outermost function `root`."""
         if len(args) != len(function.params):
             raise InputError(f"{len(args)} arguments were given to a function of {len(function.params)}", function.span,
                              code="TW0701")
@@ -199,7 +197,7 @@ class Interpreter:
         return _Frame(self, plan, values)
 
     def scopes(self, root: Function) -> Scopes | None:
-        """Where the values of `root` are named; None where there is only one scope."""
+        """Return the scopes of the values of `root`; None for a single scope."""
         if root not in self._scopes:
             nested = any(isinstance(e, (Function, If, Match, Let)) for e in post_order(root.body))
             self._scopes[root] = Scopes(root) if nested else None
@@ -213,7 +211,7 @@ class Interpreter:
 
 
 class _Plan:
-    """What is known about a function before it runs: the uses of every value, and the scopes that they stand in."""
+    """The analysis of a function: the uses of every value, and their scopes."""
 
     def __init__(self, function: Function, root: Function, scopes: Scopes | None) -> None:
         self.body, self.root, self.scopes = function.body, root, scopes
@@ -228,7 +226,7 @@ class _Plan:
                     stack.append(o)
 
     def needs(self, e: Expr) -> tuple[Expr, ...]:
-        """What `e` takes from the activation that it is computed in."""
+        """Yield the values that `e` reads from its activation."""
         if isinstance(e, Function):
             return self.captured(e)
         if isinstance(e, Call) and isinstance(e.op, Function):
@@ -238,7 +236,7 @@ class _Plan:
         return operands(e)
 
     def captured(self, f: Function) -> tuple[Expr, ...]:
-        """What a function sees of the scope around it: variables, and values that are shared with that scope."""
+        """Yield the captured variables and shared values of a function."""
         return () if self.scopes is None else self.scopes.captured(f)
 
 
@@ -298,7 +296,7 @@ class _Frame:
         return child is self.body
 
     def _missing(self, e: Expr) -> list[Expr]:
-        """What must be computed before `e`."""
+        """Return the values that must be computed before `e`."""
         if isinstance(e, _PASSED_ON):
             if e not in self.opened:
                 self.opened.add(e)
@@ -310,7 +308,7 @@ class _Frame:
                 and not (isinstance(e, Function) and isinstance(o, Var))]
 
     def _missing_choice(self, e: If | Let | Match) -> list[Expr]:
-        """The operand that decides, then the one whose value it is."""
+        """Return the deciding operand, then the selected one."""
         decides = e.cond if isinstance(e, If) else e.value if isinstance(e, Let) else e.data
         if e not in self.chosen:
             if decides not in self.values:
@@ -421,7 +419,7 @@ MEANINGLESS: Final = (ArithmeticError, LookupError, MemoryError, TypeError, Valu
 
 
 def meaningless(call: Call, args: Sequence[Any], error: Exception) -> RunError:
-    """What to raise for the values of a call that its reference refused with `error`."""
+    """Return the error for values of a call that its reference refused with `error`."""
     shown = ", ".join(f"{np.asarray(a).dtype}{list(np.shape(a))}" if isinstance(a, np.ndarray) else type(a).__name__
                       for a in args)
     return RunError(f"{call.op.name} of {shown} has no meaning for these values: {error or type(error).__name__}; "
@@ -429,7 +427,7 @@ def meaningless(call: Call, args: Sequence[Any], error: Exception) -> RunError:
 
 
 def arrays_of(result: Any) -> Any:
-    """What a reference gives as arrays, and tuples of them; None where there is nothing."""
+    """Return the results of a reference as arrays and tuples of arrays; None for absent values."""
     if isinstance(result, (tuple, list)):
         return tuple(map(arrays_of, result))
     return None if result is None else np.asarray(result)

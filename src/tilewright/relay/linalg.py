@@ -1,4 +1,4 @@
-"""Matrix factorizations and what is solved with them: `relay.linalg.cholesky(x)`."""
+"""Matrix factorizations and solvers: `relay.linalg.cholesky(x)`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Loops as functions that call themselves last, which compiled programs run in one frame (`compiler/flow.py`).
+"""Loops as tail-recursive functions, which compiled programs run in one frame (`compiler/flow.py`).
 
     while_loop(lambda i, s: less(i, n), [i, s], lambda i, s: [add(i, 1), add(s, x)])
     ->  let %while_loop = fn (%i, %s) {
@@ -24,12 +24,10 @@ from tilewright.relay.op.registry import get
 
 def while_loop(cond: Callable[..., Expr], loop_vars: Sequence[Expr],
                loop_bodies: Callable[..., Sequence[Expr]]) -> Expr:
-    """A function that takes first values of `loop_vars` and gives their last ones, as a tuple: the field's
-    `relay.loops.while_loop`.
+    """Return a function from the first to the last values of `loop_vars`, as a tuple: TVM's `relay.loops.while_loop`.
 
-    `loop_vars` are variables, or values whose types the variables take. `cond` says whether there is one more turn,
-    `loop_bodies` gives the values after it, of the types that they had before; raises `ShapeError` where a type
-    changes.
+    `loop_vars` are variables, or values that give the variables their types. `cond` returns whether another iteration
+    follows; `loop_bodies` returns the next values. Raises `ShapeError` where a type changes.
     """
     params = [Var(v.name_hint if isinstance(v, Var) else f"arg{k}", v.checked_type) for k, v in enumerate(loop_vars)]
     return _loop(params, cond(*params), loop_bodies(*params))
@@ -48,8 +46,9 @@ def _loop(params: Sequence[Var], cond: Expr, again: Sequence[Expr]) -> Expr:
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """What one turn gives: the states behind it, what it adds to each of the gathered tensors, and whether another turn
-    follows."""
+    """The results of one iteration: the next states, a row for each gathered tensor, and whether another iteration
+    follows.
+    """
 
     states: Sequence[Expr]
     rows: Sequence[Expr] = ()
@@ -57,8 +56,9 @@ class Turn:
 
 
 class Loop:
-    """A loop over what stands around it. `outside` names what a turn uses, so that it is computed once, before the
-    loop."""
+    """A loop inside a scope. `outside` names the values that an iteration uses, so that they are computed once before
+    the loop.
+    """
 
     def __init__(self) -> None:
         self._outside: dict[Expr, Var] = {}
@@ -76,13 +76,13 @@ class Loop:
         reverse: Sequence[bool] = (),
         going: Expr | None = None,
     ) -> tuple[Expr, list[Expr], list[Expr]]:
-        """How many turns there were, the states behind the last, and what was gathered, each along a new first
-        dimension of `count`.
+        """Return the number of iterations, the last states, and the gathered tensors, each with a new first dimension
+        of `count`.
 
-        There are at most `count` turns (an int, an int64 scalar, or None for no limit), as long as `going`, a bool
-        scalar, and then that of the last turn holds. `turn(i, states)` has the number of the turn, an int64 scalar;
-        where it gathers, `count` is an int. `reverse` says which tensors are filled from their end. Raises `ShapeError`
-        where a state changes its type.
+        The loop runs at most `count` iterations (an int, an int64 scalar, or None for no limit) while `going`, a bool
+        scalar, and then that of each iteration is true. `turn(i, states)` receives the iteration number, an int64
+        scalar; `count` is an int if it gathers. `reverse` selects the tensors that are filled from their end. Raises
+        `ShapeError` where a state changes its type.
         """
         number = Var("i", TensorType((), "int64"))
         params = [Var(f"state{k}", s.checked_type) for k, s in enumerate(states)]

@@ -26,10 +26,11 @@ from tilewright.relay.op.registry import as_relay, operator_names, public_functi
 
 
 def pad(data: Any, pad_width: Any, pad_value: Any = 0, pad_mode: str = "constant", span: Origin | None = None) -> Call:
-    """`data` with `pad_width[d] = (before, after)` elements more along each dimension; see the operator `nn.pad`.
+    """Return `data` with `pad_width[d] = (before, after)` elements added along each dimension; see the operator
+    `nn.pad`.
 
-    A number as `pad_value` becomes a constant of the data's dtype. A tensor (dimensions, 2) as `pad_width`, known only
-    when the program runs, makes it `dyn.nn.pad`, whose result has unknown sizes.
+    A number as `pad_value` becomes a constant of the dtype of the data. A tensor (dimensions, 2) as `pad_width` makes
+    the operator `dyn.nn.pad`, whose result has unknown sizes.
     """
     tensor = as_relay(data)
     known = tensor.known_type()
@@ -85,8 +86,9 @@ def contrib_dense_pack(data: Any, weight: Any, weight_layout: str = "NK", units:
 
 def bitpack(data: Any, bits: int = 1, pack_axis: int = 1, bit_axis: int = 2, pack_type: str = "uint32",
             name: str = "BitPack") -> Call:
-    """The planes of bits of `data` as words; see the operator `nn.bitpack`. `name`, which the field gives a buffer, is
-    of no effect."""
+    """Return the bit planes of `data` as words; see the operator `nn.bitpack`. `name`, TVM's name of a buffer, has no
+    effect.
+    """
     return BitPack(bits, pack_axis, bit_axis, pack_type)(data)
 
 
@@ -105,13 +107,14 @@ def sparse_add(dense_mat: Any, *sparse_mat: Any, span: Origin | None = None, **n
 
 
 def sparse_transpose(*x: Any, span: Origin | None = None, **named: Any) -> Call:
-    """The transpose of a square sparse matrix, (data, indices, indptr) or what has these (scipy's), in the same three
-    parts."""
+    """Return the transpose of a square sparse matrix, (data, indices, indptr) or an object with these (scipy's), in the
+    same parts.
+    """
     return SparseTranspose()(*_sparse(x, named, "sparse_transpose"), span=span)
 
 
 def _sparse(given: tuple[Any, ...], named: Mapping[str, Any], what: str) -> tuple[Any, ...]:
-    """The values, columns and row starts of a sparse matrix in any of the forms of the field."""
+    """Return the values, columns and row starts of a sparse matrix in any of TVM's forms."""
     parts: Any = (*given, *named.values())
     if len(parts) == 1:
         (matrix,) = parts

@@ -1,4 +1,4 @@
-"""An expression in a few words: what messages call a node by."""
+"""Short labels of expressions for messages."""
 
 from __future__ import annotations
 

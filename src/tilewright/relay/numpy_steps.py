@@ -18,8 +18,9 @@ Step = Callable[..., Any]
 
 
 def is_straight(function: Function) -> bool:
-    """Whether a function is made of operators and tuples alone, whose roundings are said, and does all its work at
-    once."""
+    """Return whether a function consists of operators and tuples only, with defined roundings and without deferred
+    work.
+    """
     return function.attrs.get("Parts", 1) == 1 and "numerics" not in function.attrs and all(
         isinstance(e, (Var, Constant, Tuple, TupleGetItem)) or (isinstance(e, Call) and not isinstance(e.op, Expr))
         for e in post_order(function.body))

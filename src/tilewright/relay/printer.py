@@ -1,4 +1,4 @@
-"""Relay as text, in the field's form, version 0.0.5; `relay/parser` reads it back.
+"""Relay as text in TVM's form, version 0.0.5, which `relay/parser` reads back.
 
     %0 = nn.conv2d(%x, meta[relay.Constant][0], padding=[1, 1, 1, 1]) /* ty=Tensor[(1, 8, 32, 32), float32] */;
 
@@ -70,11 +70,10 @@ def text_of(expr: Expr) -> str:
 
 
 def astext(what: Any, show_meta_data: bool = False, annotate: Annotate | None = None, show_spans: bool = False) -> str:
-    """A module, function, expression or data type as text with the version line, which the parser reads.
+    """Return a module, function, expression or data type as text with the version line.
 
-    `show_meta_data` adds the values of the constants, without which the parser must be given them. `annotate(expr)` is
-    written behind each value in place of the comment with its type; `show_spans` adds where in the model a value comes
-    from.
+    `show_meta_data` appends the values of the constants, which the parser needs otherwise. `annotate(expr)` replaces
+    the type comment of each value; `show_spans` appends the origins of values.
     """
     printer = _Printer(annotate, show_spans)
     if hasattr(what, "type_definitions"):
@@ -95,8 +94,9 @@ def constants_of(what: Any) -> list[Constant]:
 
 
 def attribute_text(value: Any, declared: str = "", other: Callable[[Any], str] = str) -> str:
-    """The value of an attribute; whole numbers of an attribute declared `float` are floats, and `other` writes what has
-    no literal."""
+    """Return the value of an attribute as text; integers of an attribute declared `float` become floats. `other`
+    formats values without a literal.
+    """
     if isinstance(value, np.generic):
         value = value.item()
     if isinstance(value, bool) or value is None:
@@ -118,7 +118,7 @@ def _float_text(value: float) -> str:
 
 
 def _scalar_text(value: np.ndarray[Any, Any]) -> str | None:
-    """A scalar constant inline; None for what goes to the meta data."""
+    """Return a scalar constant inline; None for one that belongs to the meta data."""
     if value.ndim:
         return None
     dtype = str(DataType(value.dtype))
@@ -152,7 +152,7 @@ class _Printer:
         self._begin(None)
 
     def _begin(self, root: Expr | None) -> None:
-        """Start a definition: the names of values, variables and sizes start anew."""
+        """Start a definition with new names of values, variables and sizes."""
         self._variables: dict[Var, str] = {}
         self._taken: dict[str, int] = {}
         self._values: dict[Expr, str] = {}
@@ -206,9 +206,9 @@ class _Printer:
             return self._function(function, f"def {_global(name)}")
 
     def metadata(self) -> str:
-        """The constants as JSON: dtype, shape and base64 of the little-endian contents, in the order of their numbers.
+        """Return the constants as JSON: dtype, shape and base64 of the little-endian contents, by number.
 
-        What has no text at all, such as an object in an attribute, is described, and must be given to the parser.
+        Objects without a text form are described, and must be given to the parser.
         """
         entries: dict[str, list[Any]] = {"relay.Constant": [
             {"dtype": str(DataType(c.value.dtype)), "shape": list(c.value.shape),
@@ -275,7 +275,7 @@ class _Printer:
         return self._commented(e, name) if isinstance(e, Constant) else name
 
     def _commented(self, e: Expr, text: str) -> str:
-        """The text of a value, and what is known of it as a comment."""
+        """Return the text of a value with a comment."""
         if isinstance(e, (Var, GlobalVar, Constructor)):
             return text
         if self._annotate is not None:
@@ -430,7 +430,7 @@ def _indented(lines: Iterable[str]) -> str:
 
 
 def _inputs(e: Expr) -> tuple[Expr, ...]:
-    """What must have a name before `e` is written: not the insides of functions and branches, which are scopes."""
+    """Return the nodes that need a name before `e` is written; functions and branches are scopes of their own."""
     match e:
         case Call():
             return (e.op, *e.args) if isinstance(e.op, Expr) else e.args

@@ -33,7 +33,8 @@ def bind(expr: Expr, binds: Mapping[Var, Expr]) -> Expr:
 
 
 class ScopeBuilder:
-    """What was said so far; `get()` is the whole. Raises `CompileError` when it is said out of order."""
+    """Builds a program statement by statement; `get()` returns it. Raises `CompileError` for statements out of order.
+    """
 
     def __init__(self) -> None:
         self._scopes: list[list[tuple[Var, Expr]]] = [[]]
@@ -54,7 +55,7 @@ class ScopeBuilder:
 
     @contextmanager
     def if_scope(self, cond: Any) -> Iterator[None]:
-        """What is done where `cond`, a bool scalar, holds."""
+        """Begin the statements for `cond`, a bool scalar, being true."""
         self._open()
         yield
         self._branch[-2 if len(self._branch) > 1 else -1] = (_value(cond), self._close("if_scope"))
@@ -62,7 +63,7 @@ class ScopeBuilder:
 
     @contextmanager
     def else_scope(self) -> Iterator[None]:
-        """What is done where the condition of the `if_scope` before does not hold."""
+        """Begin the statements for the condition of the previous `if_scope` being false."""
         if self._branch[-1] is None:
             raise CompileError("else_scope needs an if_scope right before it", code="TW0420")
         self._open()

@@ -1,7 +1,7 @@
-"""Where a value of a graph is named in its text: once, in the innermost scope that all its users stand in.
+"""The scope in which the text of a graph names a value: once, in the innermost scope that contains all its users.
 
-The body of a function, each branch of an `if`, each clause of a `match`, and a `let` that is an operand are scopes. A
-`let` that ends a scope goes on in it. Linear in the graph, but for the depth of scopes within each other.
+Scopes are the body of a function, each branch of an `if`, each clause of a `match`, and a `let` that is an operand. A
+`let` at the end of a scope continues it. Linear in the graph, except for the nesting depth.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class ScopeTree:
         self._opened: dict[tuple[Expr, int], int] = {}
 
     def open(self, e: Expr, place: int, parent: int) -> int:
-        """The scope that `e`, which stands in the scope `parent`, has at this place."""
+        """Return the scope that `e`, a node of the scope `parent`, opens at this operand."""
         known = self._opened.get((e, place))
         if known is None:
             known = self._opened[e, place] = len(self.parent)
@@ -58,7 +58,7 @@ class ScopeTree:
         return scope
 
     def within(self, scope: int, outer: int) -> bool:
-        """Whether `scope` is `outer`, or stands within it."""
+        """Return whether `scope` is `outer` or lies inside it."""
         return self.out_to(scope, self.depth[outer]) == outer
 
     def around(self, a: int, b: int) -> int:
@@ -70,7 +70,7 @@ class ScopeTree:
         return a
 
     def way_in(self, scope: int, home: int) -> Expr:
-        """The node of the scope `home` that opens the way to `scope`, which stands within it."""
+        """Return the node of the scope `home` that opens the path to the inner scope `scope`."""
         return self._owner[self.out_to(scope, self.depth[home] + 1)]
 
 
@@ -95,15 +95,15 @@ class Scopes:
 
     @property
     def depth(self) -> int:
-        """How many scopes stand within each other."""
+        """Return the nesting depth."""
         return max(self._tree.depth)
 
     def continues(self, e: Expr) -> bool:
-        """Whether `e` is a `let` that goes on in the scope that it ends."""
+        """Return whether `e` is a `let` that continues its scope."""
         return isinstance(e, Let) and e in self._ends and self.uses[e] == 1
 
     def captured(self, function: Function) -> tuple[Expr, ...]:
-        """What a function below `root` sees of the scopes around it: variables, and values that are named there."""
+        """Return the variables and named values of outer scopes that a function below `root` uses."""
         found = self._captured.get(function)
         if found is None:
             inside = self._tree.opened(function, 0)
@@ -114,10 +114,9 @@ class Scopes:
         return found
 
     def _above(self, depth: int) -> Set[Expr]:
-        """The values that something needs which stands deeper than they, and that stand less deep than `depth`.
+        """Return the values at a smaller depth than `depth` that deeper nodes need.
 
-        One that is used in a scope stands in that scope or in one around it; so for such values the depth says whether
-        it is outside.
+        A value used in a scope belongs to that scope or an outer one, so its depth tells whether it is outside.
         """
         found = self._outside.get(depth)
         if found is None:
@@ -136,7 +135,7 @@ class Scopes:
                 self._ends.add(e.body)
 
     def _used(self, e: Expr, home: int) -> Iterator[tuple[Expr, int]]:
-        """The operands of `e`, which stands in the scope `home`, each with the scope that it is used in."""
+        """Yield the operands of `e`, a node of the scope `home`, each with the scope that uses it."""
         below = operands(e)
         first = _first_inside(e)
         if isinstance(e, Let) and not self.continues(e):
@@ -167,7 +166,9 @@ class Scopes:
 
 
 def _first_inside(e: Expr) -> int | None:
-    """The first operand of `e` that stands in a scope of its own, as all after it do; None when there is none."""
+    """Return the index of the first operand of `e` with a scope of its own, which all later ones have, too; None
+    without one.
+    """
     if isinstance(e, Function):
         return 0
     return 1 if isinstance(e, (If, Match)) else None

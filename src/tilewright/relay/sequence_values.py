@@ -1,4 +1,4 @@
-"""Sequences and optionals in a graph, and the outputs of a program that are such.
+"""Sequences and optionals in a graph, and in the outputs of a program.
 
 A sequence is a tuple of its tensors, an optional what is in it, or `NOTHING`. A program's results are tensors alone: a
 function whose outputs are lists has the attribute `output_lists`, which says for each output how many of the results it
@@ -28,7 +28,7 @@ known."""
 
 
 def opened(x: Expr) -> Expr:
-    """A sequence as a tuple of its tensors, whatever makes it; a tensor as it is."""
+    """Return a sequence as a tuple of its tensors; a tensor unchanged."""
     kind = x.known_type()
     if isinstance(x, Tuple) or not isinstance(kind, TupleType):
         return x
@@ -37,7 +37,7 @@ def opened(x: Expr) -> Expr:
 
 def with_outputs(params: Sequence[Var], names: Sequence[str], outputs: Sequence[Expr],
                  tensors: Sequence[bool]) -> Function:
-    """The function of these outputs. `tensors` says which of them are tensors whatever is known of their types."""
+    """Return a function of these outputs. `tensors` marks the outputs that are tensors, whatever their types."""
     flat: list[str] = []
     found: list[Expr] = []
     lists: list[int | str | None] = []
@@ -57,7 +57,7 @@ def with_outputs(params: Sequence[Var], names: Sequence[str], outputs: Sequence[
 
 
 def with_known_outputs(function: Function) -> Function:
-    """`function` with the outputs as lists of which it is known by now what they are: `lists` says what they were."""
+    """Return `function` with the outputs as lists, as far as they are known; `lists` is the previous state."""
     lists: Lists = function.attrs.get("output_lists", ())
     if OPEN not in lists:
         return function

@@ -1,4 +1,4 @@
-"""The field's `relay.ty`: the types of graph values."""
+"""TVM's `relay.ty`: the types of graph values."""
 
 from tilewright.base.types import FuncType, GlobalTypeVar, RefType, TensorType, TupleType, Type, TypeCall, TypeVar, scalar_type
 from tilewright.scalar.expr import UnknownDim as Any

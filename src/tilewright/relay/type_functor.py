@@ -1,4 +1,4 @@
-"""The visitor classes of the field for types: `TypeFunctor`, `TypeVisitor`, `TypeMutator`.
+"""TVM's visitor classes of types: `TypeFunctor`, `TypeVisitor`, `TypeMutator`.
 
 A subclass overrides `visit_tensor_type`, `visit_tuple_type`, … and asks for what is below with `self.visit`.
 """
@@ -46,7 +46,7 @@ class TypeVisitor(TypeFunctor):
     """Looks at a type and those inside it."""
 
     def visit_type_var(self, tv: TypeVar) -> None:
-        """A type variable; there is nothing below it, nor below a tensor and the name of a data type."""
+        """Visit a type variable; like a tensor and the name of a data type, it has no inner types."""
 
     visit_global_type_var = visit_tensor_type = visit_type_var
 
@@ -70,7 +70,7 @@ class TypeVisitor(TypeFunctor):
 
 
 class TypeMutator(TypeFunctor):
-    """Rebuilds a type: each method returns what stands for its type."""
+    """Rewrite a type: each method returns the replacement of its type."""
 
     def visit_type_var(self, tv: TypeVar) -> Type:
         return tv

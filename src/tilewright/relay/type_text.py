@@ -102,7 +102,7 @@ class TypeNames:
 
 
 def word(name: str) -> str:
-    """A name as it stands where a word is expected: in back quotes when it is none."""
+    """Return a name for a position that expects a word: in back quotes if it is not a word."""
     if WORD.fullmatch(name) and name not in KEYWORDS:
         return name
     return "`" + json.dumps(name)[1:-1].replace("`", "\\u0060") + "`"

@@ -1,4 +1,4 @@
-"""The parts of a program that are decided by few of its values each, taken out into functions of their own.
+"""Outline the parts of a program that depend on few values each, so that they can be specialized for these values.
 
     %0 = dyn.strided_slice(%places, 0, %n, 1)
     %1 = onnx.deferred(%boxes, %0, op_type="GatherND")
@@ -46,8 +46,7 @@ _OPEN: Final = -1
 
 
 def outlined(function: Function) -> Function:
-    """A function of operators and tuples, with each of its parts as a call of a function that gives what is needed of
-    it."""
+    """Return a function of operators and tuples with each of its parts as a call of a function."""
     deciding = _deciding(function)
     order = [e for e in deciding if not isinstance(e, (Var, Constant))]
     groups: dict[Deciding, list[Expr]] = {}
@@ -64,12 +63,12 @@ def outlined(function: Function) -> Function:
 
 
 def deciding_of(function: Function) -> Deciding:
-    """The numbers of the parameters that decide a part, as far as they are asked for before anything of it is known."""
+    """Return the numbers of the parameters that decide a part, as far as they are needed before anything is known."""
     return frozenset().union(*_deciding(function).values())
 
 
 def content_of(function: Function) -> Hashable:
-    """What a part is, wherever it stands and whatever its nodes are called."""
+    """Return a key of the content of a part, independent of its position and names."""
     places: dict[Expr, int] = {}
     said: list[Hashable] = []
     for e in (*function.params, *post_order(function.body)):
@@ -80,10 +79,10 @@ def content_of(function: Function) -> Hashable:
 
 
 def decided(function: Function, args: Sequence[Array]) -> tuple[Function | None, Deciding]:
-    """What a part is for these values, and which of them decided it; None where it has sizes that no values tell before
+    """Return the part specialized for these values, and the values that decided it; None if sizes remain unknown before
     it runs.
 
-    Of what has no elements only that is left. Raises what conversions and inferences raise.
+    A value without elements becomes a constant. Raises the errors of conversions and type inference.
     """
     places = {p: k for k, p in enumerate(function.params)}
     asked: set[int] = set()
@@ -100,7 +99,7 @@ def decided(function: Function, args: Sequence[Array]) -> tuple[Function | None,
 
 
 def _known_without_running(e: Expr) -> Expr | None:
-    """A call of what is known, or a tensor without elements -> a constant."""
+    """A call with known results, or a tensor without elements -> a constant"""
     made = fold(e, _FOLDED_BYTES)
     t = e.known_type()
     if (made is not None or not isinstance(e, (Call, TupleGetItem)) or not isinstance(t, TensorType) or not t.is_static
@@ -110,14 +109,14 @@ def _known_without_running(e: Expr) -> Expr | None:
 
 
 def _of_arithmetic(ask: Callable[[Expr], Array | None]) -> Callable[[Expr], Array | None]:
-    """`ask` for what is made of parameters by operators whose sizes are known; what else a call asks for is not known
-    before it runs."""
+    """Return `ask` for values computed from parameters by operators of known sizes; other values are unknown before the
+    run.
+    """
     return lambda e: ask(e) if not any(pending(o) or not is_static(o.known_type()) for o in post_order(e)) else None
 
 
 def _deciding(function: Function) -> dict[Expr, Deciding]:
-    """For every expression, what decides what it is: the values that are asked for by what waits on the parameters, and
-    on that."""
+    """Return, for every expression, the values that decide it: those that deferred operators below it need."""
     places = {p: k for k, p in enumerate(function.params)}
     found: dict[Expr, Deciding] = {}
     for e in post_order(function.body):
@@ -154,7 +153,7 @@ def _is_part(members: Sequence[Expr], by: Deciding, deciding: dict[Expr, Decidin
 
 
 def _outline(members: Sequence[Expr], users: dict[Expr, list[Expr]]) -> dict[Expr, Expr]:
-    """What stands in the place of those that are needed outside."""
+    """Return the replacements of the values that are needed outside."""
     own = set(members)
     inputs = dict.fromkeys(o for e in members for o in operands(e) if o not in own
                            and not (isinstance(o, Constant) and o.value.dtype.hasobject))

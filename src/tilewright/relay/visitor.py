@@ -1,4 +1,4 @@
-"""Walks over relay graphs and rebuilding them, all iterative: a model is thousands of calls deep.
+"""Iterative walks over relay graphs, and their rewriting: a model is thousands of calls deep.
 
 Every walk visits each node once, operands before users. A function is a node whose operand is its body; a walk that
 starts at a function looks inside it, and `inside=False` keeps out of the functions that are called. The visitor classes
@@ -71,9 +71,9 @@ def with_operands(e: Expr, new: Sequence[Expr]) -> Expr:
 
 
 def post_order(*roots: Expr, inside: bool = True, without: Iterable[Expr] = ()) -> list[Expr]:
-    """Every distinct node below `roots`, operands before users; `inside` says whether to look into called functions.
+    """Yield every node below `roots`, operands before users; `inside`: whether to visit the bodies of called functions.
 
-    Nodes of `without`, and what only they are made of, are left out.
+    Nodes of `without`, and nodes below them only, are skipped.
     """
     order: list[Expr] = []
     seen: set[Expr] = set(without)
@@ -129,8 +129,7 @@ def free_vars(root: Expr) -> list[Var]:
 
 
 def free_values(root: Expr, outside: Container[Expr]) -> list[Expr]:
-    """What `root` takes from around it: the variables that nothing below it binds, and the values among `outside`,
-    which are not looked into; in order of first use."""
+    """Return the free variables of `root`, and the values among `outside` that it uses, in order of first use."""
     bound: set[Expr] = set()
     found: list[Expr] = []
     seen: set[Expr] = set()
@@ -152,11 +151,11 @@ def rewrite(
     root: Expr, rule: Rule, *, inside: bool = False, memo: dict[Expr, Expr] | None = None, origin: dict[Expr, Expr]
     | None = None
 ) -> Expr:
-    """Rebuild bottom up: `rule` sees each node over its new operands and returns its replacement, or None to keep it.
+    """Rewrite bottom up: `rule` receives each node over its new operands and returns its replacement, or None to keep
+    it.
 
-    Nodes below which nothing changed are kept as they are. A replacement has the type of what it replaces, or knows
-    more of the dimensions; one that has not is a fault of the rule and raises `InternalError`. `origin`, when given, is
-    filled with the old node of each new one.
+    Unchanged nodes are kept. A replacement must have the type of the original, or more known dimensions; otherwise
+    `InternalError`. `origin` receives the old node of each new one.
     """
     new = {} if memo is None else memo
     for e in post_order(root, inside=inside):

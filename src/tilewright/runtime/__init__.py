@@ -18,7 +18,9 @@ from tilewright.runtime.modules import ModuleNode, register_module
 from tilewright.runtime.threads import NullThreadPool
 
 __all__ = [
-    "Artifact", "BenchmarkResult", "ConstantsModule", "DataType", "DeviceMemory", "Driver", "Executable", "FactoryModule", "FunctionModule", "ModuleNode", "NDArray", "NullThreadPool", "convert", "cpu", "device", "load", "load_driver", "load_module",
+    "Artifact", "BenchmarkResult", "ConstantsModule", "DataType", "DeviceMemory", "Driver", "Executable",
+    "FactoryModule", "FunctionModule", "ModuleNode", "NDArray", "NullThreadPool", "convert", "cpu", "device", "load",
+    "load_driver", "load_module",
     "load_param_dict", "memory_of", "profiling", "register_module", "save_param_dict", "vm",
 ]
 

@@ -3,8 +3,8 @@
     model.so    ELF library · manifest (JSON) · sha256 of all before · length of the manifest · magic
     model.tar   code.N.o · entry.o · model.h · modules · manifest.json · manifest.sha256 · constants.o · archive.sha256
 
-A library is checked from end to end before the system's loader sees it. A `.tar` needs no linker to make; its objects are
-loaded by the compiler, or unpacked and linked by the user. Loading a `.so` needs only numpy.
+A library is checked from end to end before the system's loader sees it. A `.tar` needs no linker to make; its objects
+are loaded by the compiler, or unpacked and linked by the user. Loading a `.so` needs only numpy.
 """
 
 from __future__ import annotations
@@ -67,7 +67,11 @@ class Artifact:
         Raises `ArtifactError` when the code is for another machine.
         """
         if self.manifest.functions:
-            raise ArtifactError(f"{self.path}: a library of functions ({', '.join(self.manifest.functions)}), not a model; read it with runtime.load_module", code="TW0809")
+            raise ArtifactError(
+                f"{self.path}: a library of functions ({', '.join(self.manifest.functions)}), not a model; read it "
+                "with runtime.load_module",
+                code="TW0809"
+            )
         if self.manifest.symbols:
             return OpenExecutable(self.manifest, self.code(), self.constants, threads)
         return Executable(self.manifest, self.code(), self.constants, threads, modules=self.modules)
@@ -91,16 +95,22 @@ class Artifact:
                 return compiler_hooks.link_for_debuggers(self)
             return compiler_hooks.load_objects(self.objects, self.symbols())
         except ImportError as error:
-            raise ArtifactError(f"object files can only be loaded where the compiler is installed ({error}); save the model as .so", code="TW0807") from error
+            raise ArtifactError(
+                f"object files can only be loaded where the compiler is installed ({error}); save the model as .so",
+                code="TW0807"
+            ) from error
 
     def symbols(self) -> tuple[str, ...]:
         """Return the symbols of the code that the runtime looks up."""
         entries = self.manifest.functions or self.manifest.entries
-        return (*entries, *_POOL, *([CALLBACK] if self.manifest.calls else []), *([RECORD] if self.manifest.sites else []))
+        return (
+            *entries, *_POOL, *([CALLBACK] if self.manifest.calls else []), *([RECORD] if self.manifest.sites else [])
+        )
 
 
 def load(path: str | os.PathLike[str]) -> Artifact:
-    """Read a `.so` or `.tar`. Raises `ArtifactError` for a file that is damaged, foreign, or made for another machine, as a `.wasm` is."""
+    """Read a `.so` or `.tar`. Raises `ArtifactError` for a file that is damaged, foreign, or made for another machine,
+    as a `.wasm` is."""
     file = Path(path)
     try:
         descriptor = os.open(file, os.O_RDONLY | os.O_CLOEXEC)
@@ -112,21 +122,37 @@ def load(path: str | os.PathLike[str]) -> Artifact:
             manifest = _checked_library(descriptor, file)
         elif start[:8] == webassembly.MAGIC:
             manifest = webassembly.read_manifest(file.read_bytes(), str(file))
-            raise ArtifactError(f"{file}: '{manifest.name}' as a WebAssembly module, which Python does not run; load it in Node.js or a browser with {webassembly.LOADER.name} in the same folder", code="TW0805")
+            raise ArtifactError(
+                f"{file}: '{manifest.name}' as a WebAssembly module, which Python does not run; load it in Node.js or "
+                f"a browser with {webassembly.LOADER.name} in the same folder",
+                code="TW0805"
+            )
         elif start[257:262] == b"ustar":
             if _is_staged(start):
-                raise ArtifactError(f"{file}: a program in stages, which is no single artifact; read it with tilewright.load", code="TW0809")
+                raise ArtifactError(
+                    f"{file}: a program in stages, which is no single artifact; read it with tilewright.load",
+                    code="TW0809"
+                )
             return load_tar(file)
         else:
-            raise ArtifactError(f"{file}: not a compiled model (neither a library nor a tar); expected what save() or export_library() wrote", code="TW0803")
+            raise ArtifactError(
+                f"{file}: not a compiled model (neither a library nor a tar); expected what save() or export_library() "
+                "wrote",
+                code="TW0803"
+            )
         library = _loaded(descriptor, file, manifest)
     finally:
         os.close(descriptor)
     try:
         constants = library.bytes_at("tw_constants", manifest.constants_bytes)
-        blobs = bytes(library.bytes_at("tw_modules", sum(size for _, size in manifest.modules))) if manifest.modules else b""
+        blobs = (
+            bytes(library.bytes_at("tw_modules", sum(size for _, size in manifest.modules))) if manifest.modules
+            else b""
+        )
     except KeyError as error:
-        raise ArtifactError(f"{file}: the library has no symbol {error}; compile the model again", code="TW0803") from error
+        raise ArtifactError(
+            f"{file}: the library has no symbol {error}; compile the model again", code="TW0803"
+        ) from error
     return Artifact(manifest, (), constants, library, file, _modules(manifest, blobs, file))
 
 
@@ -134,7 +160,7 @@ def _loaded(descriptor: int, file: Path, manifest: Manifest) -> SharedLibrary:
     """The library in this process, under its own name where tools read it."""
     if manifest.sanitizer:
         if "address" in manifest.sanitizer.split(",") and not under_sanitizer():
-            raise ArtifactError(f"{file}: made for AddressSanitizer, which has to be in the process from its beginning: tilewright debug asan SCRIPT", code="TW0811")
+            raise ArtifactError(f"{file}: made for AddressSanitizer, which must be loaded when the process starts: tilewright debug asan SCRIPT", code="TW0811")
         return SharedLibrary(descriptor, file.resolve(), stays=True)
     return _for_debuggers(descriptor, file) if manifest.debug else SharedLibrary(descriptor, file)
 
@@ -148,11 +174,13 @@ def _for_debuggers(descriptor: int, file: Path) -> SharedLibrary:
 
 
 PERF: Final = "TILEWRIGHT_PERF"
-"""The environment variable for the output for perf (`backends/cpu/llvm/perf.py`); where it is set, code for debuggers is kept after the process."""
+"""The environment variable for the output for perf (`backends/cpu/llvm/perf.py`); where it is set, code for debuggers
+is kept after the process."""
 
 
 def debug_folder() -> Path:
-    """A new folder for code that debuggers read; it goes when the process ends, except where perf is to find it after."""
+    """A new folder for code that debuggers read; it goes when the process ends, except where perf is to find it
+    after."""
     folder = Path(tempfile.mkdtemp(prefix="tilewright-debug-"))
     if not os.environ.get(PERF):
         atexit.register(shutil.rmtree, folder, ignore_errors=True)
@@ -163,16 +191,24 @@ def check_host(manifest: Manifest, where: object) -> None:
     """Raises `ArtifactError` when this machine cannot run the code of `manifest`."""
     arch = manifest.triple.split("-")[0]
     if arch and arch != host.host_arch():
-        raise ArtifactError(f"{where}: made for {arch}, this machine is {host.host_arch()}; compile it here, or with -mtriple of this machine", code="TW0805")
+        raise ArtifactError(
+            f"{where}: made for {arch}, this machine is {host.host_arch()}; compile it here, or with -mtriple of this "
+            "machine",
+            code="TW0805"
+        )
     system, ours = host.system_of(manifest.triple), host.system_of(host.host_triple())
     if system not in ("", ours):
-        raise ArtifactError(f"{where}: made for {system}, this machine runs {ours}; compile it here, or with -mtriple of this machine", code="TW0805")
+        raise ArtifactError(
+            f"{where}: made for {system}, this machine runs {ours}; compile it here, or with -mtriple of this machine",
+            code="TW0805"
+        )
     present = host.host_features()
     missing = sorted(set(manifest.features) - present)
     if missing:
         level = next((name for name, base in _LEVELS.items() if base in present), "generic")
         raise ArtifactError(
-            f"{where}: made for a CPU with {', '.join(missing)}, this machine lacks {'it' if len(missing) == 1 else 'them'}: "
+            f"{where}: made for a CPU with {', '.join(missing)}, this machine lacks "
+            f"{'it' if len(missing) == 1 else 'them'}: "
             f"compile with --target 'llvm -mcpu={level}'", code="TW0805"
         )
 
@@ -192,7 +228,11 @@ def _checked_library(descriptor: int, file: Path) -> Manifest:
     with mmap.mmap(descriptor, 0, access=mmap.ACCESS_READ) as view:
         tail = view[max(0, size - TRAILER.size) :]
         if len(tail) < TRAILER.size or not tail.endswith(MAGIC):
-            raise ArtifactError(f"{file}: the library does not end in the mark of a compiled model: it is truncated, stripped, or not made by tilewright", code="TW0804")
+            raise ArtifactError(
+                f"{file}: the library does not end in the mark of a compiled model: it is truncated, stripped, or not "
+                "made by tilewright",
+                code="TW0804"
+            )
         digest, length, _ = TRAILER.unpack(tail)
         end = size - TRAILER.size
         with memoryview(view) as whole, whole[:end] as checked:
@@ -204,7 +244,8 @@ def _checked_library(descriptor: int, file: Path) -> Manifest:
 
 
 def load_tar(file: Path, offset: int = 0, is_whole: bool = True) -> Artifact:
-    """Read a `.tar`, or (`is_whole` false) the one that begins at this place of a file that is sealed itself. Raises `ArtifactError`."""
+    """Read a `.tar`, or (`is_whole` false) the one that begins at this place of a file that is sealed itself. Raises
+    `ArtifactError`."""
     if is_whole and not is_sealed(file):
         raise _damaged(file)
     try:
@@ -258,7 +299,11 @@ def _member(archive: tarfile.TarFile, members: dict[str, tarfile.TarInfo], name:
 
 
 def _damaged(file: Path) -> ArtifactError:
-    return ArtifactError(f"{file}: the file is damaged (its contents do not match its checksum); copy it again, or compile the model again", code="TW0804")
+    return ArtifactError(
+        f"{file}: the file is damaged (its contents do not match its checksum); copy it again, or compile the model "
+        "again",
+        code="TW0804"
+    )
 
 
 def _from(stream: BinaryIO, offset: int) -> BinaryIO:

@@ -47,8 +47,10 @@ class BenchmarkResult:
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """How measurements follow one another: after each `repeats_to_cooldown` of them nothing is done for `cooldown_interval_ms`, and a measurement that the
-    clock does not notice is made of more calls, `limit_zero_time_iterations` times at most."""
+    """How measurements follow one another: after each `repeats_to_cooldown` of them nothing is done for
+    `cooldown_interval_ms`, and a measurement that the clock does not notice is made of more calls,
+    `limit_zero_time_iterations` times at most.
+    """
 
     limit_zero_time_iterations: int = 100
     cooldown_interval_ms: float = 0
@@ -57,15 +59,19 @@ class Pace:
     def __post_init__(self) -> None:
         if self.limit_zero_time_iterations < 1 or self.repeats_to_cooldown < 1 or self.cooldown_interval_ms < 0:
             raise OptionError(
-                f"limit_zero_time_iterations={self.limit_zero_time_iterations} and repeats_to_cooldown={self.repeats_to_cooldown} must be at least 1, and "
+                f"limit_zero_time_iterations={self.limit_zero_time_iterations} and "
+                f"repeats_to_cooldown={self.repeats_to_cooldown} must be at least 1, and "
                 f"cooldown_interval_ms={self.cooldown_interval_ms} at least 0", code="TW0209")
 
 
 USUAL: Final = Pace()
 
 
-def measure(call: Callable[[], object], repeat: int, number: int, min_repeat_ms: float = 0, pace: Pace = USUAL) -> BenchmarkResult:
-    """Run `call` once unmeasured, then `repeat` times `number` calls; `number` grows until these take `min_repeat_ms`."""
+def measure(
+    call: Callable[[], object], repeat: int, number: int, min_repeat_ms: float = 0, pace: Pace = USUAL
+) -> BenchmarkResult:
+    """Run `call` once unmeasured, then `repeat` times `number` calls; `number` grows until these take
+    `min_repeat_ms`."""
     if repeat < 1 or number < 1:
         raise OptionError(f"repeat={repeat} and number={number} must both be at least 1", code="TW0209")
     call()

@@ -1,6 +1,8 @@
-"""Functions of modules that native code calls back: those of programs with control flow, which stay in native code from call to call.
+"""Functions of modules that native code calls back: those of programs with control flow, which stay in native code
+from call to call.
 
-The code has one pointer for it, so all executables over the same code share one callback, which lives as long as the code.
+The code has one pointer for it, so all executables over the same code share one callback, which lives as long as the
+code.
 """
 
 from __future__ import annotations
@@ -34,8 +36,11 @@ _STATE: Final = threading.local()
 _LOCK: Final = new_lock()
 
 
-def call_function(function: Callable[..., Any], inputs: Sequence[Array], outputs: Sequence[Array], origin: str = "") -> None:
-    """Call a function of a module on the memory of the program itself; a part of a larger value, which has gaps, through a copy.
+def call_function(
+    function: Callable[..., Any], inputs: Sequence[Array], outputs: Sequence[Array], origin: str = ""
+) -> None:
+    """Call a function of a module on the memory of the program itself; a part of a larger value, which has gaps,
+    through a copy.
 
     `origin` is the node of the model that it computes, which a `MemoryFault` of it names.
     """
@@ -49,15 +54,21 @@ def call_function(function: Callable[..., Any], inputs: Sequence[Array], outputs
             np.copyto(x, made)
 
 
-def set_callback(code: Code, calls: Sequence[ExternalStep], functions: Mapping[str, Callable[..., Any]], done: int) -> None:
-    """Let the code call these functions; what one raises ends the program. `done` is what the code takes for the answer of a call that has not failed."""
+def set_callback(
+    code: Code, calls: Sequence[ExternalStep], functions: Mapping[str, Callable[..., Any]], done: int
+) -> None:
+    """Let the code call these functions; what one raises ends the program. `done` is what the code takes for the
+    answer of a call that has not failed."""
     views = [([*map(view_of, c.inputs)], [*map(view_of, c.outputs)]) for c in calls]
 
     def called(number: int, addresses: Any) -> int:
         try:
             inputs, outputs = views[number]
             given = [view(addresses[k]) for k, view in enumerate(inputs)]
-            call_function(functions[calls[number].symbol], given, [view(addresses[len(inputs) + k]) for k, view in enumerate(outputs)], calls[number].origin)
+            call_function(
+                functions[calls[number].symbol], given,
+                [view(addresses[len(inputs) + k]) for k, view in enumerate(outputs)], calls[number].origin
+            )
         except BaseException as error:  # native code is between this frame and the caller that must see it
             _STATE.raised = error
             return CALL_FAILED
@@ -73,8 +84,9 @@ def set_callback(code: Code, calls: Sequence[ExternalStep], functions: Mapping[s
 def signals_kept() -> Iterator[None]:
     """Keep the exception of a signal handler that runs as a callback begins, for `raised`.
 
-    Python runs handlers in the main thread, between two instructions. Before the first one of a callback nothing catches what the handler
-    raises: `ctypes` passes it to `sys.unraisablehook` and returns 0, which ends the program as a failed call does.
+    Python runs handlers in the main thread, between two instructions. Before the first one of a callback nothing
+    catches what the handler raises: `ctypes` passes it to `sys.unraisablehook` and returns 0, which ends the program as
+    a failed call does.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -82,7 +94,10 @@ def signals_kept() -> Iterator[None]:
     before = sys.unraisablehook
 
     def kept(unraisable: Any) -> None:
-        if threading.current_thread() is threading.main_thread() and "ctypes callback function" in (unraisable.err_msg or ""):
+        if (
+            threading.current_thread() is threading.main_thread()
+            and "ctypes callback function" in (unraisable.err_msg or "")
+        ):
             _STATE.raised = unraisable.exc_value
         else:
             before(unraisable)
@@ -96,7 +111,8 @@ def signals_kept() -> Iterator[None]:
 
 
 def raised() -> BaseException:
-    """The exception that ended a callback of this thread, once. `KeyboardInterrupt` where Python dropped it in another thread than the main one."""
+    """The exception that ended a callback of this thread, once. `KeyboardInterrupt` where Python dropped it in another
+    thread than the main one."""
     error: BaseException | None = getattr(_STATE, "raised", None)
     _STATE.raised = None
     return KeyboardInterrupt() if error is None else error

@@ -1,4 +1,5 @@
-"""Functions that the compiler provides to the runtime where it is installed. Without it, a call raises `ImportError`."""
+"""Functions that the compiler provides to the runtime where it is installed. Without it, a call raises
+`ImportError`."""
 
 from __future__ import annotations
 
@@ -25,9 +26,14 @@ load_stages: Final[Hook[[Path, int | None], Any]] = Hook("tilewright.compiler.sa
 """Load a program in stages, which compiles more stages while it runs: `load_stages(file, threads)`."""
 load_c: Final[Hook[[Path], FunctionModule]] = Hook("tilewright.compiler.functions")
 """Compile and load a file of C text that `export_library` wrote."""
-compiled_again: Final[Hook[[Artifact, str, str | None, Sequence[str]], Artifact]] = Hook("tilewright.compiler.functions")
+compiled_again: Final[
+    Hook[[Artifact, str, str | None, Sequence[str]], Artifact]
+] = Hook("tilewright.compiler.functions")
 """Compile C text again: `compiled_again(artifact, text, compiler, options)`."""
-export_sanitized: Final[Hook[[Artifact, str, Path, str | None, Sequence[str], str], Path]] = Hook("tilewright.compiler.functions")
+export_sanitized: Final[
+    Hook[[Artifact, str, Path, str | None, Sequence[str], str], Path]
+] = Hook("tilewright.compiler.functions")
 """Write a library for sanitizers: `export_sanitized(artifact, text, path, compiler, options, sanitizers)`."""
 timed_entries: Final[Hook[[Manifest, Callable[[str], int]], Any]] = Hook("tilewright.backends.cpu.llvm.timed")
-"""Entry functions that read the clock between steps: `timed_entries(manifest, address_of_symbol)`; None where native code has no clock."""
+"""Entry functions that read the clock between steps: `timed_entries(manifest, address_of_symbol)`; None where native
+code has no clock."""

@@ -1,4 +1,5 @@
-"""Constants that modules of other compilers need, beside the program: handed to each of their functions once, before it is called first.
+"""Constants that modules of other compilers need, beside the program: handed to each of their functions once, before
+it is called first.
 
     relay.ext.npu.constant_updater(function, "npu_0") -> {"weights": …}
     module.get_function("__init_npu_0")(weights…)            the names in the order of the updater
@@ -41,13 +42,24 @@ class ConstantsModule(ModuleNode):
             return
         take = module.get_function(f"{INITIALIZER}{symbol}")
         if take is None:
-            raise ArtifactError(f"the module '{module.type_key}' has constants for '{symbol}', and no function '{INITIALIZER}{symbol}' that takes them", code="TW0808")
+            raise ArtifactError(
+                f"the module '{module.type_key}' has constants for '{symbol}', and no function '{INITIALIZER}{symbol}' "
+                "that takes them",
+                code="TW0808"
+            )
         take(*found.values())
 
     def save_to_binary(self) -> bytes:
-        listed = {s: [[n, list(a.shape), str(a.dtype)] for n, a in named.items()] for s, named in self.constants.items()}
+        listed = {
+            s: [[n, list(a.shape), str(a.dtype)] for n, a in named.items()] for s, named in self.constants.items()
+        }
         head = json.dumps(listed, separators=(",", ":")).encode()
-        return b"".join([_HEAD.pack(len(head)), head, *(as_numpy(a).tobytes() for named in self.constants.values() for a in named.values())])
+        return b"".join(
+            [
+                _HEAD.pack(len(head)), head,
+                *(as_numpy(a).tobytes() for named in self.constants.values() for a in named.values())
+            ]
+        )
 
     @classmethod
     def load_from_binary(cls, blob: bytes) -> ConstantsModule:
@@ -62,5 +74,7 @@ class ConstantsModule(ModuleNode):
                     made[symbol][str(name)] = array(values.reshape(shape))
                     at += values.nbytes
         except (struct.error, ValueError, TypeError, KeyError) as error:
-            raise ArtifactError(f"the constants of modules are damaged ({error!r}); compile the model again", code="TW0804") from error
+            raise ArtifactError(
+                f"the constants of modules are damaged ({error!r}); compile the model again", code="TW0804"
+            ) from error
         return cls(made)

@@ -1,4 +1,5 @@
-"""Memory requirements of a tensor on a device: bytes, alignment, scope. Allocation and binding of buffers use them on both sides."""
+"""Memory requirements of a tensor on a device: bytes, alignment, scope. Allocation and binding of buffers use them on
+both sides."""
 
 from __future__ import annotations
 
@@ -17,7 +18,8 @@ HOST_SCOPE: Final = "global"
 
 @dataclass(frozen=True, slots=True)
 class DeviceMemory:
-    """Memory for a dense tensor of this shape and type, in rows, that begins at a multiple of `alignment` bytes in `scope`.
+    """Memory for a dense tensor of this shape and type, in rows, that begins at a multiple of `alignment` bytes in
+    `scope`.
 
     Raises `OptionError` for sizes that are not known, types without memory, and alignments that are no powers of two.
     """
@@ -29,9 +31,14 @@ class DeviceMemory:
 
     def __post_init__(self) -> None:
         if not all(isinstance(n, int) and n >= 0 for n in self.shape):
-            raise OptionError(f"a tensor of the shape {self.shape} has no size in memory; each dimension is a number, 0 or more", code="TW0209")
+            raise OptionError(
+                f"a tensor of the shape {self.shape} has no size in memory; each dimension is a number, 0 or more",
+                code="TW0209"
+            )
         if self.dtype.is_object or self.dtype.code in ("void", "handle"):
-            raise OptionError(f"a tensor of {self.dtype} has no memory on a device; convert it to numbers first", code="TW0209")
+            raise OptionError(
+                f"a tensor of {self.dtype} has no memory on a device; convert it to numbers first", code="TW0209"
+            )
         if self.alignment < 1 or self.alignment & (self.alignment - 1):
             raise OptionError(f"an alignment of {self.alignment} bytes is no power of two", code="TW0209")
 

@@ -3,8 +3,9 @@
     npu = load_driver("libnpu.so")                          its modules can be loaded from files from now on
     register_func("relay.ext.npu", lambda f: npu.module(blob_of(f)))
 
-The description of the driver's memory decides about copies: tensors in host memory are passed in place if they are aligned as
-asked; those in other scopes are copied in before a call and out after it, into memory that the driver allocates and gets back.
+The description of the driver's memory decides about copies: tensors in host memory are passed in place if they are
+aligned as asked; those in other scopes are copied in before a call and out after it, into memory that the driver
+allocates and gets back.
 """
 
 from __future__ import annotations
@@ -35,7 +36,8 @@ _pointer, _u64, _i32 = ctypes.c_void_p, ctypes.c_uint64, ctypes.c_int32
 
 class _Tensor(ctypes.Structure):
     _fields_ = (
-        ("data", _pointer), ("shape", ctypes.POINTER(ctypes.c_int64)), ("nbytes", _u64), ("ndim", _i32), ("code", ctypes.c_uint8), ("bits", ctypes.c_uint8),
+        ("data", _pointer), ("shape", ctypes.POINTER(ctypes.c_int64)), ("nbytes", _u64), ("ndim", _i32),
+        ("code", ctypes.c_uint8), ("bits", ctypes.c_uint8),
         ("lanes", ctypes.c_uint16), ("scope", ctypes.c_char_p),
     )
 
@@ -65,7 +67,10 @@ _OF_DEVICES: Final = ("allocate", "release", "copy_in", "copy_out")
 
 
 class _Table(ctypes.Structure):
-    _fields_ = (("version", ctypes.c_uint32), ("flags", ctypes.c_uint32), ("kind", ctypes.c_char_p), *((name, _pointer) for name, _, _ in _SIGNATURES))
+    _fields_ = (
+        ("version", ctypes.c_uint32), ("flags", ctypes.c_uint32), ("kind", ctypes.c_char_p),
+        *((name, _pointer) for name, _, _ in _SIGNATURES)
+    )
 
 
 class Driver:
@@ -77,20 +82,30 @@ class Driver:
             self._library = ctypes.CDLL(str(path))
             entry = self._library.tw_driver
         except OSError as error:
-            raise TargetError(f"the driver {path} cannot be loaded: {error}; build it for this machine as a shared library", code="TW0916") from error
+            raise TargetError(
+                f"the driver {path} cannot be loaded: {error}; build it for this machine as a shared library",
+                code="TW0916"
+            ) from error
         except AttributeError as error:
-            raise TargetError(f"{path} is no driver: it has no function tw_driver; {HEADER} says what one exports", code="TW0916") from error
+            raise TargetError(
+                f"{path} is no driver: it has no function tw_driver; {HEADER} says what one exports", code="TW0916"
+            ) from error
         entry.restype = ctypes.POINTER(_Table)
         table = entry()
         if not table:
             raise TargetError(f"tw_driver of {path} returned null; it returns its table of functions", code="TW0916")
         found = table.contents
         if found.version != VERSION:
-            raise TargetError(f"the driver {path} is for version {found.version} of the interface, and this is version {VERSION}; build it with {HEADER}", code="TW0916")
+            raise TargetError(
+                f"the driver {path} is for version {found.version} of the interface, and this is version {VERSION}; "
+                f"build it with {HEADER}",
+                code="TW0916"
+            )
         self.kind = (found.kind or b"").decode("utf-8", "replace")
         self.one_at_a_time = bool(found.flags & _ONE_AT_A_TIME)
         self.functions: dict[str, Callable[..., Any]] = {
-            name: ctypes.CFUNCTYPE(result, *args)(getattr(found, name)) for name, result, args in _SIGNATURES if getattr(found, name)
+            name: ctypes.CFUNCTYPE(result, *args)(getattr(found, name)) for name, result, args in _SIGNATURES
+            if getattr(found, name)
         }
         missing = [name for name in _REQUIRED if name not in self.functions]
         partial = [name for name in _OF_DEVICES if name not in self.functions]
@@ -98,7 +113,10 @@ class Driver:
             why = "" if missing else "; those of a device's memory are all there, or none"
             raise TargetError(f"the driver {path} has no function {', '.join(missing or partial)}{why}", code="TW0916")
         self.lock = new_lock()
-        self.type: type[CModule] = type(f"CModule_{self.kind}", (CModule,), {"type_key": self.kind, "driver": self, "__module__": f"{__name__}:{path}"})
+        self.type: type[CModule] = type(
+            f"CModule_{self.kind}", (CModule,),
+            {"type_key": self.kind, "driver": self, "__module__": f"{__name__}:{path}"}
+        )
         register_module(self.type)
 
     @property
@@ -120,7 +138,7 @@ class CModule(ModuleNode):
         message = ctypes.create_string_buffer(_MESSAGE)
         handle = self.driver.functions["create"](blob, len(blob), message)
         if not handle:
-            raise ArtifactError(f"the driver of '{self.type_key}' ({self.driver.path}) takes no such module: {_said(message)}", code="TW0917")
+            raise ArtifactError(f"the driver of '{self.type_key}' ({self.driver.path}) refused the module: {_said(message)}", code="TW0917")
         self._handle, self._blob = int(handle), bytes(blob)
         weakref.finalize(self, self.driver.functions["destroy"], self._handle)
 
@@ -137,7 +155,10 @@ class CModule(ModuleNode):
         room = int(save(self._handle, None, 0))
         data = ctypes.create_string_buffer(room)
         if int(save(self._handle, data, room)) != room:
-            raise ArtifactError(f"the driver of '{self.type_key}' says that a module takes {room} bytes, and then another number", code="TW0917")
+            raise ArtifactError(
+                f"the driver of '{self.type_key}' says that a module takes {room} bytes, and then another number",
+                code="TW0917"
+            )
         return data.raw
 
     @classmethod
@@ -151,7 +172,11 @@ class CModule(ModuleNode):
             self.driver.functions["describe"](self._handle, ctypes.byref(function), k, ctypes.byref(memory))
         scope = (memory.scope or b"").decode()
         if scope != HOST_SCOPE and not self.driver.has_memory:
-            raise TargetError(f"the driver of '{self.type_key}' asks for memory in '{scope}', and has no functions for it: {', '.join(_OF_DEVICES)}", code="TW0916")
+            raise TargetError(
+                f"the driver of '{self.type_key}' asks for memory in '{scope}', and has no functions for it: "
+                f"{', '.join(_OF_DEVICES)}",
+                code="TW0916"
+            )
         return scope, int(memory.alignment)
 
 
@@ -165,7 +190,11 @@ class _Call:
     def __call__(self, *arrays: NDArray) -> None:
         driver, function = self.module.driver, self.function
         if len(arrays) != len(self.asked):
-            raise RunError(f"'{self.name}' of the driver of '{driver.kind}' takes {function.inputs} inputs and {function.outputs} outputs, and was given {len(arrays)} arrays", code="TW0917")
+            raise RunError(
+                f"'{self.name}' of the driver of '{driver.kind}' takes {function.inputs} inputs and {function.outputs} "
+                f"outputs, and was given {len(arrays)} arrays",
+                code="TW0917"
+            )
         message = ctypes.create_string_buffer(_MESSAGE)
         with driver.lock if driver.one_at_a_time else contextlib.nullcontext(), contextlib.ExitStack() as held:
             placed = [_Placed(self.module, self.asked[k], as_numpy(a), held) for k, a in enumerate(arrays)]
@@ -173,7 +202,9 @@ class _Call:
             for p in placed[: function.inputs]:
                 p.copy_in()
             if driver.functions["call"](self.module._handle, ctypes.byref(function), tensors, message):
-                raise RunError(f"the driver of '{driver.kind}' cannot go on in '{self.name}': {_said(message)}", code="TW0917")
+                raise RunError(
+                    f"the driver of '{driver.kind}' cannot go on in '{self.name}': {_said(message)}", code="TW0917"
+                )
             for p in placed[function.inputs :]:
                 p.copy_out()
 
@@ -181,7 +212,9 @@ class _Call:
 class _Placed:
     """A tensor in the memory that a driver asks for, as long as `held` is open."""
 
-    def __init__(self, module: CModule, asked: tuple[str, int], array: np.ndarray[Any, Any], held: contextlib.ExitStack) -> None:
+    def __init__(
+        self, module: CModule, asked: tuple[str, int], array: np.ndarray[Any, Any], held: contextlib.ExitStack
+    ) -> None:
         self.driver, self.handle, self.array = module.driver, module._handle, array
         self.memory = memory_of(array, *asked)
         self.near = array
@@ -193,37 +226,53 @@ class _Placed:
             place = _address(self.near)
         self.place, self._shape = place, (ctypes.c_int64 * len(array.shape))(*array.shape)
         dtype = self.memory.dtype
-        self.tensor = _Tensor(place, self._shape, self.memory.nbytes, len(array.shape), dtype.type_code, dtype.bits, dtype.lanes, self.memory.scope.encode())
+        self.tensor = _Tensor(
+            place, self._shape, self.memory.nbytes, len(array.shape), dtype.type_code, dtype.bits, dtype.lanes,
+            self.memory.scope.encode()
+        )
 
     def _allocated(self, held: contextlib.ExitStack) -> int:
         scope = self.memory.scope.encode()
         place = self.driver.functions["allocate"](self.handle, scope, self.memory.allocated, self.memory.alignment)
         if not place:
-            raise RunError(f"the driver of '{self.driver.kind}' has no {self.memory.allocated} bytes of '{self.memory.scope}'; give it a smaller part of the network", code="TW0917")
+            raise RunError(
+                f"the driver of '{self.driver.kind}' has no {self.memory.allocated} bytes of '{self.memory.scope}'; "
+                "give it a smaller part of the network",
+                code="TW0917"
+            )
         held.callback(self.driver.functions["release"], self.handle, scope, place)
         return int(place)
 
     def copy_in(self) -> None:
         if self.memory.scope != HOST_SCOPE:
-            self._checked(self.driver.functions["copy_in"](self.handle, self.place, _address(self.array), self.memory.nbytes))
+            self._checked(
+                self.driver.functions["copy_in"](self.handle, self.place, _address(self.array), self.memory.nbytes)
+            )
         elif self.near is not self.array:
             np.copyto(self.near, self.array)
 
     def copy_out(self) -> None:
         if self.memory.scope != HOST_SCOPE:
-            self._checked(self.driver.functions["copy_out"](self.handle, _address(self.array), self.place, self.memory.nbytes))
+            self._checked(
+                self.driver.functions["copy_out"](self.handle, _address(self.array), self.place, self.memory.nbytes)
+            )
         elif self.near is not self.array:
             np.copyto(self.array, self.near)
 
     def _checked(self, status: int) -> None:
         if status:
-            raise RunError(f"the driver of '{self.driver.kind}' cannot copy {self.memory.nbytes} bytes from or to '{self.memory.scope}' (status {status})", code="TW0917")
+            raise RunError(
+                f"the driver of '{self.driver.kind}' cannot copy {self.memory.nbytes} bytes from or to "
+                f"'{self.memory.scope}' (status {status})",
+                code="TW0917"
+            )
 
 
 def load_driver(path: str | os.PathLike[str]) -> Driver:
     """The driver in a shared library; programs with modules of its kind can be loaded from now on.
 
-    Loading a library runs its code: only the process names one, never a file of a program. Raises `TargetError` for what is no driver of this version.
+    Loading a library runs its code: only the process names one, never a file of a program. Raises `TargetError` for
+    what is no driver of this version.
     """
     file = Path(path).resolve()
     with _LOCK:

@@ -60,8 +60,9 @@ _STRING: Final = {str}
 
 
 class _Frame:
-    """What one running call owns: the block of addresses, the workspace, its values that are Python objects, by number, and what is always
-    given to steps that run in Python."""
+    """What one running call owns: the block of addresses, the workspace, its values that are Python objects, by
+    number, and what is always given to steps that run in Python.
+    """
 
     __slots__ = ("address", "block", "given", "objects", "workspace")
 
@@ -75,7 +76,8 @@ class _Frame:
 
 
 class _Outside:
-    """A step that runs in Python. `is_fixed`: its arguments never change within a frame; `output`: the output that may hold its result."""
+    """A step that runs in Python. `is_fixed`: its arguments never change within a frame; `output`: the output that may
+    hold its result."""
 
     __slots__ = ("is_fixed", "makes", "step")
 
@@ -83,25 +85,33 @@ class _Outside:
         self.step = step
         self.is_fixed = all(v.place.kind in (CONSTANT, WORKSPACE) for v in step.inputs)
         made = step.outputs[0] if isinstance(step, HostStep) and step.makes_new else None
-        self.makes = made.place.offset if made is not None and made.dtype.is_object and made.place.kind == OUTPUT else -1
+        self.makes = (
+            made.place.offset if made is not None and made.dtype.is_object and made.place.kind == OUTPUT else -1
+        )
 
 
 class Executable:
     """A program, its code in this process, and its constants.
 
-    Call it with the inputs by position, by name, or as one mapping; an input is a numpy array, an `NDArray`, or anything
-    with `__dlpack__`, of exactly the shape and dtype of the model (strides are free). The result is a new numpy array, or
-    a tuple of them when the model has several outputs.
+    Call it with the inputs by position, by name, or as one mapping; an input is a numpy array, an `NDArray`, or
+    anything with `__dlpack__`, of exactly the shape and dtype of the model (strides are free). The result is a new
+    numpy array, or a tuple of them when the model has several outputs.
     """
 
     def __init__(
-        self, manifest: Manifest, code: Code, constants: Array, threads: int | None = None, table: Array | None = None, modules: Sequence[ModuleNode] = (),
+        self, manifest: Manifest, code: Code, constants: Array, threads: int | None = None, table: Array | None = None,
+        modules: Sequence[ModuleNode] = (),
     ) -> None:
-        """`constants` is a uint8 array; it is copied only where it does not start at a multiple of 64 bytes. `table` has the sizes of a
-        program that was compiled for open ones, and is called with these. `modules` have the functions that its external steps call."""
+        """`constants` is a uint8 array; it is copied only where it does not start at a multiple of 64 bytes. `table`
+        has the sizes of a program that was compiled for open ones, and is called with these. `modules` have the
+        functions that its external steps call.
+        """
         self.manifest = manifest
         self.modules = tuple(modules)
-        self._functions = {s.symbol: function_of(modules, s.symbol) for s in (*manifest.steps, *manifest.calls) if isinstance(s, ExternalStep)}
+        self._functions = {
+            s.symbol: function_of(modules, s.symbol) for s in (*manifest.steps, *manifest.calls)
+            if isinstance(s, ExternalStep)
+        }
         if manifest.calls:
             set_callback(code, manifest.calls, self._functions, DONE if manifest.interruptible else 0)
         self._table = table
@@ -179,7 +189,8 @@ class Executable:
         return results[0] if len(results) == 1 else tuple(results)
 
     def benchmark(
-        self, *args: Any, repeat: int = 5, number: int = 5, min_repeat_ms: float = 0, end_to_end: bool = False, **kwargs: Any
+        self, *args: Any, repeat: int = 5, number: int = 5, min_repeat_ms: float = 0, end_to_end: bool = False,
+        **kwargs: Any
     ) -> BenchmarkResult:
         """Time calls with these inputs (random ones where none are given).
 
@@ -208,7 +219,8 @@ class Executable:
         """Time each step of the program in `number` runs with these inputs (random ones where none are given).
 
         With `timeline`, also which thread ran which part of each parallel loop, in some runs more.
-        Raises `RunError` for programs with control flow, dynamic shapes or strings: their steps cannot be called one by one.
+        Raises `RunError` for programs with control flow, dynamic shapes or strings: their steps cannot be called one by
+        one.
         """
         with self.stepwise(*args, **kwargs) as (subject, _):
             return profile_program(subject, number, timeline)
@@ -217,22 +229,36 @@ class Executable:
     def stepwise(self, *args: Any, **kwargs: Any) -> Iterator[tuple[Subject, list[Array]]]:
         """The program, run once on these inputs, and then ready to be run step by step on the same; and its outputs.
 
-        Raises `RunError` for programs that are no straight line of steps over numbers of known sizes, and what a call raises.
+        Raises `RunError` for programs that are no straight line of steps over numbers of known sizes, and what a call
+        raises.
         """
         if not self.manifest.steps or self.manifest.symbols or self._texts:
-            raise RunError(f"the steps of '{self.manifest.name}' cannot be timed separately: it has control flow, dynamic shapes or strings; time it as a whole", code="TW0714")
+            raise RunError(
+                f"the steps of '{self.manifest.name}' cannot be timed separately: it has control flow, dynamic shapes "
+                "or strings; time it as a whole",
+                code="TW0714"
+            )
         arrays = self._arrange(args or (self.example_inputs(),), kwargs)
         results = [np.empty(shape, dtype) for dtype, shape in self._gives]
         places = [[*map(_address, arrays)], [*map(_address, results)]]
         self._run(arrays, results, [*places[0], *places[1]])
         frame = self._new_frame()
         self._pack(frame.block, 0, *places[0], *places[1])
-        memory = {INPUT: places[0], OUTPUT: places[1], CONSTANT: [_address(self._constants)], WORKSPACE: [_address(frame.workspace)]}
+        memory = {
+            INPUT: places[0], OUTPUT: places[1], CONSTANT: [_address(self._constants)],
+            WORKSPACE: [_address(frame.workspace)]
+        }
 
         def outside(step: OutsideStep) -> None:
             self._run_outside(_Outside(step), frame, arrays, results, False)
 
-        yield Subject(self.manifest, self.code, self._context, self._threads, frame.address, memory, outside, lambda status: failure(self.manifest, status)), results
+        yield (
+            Subject(
+                self.manifest, self.code, self._context, self._threads, frame.address, memory, outside,
+                lambda status: failure(self.manifest, status)
+            ),
+            results
+        )
 
     def example_inputs(self, seed: int = 0) -> dict[str, Array]:
         """Arrays that the model accepts: floats uniform in [0, 1), integers and booleans 0 or 1."""
@@ -249,7 +275,8 @@ class Executable:
     def _in_order(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Sequence[Any]:
         """The inputs in order, however they were given."""
         first = args[0] if len(args) == 1 else None
-        if type(first) is dict or isinstance(first, Mapping):  # the first question answers at once, the second asks a registry
+        # the first question answers at once, the second asks a registry
+        if type(first) is dict or isinstance(first, Mapping):
             args, kwargs = (), {**first, **kwargs}
         return self._by_name(args, kwargs) if kwargs or len(args) != len(self._inputs) else args
 
@@ -257,7 +284,8 @@ class Executable:
         return [readable(info, dtype, x) for (info, dtype, _), x in zip(self._inputs, args, strict=True)]
 
     def _pack_texts(self, given: Sequence[Array], places: list[int]) -> list[Array]:
-        """Look at the inputs of strings, and put the places of the blocks that kernels read of them among `places`; the caller keeps the blocks."""
+        """Look at the inputs of strings, and put the places of the blocks that kernels read of them among `places`;
+        the caller keeps the blocks."""
         blocks = []
         for k, is_native in self._texts:
             texts = given[k].ravel().tolist()
@@ -279,7 +307,9 @@ class Executable:
 
     def _by_name(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Any]:
         if len(args) > len(self._inputs):
-            raise InputError(f"{len(args)} inputs were given, the model has {len(self._inputs)}: {self._signature()}", code="TW0701")
+            raise InputError(
+                f"{len(args)} inputs were given, the model has {len(self._inputs)}: {self._signature()}", code="TW0701"
+            )
         if not args and tuple(kwargs) == self._names:
             return list(kwargs.values())
         values: dict[int, Any] = dict(enumerate(args))
@@ -292,7 +322,10 @@ class Executable:
             values[position] = value
         missing = [t.name for i, t in enumerate(self.manifest.inputs) if i not in values]
         if missing:
-            raise InputError(f"missing input {', '.join(repr(n) for n in missing)}; the model takes {self._signature()}", code="TW0701")
+            raise InputError(
+                f"missing input {', '.join(repr(n) for n in missing)}; the model takes {self._signature()}",
+                code="TW0701"
+            )
         return [values[i] for i in range(len(self._inputs))]
 
     def _signature(self) -> str:
@@ -303,7 +336,8 @@ class Executable:
     def _bind(self) -> list[Callable[[int, int], int] | _Outside]:
         symbols = iter(entry_symbols(self.manifest.steps))
         return [
-            _Outside(part) if isinstance(part, OutsideStep) else entry_of(self.code, next(symbols), self.manifest.interruptible)
+            _Outside(part) if isinstance(part, OutsideStep)
+            else entry_of(self.code, next(symbols), self.manifest.interruptible)
             for part in segments(self.manifest.steps)
         ]
 
@@ -314,7 +348,10 @@ class Executable:
 
     def _new_frame(self) -> _Frame:
         try:
-            return _Frame(len(self._inputs) + len(self._outputs), _address(self._constants), self.manifest.workspace_bytes, 0 if self._table is None else _address(self._table))
+            return _Frame(
+                len(self._inputs) + len(self._outputs), _address(self._constants), self.manifest.workspace_bytes,
+                0 if self._table is None else _address(self._table)
+            )
         except MemoryError:
             raise self._no_memory() from None
 
@@ -327,10 +364,15 @@ class Executable:
     def _no_memory(self) -> RunError:
         manifest = self.manifest
         needed = manifest.workspace_bytes + sum(t.nbytes for t in manifest.outputs)
-        return RunError(f"'{manifest.name}' needs {shown_bytes(needed)} of memory for its values and outputs, and there is less; give it smaller inputs, or end other programs", code="TW0710")
+        return RunError(
+            f"'{manifest.name}' needs {shown_bytes(needed)} of memory for its values and outputs, and there is less; "
+            "give it smaller inputs, or end other programs",
+            code="TW0710"
+        )
 
     def _run(self, inputs: Sequence[Array], outputs: Any, places: Sequence[int], fresh: bool = False) -> None:
-        """Run on arrays that kernels can read and write as they are; `places` are their addresses. `outputs` that are `fresh` may be replaced."""
+        """Run on arrays that kernels can read and write as they are; `places` are their addresses. `outputs` that are
+        `fresh` may be replaced."""
         if self._generation != POOLS.generation:
             self._enter_pool()
         if self._takes_stack:
@@ -343,7 +385,10 @@ class Executable:
             self._pack(frame.block, 0, *places)
             native = self._native
             if native is not None:
-                status = native(self._context, frame.address) if not self.manifest.calls else self._run_calling(native, frame)
+                status = (
+                    native(self._context, frame.address) if not self.manifest.calls
+                    else self._run_calling(native, frame)
+                )
             else:
                 status = self._run_parts(frame, inputs, outputs, fresh)
         finally:
@@ -379,7 +424,9 @@ class Executable:
             if host.is_fixed:
                 frame.given[host] = given
         if isinstance(host.step, ExternalStep):
-            self._call_external(host.step, given, [self._view(value, frame, inputs, outputs) for value in host.step.outputs])
+            self._call_external(
+                host.step, given, [self._view(value, frame, inputs, outputs) for value in host.step.outputs]
+            )
             return
         made = host.step.run(*given)
         if fresh and host.makes >= 0:
@@ -440,7 +487,8 @@ def failure(manifest: Manifest, status: int) -> RunError | InternalError:
         return manifest.scratch.lacking(manifest.name)
     if status == NO_STACK:
         return RunError(
-            f"functions of '{manifest.name}' call each other too deeply for the stack; make the recursive call the last thing that the function does, "
+            f"functions of '{manifest.name}' call each other too deeply for the stack; make the recursive call the "
+            "last thing that the function does, "
             "or raise the limit (ulimit -s)", code="TW0711"
         )
     if FIRST_MESSAGE <= status < FIRST_MESSAGE + len(manifest.failures):
@@ -456,8 +504,9 @@ def _slow_address(x: Array) -> int:
 def _words() -> memoryview | None:
     """The memory of this process as words, to read the address of an array's elements from numpy's record of it.
 
-    The address is the first field, behind what all Python objects begin with: part of numpy's binary interface. To read it
-    there takes a tenth of the time that the attributes of an array take. None where `id` is not the address of the record.
+    The address is the first field, behind what all Python objects begin with: part of numpy's binary interface. To read
+    it there takes a tenth of the time that the attributes of an array take. None where `id` is not the address of the
+    record.
     """
     if sys.implementation.name != "cpython" or ctypes.sizeof(ctypes.c_size_t) != 8:
         return None
@@ -475,7 +524,9 @@ def _address(x: Array) -> int:
     return _slow_address(x) if _MEMORY is None else _MEMORY[(id(x) >> 3) + _FIELD]
 
 
-def _places(given: Sequence[Any], wanted: Sequence[tuple[np.dtype[Any], tuple[int, ...]]], written: bool = False) -> list[int] | None:
+def _places(
+    given: Sequence[Any], wanted: Sequence[tuple[np.dtype[Any], tuple[int, ...]]], written: bool = False
+) -> list[int] | None:
     """The addresses of arrays, when all are as the kernels take them; None when one has to be looked at, or copied."""
     if len(given) != len(wanted):
         return None
@@ -528,7 +579,10 @@ def readable(info: TensorInfo, dtype: np.dtype[Any], value: Any) -> Array:
     if x.dtype != dtype:
         loses = x.dtype.kind == "f" and dtype.kind in "biu"
         if loses or isinstance(value, (np.ndarray, NDArray)) or hasattr(value, "__dlpack__"):
-            raise InputError(f"input '{info.name}' has dtype {x.dtype}, expected {info}; convert it with .astype('{info.dtype}')", code="TW0703")
+            raise InputError(
+                f"input '{info.name}' has dtype {x.dtype}, expected {info}; convert it with .astype('{info.dtype}')",
+                code="TW0703"
+            )
         x = x.astype(dtype)
     if x.shape != info.shape and not info.shape and x.size == 1:  # one number, of whatever rank, for a scalar
         x = x.reshape(())
@@ -542,7 +596,8 @@ def readable(info: TensorInfo, dtype: np.dtype[Any], value: Any) -> Array:
 
 
 def _of_objects(info: TensorInfo, x: Array) -> Array:
-    """An input of strings (any of numpy's kinds of them) or of other Python objects as an array of objects, which are not looked at."""
+    """An input of strings (any of numpy's kinds of them) or of other Python objects as an array of objects, which are
+    not looked at."""
     found = x if x.dtype == object and x.flags.c_contiguous else np.ascontiguousarray(x.astype(object)).reshape(x.shape)
     if x.shape != info.shape:
         raise InputError(f"input '{info.name}' has shape {list(x.shape)}, expected {info}", code="TW0704")
@@ -555,15 +610,23 @@ def check_texts(info: TensorInfo, texts: Sequence[Any]) -> None:
         return
     wrong = next((type(v).__name__ for v in texts if not isinstance(v, str)), "")
     if wrong:
-        raise InputError(f"input '{info.name}' has elements of type {wrong}, expected {info}; pass strings: np.array([\"a\", \"b\"], object)", code="TW0703")
+        raise InputError(
+            f"input '{info.name}' has elements of type {wrong}, expected {info}; pass strings: np.array([\"a\", "
+            "\"b\"], object)",
+            code="TW0703"
+        )
 
 
 def _writable(info: TensorInfo, dtype: np.dtype[Any], value: Any) -> Array:
     if not isinstance(value, (np.ndarray, NDArray)) and not hasattr(value, "__dlpack__"):
-        raise InputError(f"out= for '{info.name}' is a {type(value).__name__}, expected an array: {info}", code="TW0705")
+        raise InputError(
+            f"out= for '{info.name}' is a {type(value).__name__}, expected an array: {info}", code="TW0705"
+        )
     x = as_numpy(value)
     if x.dtype != dtype or x.shape != info.shape:
         raise InputError(f"out= for '{info.name}' is {x.dtype}{list(x.shape)}, expected {info}", code="TW0705")
     if not x.flags.writeable:
-        raise InputError(f"out= for '{info.name}' cannot be written to; pass an array that owns its memory", code="TW0705")
+        raise InputError(
+            f"out= for '{info.name}' cannot be written to; pass an array that owns its memory", code="TW0705"
+        )
     return x

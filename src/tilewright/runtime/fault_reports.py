@@ -30,7 +30,8 @@ def reported(code: Code, manifest: Manifest) -> MemoryFault | None:
 
 
 def last_reported(code: Code, manifest: Manifest) -> MemoryFault:
-    """The same where the code says that there is a report: when another thread's call has taken it meanwhile, that one."""
+    """The same where the code says that there is a report: when another thread's call has taken it meanwhile, that
+    one."""
     return reported(code, manifest) or _fault(manifest, _LAST[code])
 
 
@@ -41,7 +42,8 @@ def _fault(manifest: Manifest, words: Sequence[int]) -> MemoryFault:
 
 
 def _node(steps: Sequence[Step], number: int, kernel: str) -> str:
-    """The node of the model that a step computes, where its kernel serves several, so that the site does not tell them apart."""
+    """The node of the model that a step computes, where its kernel serves several, so that the site does not tell them
+    apart."""
     shared = sum(isinstance(s, KernelCall) and s.symbol == kernel for s in steps) > 1
     step = steps[number] if shared and 0 <= number < len(steps) else None
     return step.origin if isinstance(step, KernelCall) else ""

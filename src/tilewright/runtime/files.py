@@ -13,7 +13,8 @@ _CHUNK: Final = 16 << 20
 
 
 def write_atomically(path: Path, write: Callable[[BinaryIO], None], mode: int = 0o666) -> None:
-    """Let `write` fill a new file beside `path`, then rename it over `path`. Raises `OSError`, and then nothing has changed."""
+    """Let `write` fill a new file beside `path`, then rename it over `path`. Raises `OSError`, and then nothing has
+    changed."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}.{secrets.token_hex(4)}")
     try:
         with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as file:

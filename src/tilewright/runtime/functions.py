@@ -3,8 +3,8 @@
     module = tvm.build(schedule, [A, B, C], "llvm", name="matmul")
     module(a, b, c)                 # or module["matmul"](a, b, c); c is written in place
 
-Arguments are arrays: `NDArray`, numpy, or anything with `__dlpack__`, of exactly the dtype of the parameter and of its shape,
-with symbolic sizes (`n`) that follow from the arrays; and numbers, for scalar parameters.
+Arguments are arrays: `NDArray`, numpy, or anything with `__dlpack__`, of exactly the dtype of the parameter and of its
+shape, with symbolic sizes (`n`) that follow from the arrays; and numbers, for scalar parameters.
 """
 
 from __future__ import annotations
@@ -53,7 +53,8 @@ class NativeFunction:
         self._run = ctypes.CFUNCTYPE(None, *kinds)(code.address(name))
 
     def __call__(self, *args: Any) -> None:
-        """Run; raises `InputError` when the arguments do not fit the parameters, `RunError` where there is no memory for it.
+        """Run; raises `InputError` when the arguments do not fit the parameters, `RunError` where there is no memory
+        for it.
 
         Where the code is checked and found a wrong access, that is a `MemoryFault`.
         """
@@ -72,7 +73,9 @@ class NativeFunction:
             if p.written and mine is not theirs:
                 np.copyto(theirs, mine)
 
-    def benchmark(self, *args: Any, number: int = 10, repeat: int = 1, min_repeat_ms: float = 0, pace: Pace = USUAL) -> BenchmarkResult:
+    def benchmark(
+        self, *args: Any, number: int = 10, repeat: int = 1, min_repeat_ms: float = 0, pace: Pace = USUAL
+    ) -> BenchmarkResult:
         """Time calls with these arguments; they are checked once."""
         found = measure(self.bind(*args), repeat, number, min_repeat_ms, pace)
         if (fault := self._fault()) is not None:
@@ -84,7 +87,8 @@ class NativeFunction:
         return reported(self._code, self._manifest) if self._manifest.sites else None
 
     def bind(self, *args: Any) -> Callable[[], None]:
-        """A call with these arguments, which are checked once; of arrays that had to be copied for it, the copies are written."""
+        """A call with these arguments, which are checked once; of arrays that had to be copied for it, the copies are
+        written."""
         _, passed, numbers = self._passed(args)
         everything = (POOLS.context(default_threads(), self._code), *(_address(x) for x in passed), *numbers)
         run = self._run
@@ -97,7 +101,11 @@ class NativeFunction:
     def _passed(self, args: Sequence[Any]) -> tuple[list[Array], list[Array], list[Any]]:
         """The arrays as given, the arrays and the numbers as the code takes them."""
         if len(args) != len(self.params):
-            raise InputError(f"{self.name} takes {len(self.params)} {'arguments' if self.scalars else 'arrays'} and was given {len(args)}: {self}", code="TW0701")
+            raise InputError(
+                f"{self.name} takes {len(self.params)} {'arguments' if self.scalars else 'arrays'} and was given "
+                f"{len(args)}: {self}",
+                code="TW0701"
+            )
         known: dict[str, Any] = {}
         arrays: list[Array] = []
         for k, (p, x) in enumerate(zip(self.params, args, strict=True)):
@@ -108,7 +116,12 @@ class NativeFunction:
         self._find_sizes(arrays, known)
         passed = _passable(self.arrays, arrays, self._manifest.checks_overlaps)
         for p, x in zip(self.arrays, passed, strict=True):
-            known.update({s: step // x.itemsize for s, step in zip(p.strides, x.strides, strict=False) if isinstance(s, str) and s.isidentifier()})
+            known.update(
+                {
+                    s: step // x.itemsize for s, step in zip(p.strides, x.strides, strict=False)
+                    if isinstance(s, str) and s.isidentifier()
+                }
+            )
         return arrays, passed, [known[p.name] for p in self.scalars]
 
     def _number(self, k: int, p: Scalar, value: Any) -> Any:
@@ -117,18 +130,28 @@ class NativeFunction:
                 raise TypeError
             return p.dtype.numpy().type(value).item() if p.dtype.is_float else int(operator.index(value))
         except TypeError:
-            raise InputError(f"argument {k} of {self.name}, '{p.name}', is a {type(value).__name__}; pass a number, {p.dtype}", code="TW0706") from None
+            raise InputError(
+                f"argument {k} of {self.name}, '{p.name}', is a {type(value).__name__}; pass a number, {p.dtype}",
+                code="TW0706"
+            ) from None
 
     def _array(self, k: int, p: Parameter, value: Any) -> Array:
         what = f"argument {k} of {self.name}, '{p.name}',"
         if not isinstance(value, (np.ndarray, NDArray)) and not hasattr(value, "__dlpack__"):
-            raise InputError(f"{what} is a {type(value).__name__}; pass an array: tvm.nd.array(…) of {p}", code="TW0706")
+            raise InputError(
+                f"{what} is a {type(value).__name__}; pass an array: tvm.nd.array(…) of {p}", code="TW0706"
+            )
         x = as_numpy(value)
         if x.dtype != p.dtype.numpy():
-            raise InputError(f"{what} has dtype {x.dtype}, expected {p}; convert it with .astype('{p.dtype.element}')", code="TW0703")
+            raise InputError(
+                f"{what} has dtype {x.dtype}, expected {p}; convert it with .astype('{p.dtype.element}')", code="TW0703"
+            )
         if p.dtype.lanes > 1:
             x = _vectors(x, p, what)
-        if len(x.shape) != len(p.shape) or any(isinstance(d, int) and d != n for n, d in zip(x.shape, p.shape, strict=True)):
+        if (
+            len(x.shape) != len(p.shape)
+            or any(isinstance(d, int) and d != n for n, d in zip(x.shape, p.shape, strict=True))
+        ):
             raise InputError(f"{what} has shape {list(x.shape)}, expected {p}", code="TW0704")
         if p.written and not x.flags.writeable:
             raise InputError(f"{what} is written by the function, and this array is read-only", code="TW0705")
@@ -143,7 +166,11 @@ class NativeFunction:
         for p, x in zip(self.arrays, arrays, strict=True):
             if any(isinstance(d, str) and size_of(d, known) != n for d, n in zip(p.shape, x.shape, strict=True)):
                 sizes = ", ".join(f"{name} = {n}" for name, n in known.items())
-                raise InputError(f"argument {self.params.index(p)} of {self.name}, '{p.name}', has shape {list(x.shape)}, expected {p} where {sizes}", code="TW0704")
+                raise InputError(
+                    f"argument {self.params.index(p)} of {self.name}, '{p.name}', has shape {list(x.shape)}, expected "
+                    f"{p} where {sizes}",
+                    code="TW0704"
+                )
 
     def __repr__(self) -> str:
         return f"{self.name}({', '.join(map(str, self.params))})"
@@ -152,7 +179,11 @@ class NativeFunction:
 def _vectors(x: Array, p: Parameter, what: str) -> Array:
     """View an array with the lanes of vectors along its last axis as an array of vectors. Raises `InputError`."""
     if x.shape[-1:] != (p.dtype.lanes,) or x.strides[-1] != x.itemsize:
-        raise InputError(f"{what} has shape {list(x.shape)}, expected {p}: its last axis must hold the {p.dtype.lanes} lanes, side by side", code="TW0704")
+        raise InputError(
+            f"{what} has shape {list(x.shape)}, expected {p}: its last axis must hold the {p.dtype.lanes} lanes, side "
+            "by side",
+            code="TW0704"
+        )
     return x.view(np.dtype((np.void, p.dtype.itemsize)))[..., 0]
 
 
@@ -192,44 +223,66 @@ class FunctionModule:
         """Return the function of that name. Raises `InputError` for an unknown name."""
         params = self.artifact.manifest.functions.get(name)
         if params is None:
-            raise InputError(f"the module has no function '{name}'; it has {', '.join(self.artifact.manifest.functions)}", code="TW0707")
+            raise InputError(
+                f"the module has no function '{name}'; it has {', '.join(self.artifact.manifest.functions)}",
+                code="TW0707"
+            )
         if self._code is None:
             self._code = self.artifact.code()
         return NativeFunction(name, params, self._code, self.artifact.manifest)
 
     def get_source(self, fmt: str = "") -> str:
-        """The code as text: `ll` and `asm`, or `c` where it was built for C (the first of them without `fmt`), or `tir` (the loops that it was made from)."""
+        """The code as text: `ll` and `asm`, or `c` where it was built for C (the first of them without `fmt`), or
+        `tir` (the loops that it was made from)."""
         if not self._sources:
-            raise ArtifactError(f"{self.artifact.path}: a library has no source; build the function again to see it", code="TW0807")
+            raise ArtifactError(
+                f"{self.artifact.path}: a library has no source; build the function again to see it", code="TW0807"
+            )
         wanted = {"": next(iter(self._sources)), "s": "asm"}.get(fmt, fmt)
         if wanted not in self._sources:
-            raise OptionError(f"there is no source '{fmt}' of this module; there is {', '.join(self._sources)}", code="TW0210")
+            raise OptionError(
+                f"there is no source '{fmt}' of this module; there is {', '.join(self._sources)}", code="TW0210"
+            )
         return self._sources[wanted]()
 
     def time_evaluator(
-        self, func_name: str, dev: Device | None = None, number: int = 10, repeat: int = 1, min_repeat_ms: float = 0, limit_zero_time_iterations: int = 100,
+        self, func_name: str, dev: Device | None = None, number: int = 10, repeat: int = 1, min_repeat_ms: float = 0,
+        limit_zero_time_iterations: int = 100,
         cooldown_interval_ms: float = 0, repeats_to_cooldown: int = 1,
     ) -> Callable[..., BenchmarkResult]:
-        """A function that takes the arguments and times calls with them: `module.time_evaluator("main", dev)(a, b).mean`. For the last three, see `Pace`."""
+        """A function that takes the arguments and times calls with them: `module.time_evaluator("main", dev)(a,
+        b).mean`. For the last three, see `Pace`."""
         function = self.get_function(self.entry_name if func_name == "__tvm_main__" else func_name)
         pace = Pace(limit_zero_time_iterations, cooldown_interval_ms, repeats_to_cooldown)
-        return lambda *args: function.benchmark(*args, number=number, repeat=repeat, min_repeat_ms=min_repeat_ms, pace=pace)
+        return lambda *args: function.benchmark(
+            *args, number=number, repeat=repeat, min_repeat_ms=min_repeat_ms, pace=pace
+        )
 
-    def export_library(self, file_name: str | os.PathLike[str], *, cc: str | None = None, options: Sequence[str] = (), sanitize: str = "") -> Path:
-        """Write a `.so` (with whichever linker there is), a `.tar`, or a `.c` where it was built for C: `runtime.load_module` reads them.
+    def export_library(
+        self, file_name: str | os.PathLike[str], *, cc: str | None = None, options: Sequence[str] = (),
+        sanitize: str = ""
+    ) -> Path:
+        """Write a `.so` (with whichever linker there is), a `.tar`, or a `.c` where it was built for C:
+        `runtime.load_module` reads them.
 
-        A path that ends in `.ll` or `.s` gets the LLVM text or the assembly. One that ends in `.o` gets the object file of the functions alone:
-        a `.tar` also holds the threads that run their parallel loops, and the text that `pragma import_llvm` brings.
+        A path that ends in `.ll` or `.s` gets the LLVM text or the assembly. One that ends in `.o` gets the object file
+        of the functions alone: a `.tar` also holds the threads that run their parallel loops, and the text that `pragma
+        import_llvm` brings.
 
-        With the C compiler `cc` or more `options` for it, C text is compiled again: `options=["-O0", "-g"]` for a debugger.
-        With `sanitize="address"`, `"undefined"` or `"address,undefined"`, the `.so` is for these sanitizers, the first of which wants a process of
-        `tilewright debug asan`. Raises `OptionError` for these where there is no C text to compile.
+        With the C compiler `cc` or more `options` for it, C text is compiled again: `options=["-O0", "-g"]` for a
+        debugger. With `sanitize="address"`, `"undefined"` or `"address,undefined"`, the `.so` is for these sanitizers,
+        the first of which wants a process of `tilewright debug asan`. Raises `OptionError` for these where there is no
+        C text to compile.
         """
         path = Path(file_name)
         if cc is not None or options or sanitize:
             if path.suffix == ".c" or (self._sources and "c" not in self._sources):
                 target = self.artifact.manifest.target
-                raise OptionError(f"{path}: cc=, options= and sanitize= compile the C text of a module built for 'c' into a .so or .tar; this module is for '{target}'", code="TW0211")
+                raise OptionError(
+                    f"{path}: cc=, options= and sanitize= compile the C text of a module built for 'c' into a .so or "
+                    f".tar; this module is for '{target}'",
+                    code="TW0211"
+                )
             if sanitize:
                 return compiler_hooks.export_sanitized(self.artifact, self.get_source("c"), path, cc, options, sanitize)
             return compiler_hooks.compiled_again(self.artifact, self.get_source("c"), cc, options).save(path)
@@ -257,7 +310,8 @@ def _write(path: Path, content: bytes) -> None:
 
 
 def _passable(params: Sequence[Parameter], given: Sequence[Array], shared: bool) -> list[Array]:
-    """The arrays, or copies where a kernel cannot work on them: strided, unaligned, or memory shared with what is written (unless `shared`)."""
+    """The arrays, or copies where a kernel cannot work on them: strided, unaligned, or memory shared with what is
+    written (unless `shared`)."""
     passed: list[Array] = []
     for k, (p, x) in enumerate(zip(params, given, strict=True)):
         direct = (_fits(p, x) if p.strides else x.flags.c_contiguous) and not _address(x) % _KERNEL_ALIGNMENT
@@ -273,7 +327,10 @@ def _passable(params: Sequence[Parameter], given: Sequence[Array], shared: bool)
 
 def _fits(p: Parameter, x: Array) -> bool:
     """Whether the strides of an array are as the parameter has them, where it says so in numbers."""
-    return all(step % x.itemsize == 0 and (isinstance(s, str) or s * x.itemsize == step) for s, step in zip(p.strides, x.strides, strict=True))
+    return all(
+        step % x.itemsize == 0 and (isinstance(s, str) or s * x.itemsize == step)
+        for s, step in zip(p.strides, x.strides, strict=True)
+    )
 
 
 def _c_type(dtype: DataType) -> Any:
@@ -281,7 +338,9 @@ def _c_type(dtype: DataType) -> Any:
     name = {"float32": "c_float", "float64": "c_double", "bool": "c_bool"}.get(dtype, f"c_{dtype}")
     found = getattr(ctypes, name, None)
     if found is None:
-        raise ArtifactError(f"a number of type {dtype} cannot be passed by value; pass an array of one element", code="TW0703")
+        raise ArtifactError(
+            f"a number of type {dtype} cannot be passed by value; pass an array of one element", code="TW0703"
+        )
     return found
 
 

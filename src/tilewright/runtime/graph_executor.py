@@ -14,7 +14,8 @@ from tilewright.runtime.module import FactoryModule, Session
 
 
 def create(graph_json: str, lib: FactoryModule, device: Device) -> GraphModule:
-    """The older way in, with what `graph, lib, params = relay.build(…)` gave, or the files `mod.json` and `mod.so` of a package.
+    """The older way in, with what `graph, lib, params = relay.build(…)` gave, or the files `mod.json` and `mod.so` of
+    a package.
 
     Raises `ArtifactError` for a graph that cannot be read, or is of another program.
     """
@@ -32,7 +33,8 @@ class GraphModule:
         self.module = module
 
     def set_input(self, key: str | int | Mapping[str, Any] | None = None, value: Any = None, **params: Any) -> None:
-        """Copy values into inputs: one by name or number, or several by name; of `params`, names of no input are skipped."""
+        """Copy values into inputs: one by name or number, or several by name; of `params`, names of no input are
+        skipped."""
         if isinstance(key, Mapping):
             for name, entry in key.items():
                 self.set_input(name, entry)
@@ -61,7 +63,9 @@ class GraphModule:
         if not 0 <= index < count:
             raise InputError(f"the model has no output {index}; it has {count}", code="TW0707")
         if not outputs:
-            raise InputError("the sizes of the outputs are only known when the model has run; call run() first", code="TW0708")
+            raise InputError(
+                "the sizes of the outputs are only known when the model has run; call run() first", code="TW0708"
+            )
         return outputs[index] if out is None else outputs[index].copyto(out)
 
     def get_num_inputs(self) -> int:
@@ -85,7 +89,8 @@ class GraphModule:
         return {t.name: t.shape for t in outputs}, {t.name: str(t.dtype) for t in outputs}
 
     def load_params(self, params: bytes | bytearray | Mapping[str, Any]) -> None:
-        """Set the inputs that are named in `params`, a mapping or what `save_param_dict` wrote; other parameters are constants of the program already."""
+        """Set the inputs that are named in `params`, a mapping or what `save_param_dict` wrote; other parameters are
+        constants of the program already."""
         self.set_input(**dict(params if isinstance(params, Mapping) else load_param_dict(params)))
 
     def share_params(self, other: GraphModule, params: Mapping[str, Any]) -> None:
@@ -109,9 +114,13 @@ class GraphModule:
     ) -> BenchmarkResult:
         """Time `run`, with `inputs` set before; `end_to_end` counts copying inputs and outputs too.
 
-        `repeat` measurements of `number` calls each, of more calls while one takes less than `min_repeat_ms`; the other options are those of `runtime.benchmark.Pace`.
+        `repeat` measurements of `number` calls each, of more calls while one takes less than `min_repeat_ms`; the other
+        options are those of `runtime.benchmark.Pace`.
         """
         if func_name != "run":
             raise InputError(f"only 'run' can be timed, not '{func_name}'", code="TW0717")
         self.set_input(**inputs)
-        return self.module.benchmark(repeat, number, min_repeat_ms or 0, end_to_end, Pace(limit_zero_time_iterations, cooldown_interval_ms, repeats_to_cooldown))
+        return self.module.benchmark(
+            repeat, number, min_repeat_ms or 0, end_to_end,
+            Pace(limit_zero_time_iterations, cooldown_interval_ms, repeats_to_cooldown)
+        )

@@ -1,12 +1,13 @@
-"""A program as a graph for TVM's executors (`mod.json`): its inputs, and one call of native code that computes its outputs.
+"""A program as a graph for TVM's executors (`mod.json`): its inputs, and one call of native code that computes its
+outputs.
 
     {"nodes": [{"op": "null", "name": "x", "inputs": []},
                {"op": "tvm_op", "name": "default", "attrs": {"func_name": "default_run", …}, "inputs": [[0, 0, 0]]}],
      "arg_nodes": [0], "heads": [[1, 0, 0]], "node_row_ptr": [0, 1, 2],
      "attrs": {"shape": ["list_shape", …], "dltype": ["list_str", …], "storage_id": ["list_int", …]}}
 
-Kernels, constants and the workspace are within the call, so no other node is there, and no parameter is set from outside. A size that
-is only known when the program is called is -1.
+Kernels, constants and the workspace are within the call, so no other node is there, and no parameter is set from
+outside. A size that is only known when the program is called is -1.
 """
 
 from __future__ import annotations
@@ -28,7 +29,8 @@ def graph_json(manifest: Manifest) -> str:
         "op": "tvm_op",
         "name": manifest.name,
         "attrs": {
-            "func_name": f"{manifest.c_name}_run", "num_inputs": str(count), "num_outputs": str(len(outputs)), "flatten_data": "0",
+            "func_name": f"{manifest.c_name}_run", "num_inputs": str(count), "num_outputs": str(len(outputs)),
+            "flatten_data": "0",
             "kernels": ",".join(kernel_symbols(manifest.steps)),
         },
         "inputs": [[i, 0, 0] for i in range(count)],
@@ -59,8 +61,15 @@ def check_graph(text: str, manifest: Manifest) -> None:
         names = [nodes[k]["name"] for k in graph["arg_nodes"]]
         shapes, dtypes = attrs["shape"][1], attrs["dltype"][1]
     except (ValueError, KeyError, TypeError, IndexError) as error:
-        raise ArtifactError(f"this is no graph of a program: {error!r}; give what get_graph_json() returned, or the text of mod.json", code="TW0812") from None
+        raise ArtifactError(f"the text is not a graph of a program: {error!r}; give what get_graph_json() returned, or the text of mod.json", code="TW0812") from None
     values = (*manifest.inputs, *manifest.outputs)
-    if names != [t.name for t in manifest.inputs] or shapes != [_shape(t) for t in values] or dtypes != [str(t.dtype) for t in values]:
+    if (
+        names != [t.name for t in manifest.inputs] or shapes != [_shape(t) for t in values]
+        or dtypes != [str(t.dtype) for t in values]
+    ):
         found = ", ".join(map(str, manifest.inputs)) or "none"
-        raise ArtifactError(f"the graph is of another program: its inputs are {', '.join(map(str, names)) or 'none'}, and those of the library are {found}", code="TW0812")
+        raise ArtifactError(
+            f"the graph is of another program: its inputs are {', '.join(map(str, names)) or 'none'}, and those of the "
+            f"library are {found}",
+            code="TW0812"
+        )

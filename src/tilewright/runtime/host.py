@@ -1,4 +1,5 @@
-"""Architecture and features of this machine, found without LLVM, so that an artifact is checked where no compiler is installed.
+"""Architecture and features of this machine, found without LLVM, so that an artifact is checked where no compiler is
+installed.
 
 Feature names are LLVM's (`avx512f`, `fma`, `neon`). Only features that generated code may rely on are listed.
 """

@@ -1,4 +1,5 @@
-"""The values between the steps of a program, each copied when it has just been made: later steps use its memory again."""
+"""The values between the steps of a program, each copied when it has just been made: later steps use its memory
+again."""
 
 from __future__ import annotations
 
@@ -20,16 +21,21 @@ Array = np.ndarray[Any, Any]
 
 
 def values_of_steps(program: Executable, inputs: Sequence[Any], last: int | None = None) -> list[list[Array]]:
-    """The outputs of each step, in order, up to the step `last` (all without), on these inputs; those that are Python objects are left out.
+    """The outputs of each step, in order, up to the step `last` (all without), on these inputs; those that are Python
+    objects are left out.
 
-    Of a program in equal parts, an output is put together from those of the parts. Raises `InputError` for a step that is not there.
+    Of a program in equal parts, an output is put together from those of the parts. Raises `InputError` for a step that
+    is not there.
     """
     count = len(program.manifest.steps)
     if last is not None and not 0 <= last < count:
         raise InputError(f"there is no step {last}; the program has {count}", code="TW0707")
     with program.stepwise(*inputs) as (subject, _):
         parts = [_run_part(subject, part, count if last is None else last + 1) for part in range(subject.parts)]
-    return [[values[0] if len(values) == 1 else np.concatenate(values) for values in zip(*found, strict=True)] for found in zip(*parts, strict=True)]
+    return [
+        [values[0] if len(values) == 1 else np.concatenate(values) for values in zip(*found, strict=True)]
+        for found in zip(*parts, strict=True)
+    ]
 
 
 def _run_part(subject: Subject, part: int, count: int) -> list[list[Array]]:
@@ -41,7 +47,9 @@ def _run_part(subject: Subject, part: int, count: int) -> list[list[Array]]:
     return found
 
 
-def collected(program: Executable, inputs: Sequence[Any], device: Any, collectors: Sequence[MetricCollector]) -> list[Mapping[str, Metric]]:
+def collected(
+    program: Executable, inputs: Sequence[Any], device: Any, collectors: Sequence[MetricCollector]
+) -> list[Mapping[str, Metric]]:
     """Return the metrics of collectors for each step; Python calls the steps one by one."""
     wrapped = DeviceWrapper(device)
     for collector in collectors:

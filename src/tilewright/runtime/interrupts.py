@@ -1,4 +1,5 @@
-"""Native runs that signals interrupt: Ctrl-C ends a long run between two kernels, as it ends Python code between two instructions.
+"""Native runs that signals interrupt: Ctrl-C ends a long run between two kernels, as it ends Python code between two
+instructions.
 
 A program with long runs has a second entry for each of its entries, which polls for pending signals
 (`backends/cpu/llvm/interrupts.py`). The main thread calls the second entry, because Python runs signal handlers only
@@ -26,7 +27,8 @@ _WORDS: Final = _RAISED_AT + 4
 
 
 def entry_of(code: Code, symbol: str, interruptible: bool) -> Entry:
-    """The native function `symbol(context, args) -> status` of a program. Where it is `interruptible`, a call raises what handlers of signals raise meanwhile."""
+    """The native function `symbol(context, args) -> status` of a program. Where it is `interruptible`, a call raises
+    what handlers of signals raise meanwhile."""
     plain: Entry = _ENTRY(code.address(symbol))
     functions = _python_functions() if interruptible else None
     return plain if functions is None else _Interruptible(plain, code.address(interruptible_symbol(symbol)), functions)

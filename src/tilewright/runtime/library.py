@@ -30,7 +30,8 @@ class SharedLibrary:
     _hidden: dict[str, int] | None = None
 
     def __init__(self, descriptor: int, path: Path, *, stays: bool = False) -> None:
-        """Load the open file `descriptor`; `path` is for messages, or where it `stays` as long as the process, so that debuggers find it.
+        """Load the open file `descriptor`; `path` is for messages, or where it `stays` as long as the process, so that
+        debuggers find it.
 
         The system's loader answers with the library that it loaded under the same name before, whatever the file holds
         now. So it is given a name that was never used, which leads to the very file that was checked.
@@ -42,7 +43,8 @@ class SharedLibrary:
                 return
             with tempfile.TemporaryDirectory(prefix="tilewright-load-") as folder:
                 name = Path(folder) / path.name
-                of_process = Path(f"/proc/{os.getpid()}/fd/{descriptor}")  # not /proc/self, by which a debugger would open a file of its own
+                # not /proc/self, by which a debugger would open a file of its own
+                of_process = Path(f"/proc/{os.getpid()}/fd/{descriptor}")
                 name.symlink_to(of_process if of_process.exists() else path.resolve())
                 self._library = ctypes.CDLL(str(name))
         except OSError as error:
@@ -57,7 +59,8 @@ class SharedLibrary:
             raise KeyError(symbol) from error
 
     def hidden_address(self, symbol: str) -> int:
-        """Return the address of an internal symbol, such as a kernel that is timed. Raises `KeyError` where the file does not list it."""
+        """Return the address of an internal symbol, such as a kernel that is timed. Raises `KeyError` where the file
+        does not list it."""
         if self._hidden is None:
             with self._path.open("rb") as file:
                 if _identity(os.fstat(file.fileno())) != self._file:

@@ -30,12 +30,14 @@ FORMAT: Final = 1
 """Raised whenever a reader of the older form would misread the newer one."""
 
 INTERRUPTED, MEMORY_FAULT, NO_SCRATCH, NO_MEMORY, NO_STACK, FIRST_MESSAGE = -3, -2, -1, 1, 2, 3
-"""Status of a failed run: an exception of a signal handler, a wrong access, no memory between stages of a kernel; from `FIRST_MESSAGE` on, an index into the manifest's `failures`."""
+"""Status of a failed run: an exception of a signal handler, a wrong access, no memory between stages of a kernel; from
+`FIRST_MESSAGE` on, an index into the manifest's `failures`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """An array that a function takes, and whether it writes to it. `strides` count elements; without, rows are dense."""
+    """An array that a function takes, and whether it writes to it. `strides` count elements; without, rows are
+    dense."""
 
     name: str
     shape: tuple[Size, ...]
@@ -73,7 +75,8 @@ class Symbol:
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """A piece of the workspace: `nbytes` bytes, live from the step that writes it first through the step that reads it last."""
+    """A piece of the workspace: `nbytes` bytes, live from the step that writes it first through the step that reads it
+    last."""
 
     nbytes: Size
     birth: int
@@ -82,7 +85,8 @@ class Piece:
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """A value in the workspace, or several that are parts of one: where it begins, its bytes, and the steps between which they are its own."""
+    """A value in the workspace, or several that are parts of one: where it begins, its bytes, and the steps between
+    which they are its own."""
 
     offset: int
     nbytes: int
@@ -94,10 +98,11 @@ class Held:
 class Manifest:
     """The description of a compiled program. A library of functions has `functions`, by symbol, and no steps.
 
-    The steps run `parts` times, each time on the next of `parts` equal parts of all inputs and outputs along the first axis.
-    `target` is the target's text, `features` the CPU features that its code uses, `threads` the number of threads it was
-    tuned for (0: as many as the machine has cores), `hashes` the sha256 of the parts, filled when an artifact is written. A program with
-    control flow has no steps: its code says all, and `failures` are the messages of what it may run into.
+    The steps run `parts` times, each time on the next of `parts` equal parts of all inputs and outputs along the first
+    axis. `target` is the target's text, `features` the CPU features that its code uses, `threads` the number of threads
+    it was tuned for (0: as many as the machine has cores), `hashes` the sha256 of the parts, filled when an artifact is
+    written. A program with control flow has no steps: its code says all, and `failures` are the messages of what it may
+    run into.
     """
 
     name: str
@@ -117,14 +122,18 @@ class Manifest:
     functions: dict[str, tuple[Parameter | Scalar, ...]] = field(default_factory=dict)
     failures: tuple[str, ...] = ()
     lists: tuple[int | str | None, ...] = ()
-    """The kind of each output of the model: a number of list elements in `outputs`, "tensor", or None for no value; empty where all are tensors."""
+    """The kind of each output of the model: a number of list elements in `outputs`, "tensor", or None for no value;
+    empty where all are tensors."""
     symbols: tuple[Symbol, ...] = ()
-    """The symbolic sizes of the inputs. Where there are any, `pieces` are the parts of the workspace, and the code reads a table:
-    the values of `symbols`, those of `sizes`, and where each of the `pieces` begins (`runtime/open_program.py`)."""
+    """The symbolic sizes of the inputs. Where there are any, `pieces` are the parts of the workspace, and the code
+    reads a table: the values of `symbols`, those of `sizes`, and where each of the `pieces` begins
+    (`runtime/open_program.py`).
+    """
     sizes: tuple[str, ...] = ()
     pieces: tuple[Piece, ...] = ()
     calls: tuple[ExternalStep, ...] = ()
-    """The callbacks of a program with control flow, by number; the place of an array is its number among the inputs or outputs of the call."""
+    """The callbacks of a program with control flow, by number; the place of an array is its number among the inputs or
+    outputs of the call."""
     scratch: Scratch = NOTHING
     """The most that one of the kernels takes of each thread beside the workspace."""
     modules: tuple[tuple[str, int], ...] = ()
@@ -136,15 +145,18 @@ class Manifest:
     arena: tuple[Held, ...] = ()
     """The values in the workspace with their live ranges; empty for dynamic shapes."""
     debug: str = ""
-    """The source of the debug information: "tir", "relay" or "model"; such code is loaded from a file, so that debuggers see it."""
+    """The source of the debug information: "tir", "relay" or "model"; such code is loaded from a file, so that
+    debuggers see it."""
     interruptible: bool = False
-    """Whether its runs may be long, so that the code has entries that look for pending signals (`runtime/interrupts.py`)."""
+    """Whether its runs may be long, so that the code has entries that look for pending signals
+    (`runtime/interrupts.py`)."""
     sanitizer: str = ""
     """The sanitizer that the process must start with: "address" for AddressSanitizer."""
 
     @property
     def entries(self) -> tuple[str, ...]:
-        """The native functions that run the program, or a part of it: `tw_run`, or several, and those of the same that look for signals."""
+        """The native functions that run the program, or a part of it: `tw_run`, or several, and those of the same that
+        look for signals."""
         plain = entry_symbols(self.steps)
         return (*plain, *(map(interruptible_symbol, plain) if self.interruptible else ()))
 
@@ -176,7 +188,10 @@ class Manifest:
     def header(self) -> str:
         """The C header of the plain entry function."""
         name, guard = self.c_name, f"{self.c_name.upper()}_H"
-        tensors = [f" * {kind}[{i}]: {_comment(t)}" for kind, infos in (("inputs", self.inputs), ("outputs", self.outputs)) for i, t in enumerate(infos)]
+        tensors = [
+            f" * {kind}[{i}]: {_comment(t)}" for kind, infos in (("inputs", self.inputs), ("outputs", self.outputs))
+            for i, t in enumerate(infos)
+        ]
         return "\n".join([
             f"/* Model {_comment(self.name)}, compiled by Tilewright {self.compiler} for {_comment(self.target)}.",
             " * Contiguous tensors, 16-byte aligned, none overlapping another:",
@@ -193,7 +208,8 @@ class Manifest:
             "#endif",
             *self._statuses(),
             f"int32_t {name}_run(const void* const* inputs, void* const* outputs);",
-            "/* Ends the threads and frees the memory of finished calls; needed before dlclose. A later call starts again. */",
+            "/* Ends the threads and frees the memory of finished calls; needed before dlclose. A later call starts "
+            "again. */",
             f"void {name}_close(void);",
             "#ifdef __cplusplus",
             "}",
@@ -207,8 +223,10 @@ class Manifest:
         if not any(t.dtype == "string" for t in self.inputs):
             return []
         return [
-            " * An input of strings is a block of bytes: six int64_t, where the texts begin and end in it as they are, in lower case and in upper case (where all are",
-            " * ASCII, three times the same), then the texts in UTF-8, each with a zero byte behind it; a zero character is C0 80.",
+            " * An input of strings is a block of bytes: six int64_t, where the texts begin and end in it as they are, "
+            "in lower case and in upper case (where all are",
+            " * ASCII, three times the same), then the texts in UTF-8, each with a zero byte behind it; a zero "
+            "character is C0 80.",
         ]
 
     def _statuses(self) -> list[str]:
@@ -216,10 +234,14 @@ class Manifest:
         fault = f"; {MEMORY_FAULT}: a wrong access to memory was found, and left out" if self.sites else ""
         if self.steps:
             said = [f" * {k}: {_comment(text)}" for k, text in enumerate(self.failures, FIRST_MESSAGE)]
-            first = f"/* 0: done; {NO_MEMORY}, {NO_SCRATCH}: out of memory{fault}. May be called from several threads at once."
+            first = (
+                f"/* 0: done; {NO_MEMORY}, {NO_SCRATCH}: out of memory{fault}. May be called from several threads at "
+                "once."
+            )
             return [first, *said, " */"] if said else [f"{first} */"]
         return [
-            f"/* 0: done{fault}; {NO_MEMORY}, {NO_SCRATCH}: out of memory; {NO_STACK}: recursion too deep for the stack. May be called from several threads at once.",
+            f"/* 0: done{fault}; {NO_MEMORY}, {NO_SCRATCH}: out of memory; {NO_STACK}: recursion too deep for the "
+            "stack. May be called from several threads at once.",
             *(f" * {k}: {_comment(text)}" for k, text in enumerate(self.failures, FIRST_MESSAGE)),
             " */",
         ]
@@ -232,9 +254,12 @@ class Manifest:
         steps: list[NativeStep | ExternalStep] = []
         for step in self.steps:
             if isinstance(step, HostStep):
-                names = ", ".join(dict.fromkeys(f"{s.name} ({s.origin})" if s.origin else s.name for s in self.host_steps))
+                names = ", ".join(
+                    dict.fromkeys(f"{s.name} ({s.origin})" if s.origin else s.name for s in self.host_steps)
+                )
                 raise ArtifactError(
-                    f"this program cannot leave the process: these operators have no native kernel and run in Python: {names}; "
+                    "this program cannot leave the process: these operators have no native kernel and run in Python: "
+                    f"{names}; "
                     "replace them in the model, or keep the compiled model in memory", code="TW0807"
                 )
             steps.append(step)
@@ -290,11 +315,14 @@ class Manifest:
 
     @staticmethod
     def from_json(text: str | bytes, where: str) -> Manifest:
-        """Read a manifest of the artifact `where`; raises `ArtifactError` when it is not one that this version reads."""
+        """Read a manifest of the artifact `where`; raises `ArtifactError` when it is not one that this version
+        reads."""
         try:
             content = read_json(text)
         except ValueError as error:
-            raise ArtifactError(f"{where}: the manifest is damaged ({error}); compile the model again", code="TW0804") from error
+            raise ArtifactError(
+                f"{where}: the manifest is damaged ({error}); compile the model again", code="TW0804"
+            ) from error
         version = content.get("format") if isinstance(content, dict) else None
         if version != FORMAT:
             raise ArtifactError(
@@ -304,7 +332,9 @@ class Manifest:
         try:
             return _read(content)
         except (KeyError, TypeError, ValueError, CompileError) as error:
-            raise ArtifactError(f"{where}: the manifest is damaged ({error!r}); compile the model again", code="TW0804") from error
+            raise ArtifactError(
+                f"{where}: the manifest is damaged ({error!r}); compile the model again", code="TW0804"
+            ) from error
 
 
 def _read(content: dict[str, Any]) -> Manifest:
@@ -323,12 +353,17 @@ def _read(content: dict[str, Any]) -> Manifest:
         threads=_count(content["threads"]),
         compiler=str(content["compiler"]),
         hashes={str(k): str(v) for k, v in dict(content["hashes"]).items()},
-        functions={str(name): tuple(map(_parameter, params)) for name, params in dict(content.get("functions", {})).items()},
+        functions={
+            str(name): tuple(map(_parameter, params)) for name, params in dict(content.get("functions", {})).items()
+        },
         failures=tuple(map(str, content.get("failures", ()))),
         scratch=_scratch(*content.get("scratch", (0, 0, ""))),
         calls=tuple(map(_call, content.get("calls", ()))),
         lists=tuple(n if n in (None, "tensor") else _count(n) for n in content.get("lists", ())),
-        symbols=tuple(Symbol(str(name), _count(least), None if most is None else _count(most)) for name, least, most in content.get("symbols", ())),
+        symbols=tuple(
+            Symbol(str(name), _count(least), None if most is None else _count(most))
+            for name, least, most in content.get("symbols", ())
+        ),
         sizes=tuple(check_size(str(text)) for text in content.get("sizes", ())),
         modules=tuple((str(kind), _count(size)) for kind, size in content.get("modules", ())),
         notes=tuple(map(Note.from_json, content.get("notes", ()))),
@@ -337,7 +372,9 @@ def _read(content: dict[str, Any]) -> Manifest:
         sanitizer=str(content.get("sanitizer", "")),
         interruptible=bool(content.get("interruptible", False)),
         sites=tuple(map(Site.from_json, content.get("sites", ()))),
-        pieces=tuple(Piece(_size(nbytes), _count(birth), _count(death)) for nbytes, birth, death in content.get("pieces", ())),
+        pieces=tuple(
+            Piece(_size(nbytes), _count(birth), _count(death)) for nbytes, birth, death in content.get("pieces", ())
+        ),
     )
 
 
@@ -372,7 +409,10 @@ def _parameter(fields: Any) -> Parameter | Scalar:
         name, dtype, given = fields
         return Scalar(str(name), DataType(str(dtype)), bool(given))
     name, shape, dtype, written, *strides = fields
-    return Parameter(str(name), tuple(map(_size, shape)), DataType(str(dtype)), bool(written), tuple(map(_size, strides[0])) if strides else ())
+    return Parameter(
+        str(name), tuple(map(_size, shape)), DataType(str(dtype)), bool(written),
+        tuple(map(_size, strides[0])) if strides else ()
+    )
 
 
 def _size(value: Any) -> Size:

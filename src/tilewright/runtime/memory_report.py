@@ -1,4 +1,5 @@
-"""Memory requirements of a program, and the peak of its arena: the step of the peak, and the live values at that step."""
+"""Memory requirements of a program, and the peak of its arena: the step of the peak, and the live values at that
+step."""
 
 from __future__ import annotations
 
@@ -32,10 +33,11 @@ class Alive:
 
 @dataclass(frozen=True, slots=True)
 class MemoryReport:
-    """Bytes of a program: constants, arena (all values between kernels), inputs and outputs, and beside them what a kernel takes of each thread.
+    """Bytes of a program: constants, arena (all values between kernels), inputs and outputs, and beside them what a
+    kernel takes of each thread.
 
-    `peak` are the bytes of the values that live at the step `peak_step`; the arena is larger only by gaps between them. `alive` are these values, the largest
-    first, and `use` has the bytes that live at each step.
+    `peak` are the bytes of the values that live at the step `peak_step`; the arena is larger only by gaps between them.
+    `alive` are these values, the largest first, and `use` has the bytes that live at each step.
     """
 
     program: str
@@ -58,29 +60,44 @@ class MemoryReport:
 
     def __str__(self) -> str:
         head = [
-            f"memory of '{self.program}'", f"  constants  {_bytes(self.constants)}", f"  arena      {_bytes(self.arena)}", f"  inputs     {_bytes(self.inputs)}",
+            f"memory of '{self.program}'", f"  constants  {_bytes(self.constants)}",
+            f"  arena      {_bytes(self.arena)}", f"  inputs     {_bytes(self.inputs)}",
             f"  outputs    {_bytes(self.outputs)}", f"  scratch    {_bytes(self.scratch)} of each thread at most",
         ]
         if not self.alive:
             return "\n".join([*head, "nothing lives in the arena"])
-        head.append(f"peak of the arena: {_bytes(self.peak).strip()}, at step {self.peak_step} of {self.steps}, {self.peak_name}{f' ({self.peak_origin})' if self.peak_origin else ''}; there live")
-        rows = [f"  {_bytes(a.nbytes)}  {a.dtype}{list(a.shape)}  steps {a.first} to {a.last}  {a.made_by}  {a.origin}".rstrip() for a in self.alive[:_SHOWN]]
+        head.append(
+            f"peak of the arena: {_bytes(self.peak).strip()}, at step {self.peak_step} of {self.steps}, "
+            f"{self.peak_name}{f' ({self.peak_origin})' if self.peak_origin else ''}; there live"
+        )
+        rows = [
+            f"  {_bytes(a.nbytes)}  {a.dtype}{list(a.shape)}  steps {a.first} to {a.last}  "
+            f"{a.made_by}  {a.origin}".rstrip()
+            for a in self.alive[:_SHOWN]
+        ]
         more = [f"  and {len(self.alive) - _SHOWN} more"] if len(self.alive) > _SHOWN else []
         return "\n".join([*head, *rows, *more])
 
 
 def memory_report(manifest: Manifest) -> MemoryReport:
-    """Return the memory requirements of a program of static shapes. Raises `RunError` for control flow or dynamic shapes."""
+    """Return the memory requirements of a program of static shapes. Raises `RunError` for control flow or dynamic
+    shapes."""
     if not manifest.steps or manifest.symbols:
-        raise RunError(f"the memory requirements of '{manifest.name}' are only known at run time: it has {'dynamic shapes' if manifest.symbols else 'control flow'}", code="TW0708")
+        raise RunError(
+            f"the memory requirements of '{manifest.name}' are only known at run time: it has "
+            f"{'dynamic shapes' if manifest.symbols else 'control flow'}",
+            code="TW0708"
+        )
     count = len(manifest.steps)
     use = [alive_bytes(manifest.arena, k) for k in range(count)]
     at = max(range(count), key=use.__getitem__)
     alive = sorted((h for h in manifest.arena if h.birth <= at <= h.death), key=lambda h: -h.nbytes)
     step = manifest.steps[at]
     return MemoryReport(
-        manifest.name, manifest.constants_bytes, manifest.workspace_bytes, sum(t.nbytes for t in manifest.inputs), sum(t.nbytes for t in manifest.outputs),
-        manifest.scratch_bytes, use[at], at, step_name(step), getattr(step, "origin", ""), count, tuple(_alive(h, manifest) for h in alive), tuple(use),
+        manifest.name, manifest.constants_bytes, manifest.workspace_bytes, sum(t.nbytes for t in manifest.inputs),
+        sum(t.nbytes for t in manifest.outputs),
+        manifest.scratch_bytes, use[at], at, step_name(step), getattr(step, "origin", ""), count,
+        tuple(_alive(h, manifest) for h in alive), tuple(use),
     )
 
 
@@ -92,7 +109,9 @@ def _alive(held: Held, manifest: Manifest) -> Alive:
         if value.place.kind == WORKSPACE and held.offset <= value.place.offset < held.offset + max(1, held.nbytes):
             shape, dtype = _sizes(value.shape), str(value.dtype)
             break
-    return Alive(held.nbytes, held.offset, held.birth, held.death, step_name(step), getattr(step, "origin", ""), shape, dtype)
+    return Alive(
+        held.nbytes, held.offset, held.birth, held.death, step_name(step), getattr(step, "origin", ""), shape, dtype
+    )
 
 
 def _sizes(shape: Sequence[Any]) -> tuple[int, ...]:

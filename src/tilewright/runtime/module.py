@@ -66,7 +66,9 @@ class Session:
             raise InputError(f"the model has no input {key}; it has {len(names)}: {', '.join(names)}", code="TW0702")
         return key
 
-    def benchmark(self, repeat: int, number: int, min_repeat_ms: float, end_to_end: bool, pace: Pace = USUAL) -> BenchmarkResult:
+    def benchmark(
+        self, repeat: int, number: int, min_repeat_ms: float, end_to_end: bool, pace: Pace = USUAL
+    ) -> BenchmarkResult:
         """Time `run`; `end_to_end` adds copying the inputs in and the outputs out."""
         if not end_to_end:
             return measure(self.run, repeat, number, min_repeat_ms, pace)
@@ -82,10 +84,12 @@ class Session:
         return measure(call, repeat, number, min_repeat_ms, pace)
 
     def time_evaluator(
-        self, func_name: str, device: Device, number: int = 10, repeat: int = 1, min_repeat_ms: float = 0, limit_zero_time_iterations: int = 100,
+        self, func_name: str, device: Device, number: int = 10, repeat: int = 1, min_repeat_ms: float = 0,
+        limit_zero_time_iterations: int = 100,
         cooldown_interval_ms: float = 0, repeats_to_cooldown: int = 1,
     ) -> Callable[[], BenchmarkResult]:
-        """Return a function that times `run`: TVM's `module.module.time_evaluator("run", device, number, repeat)()`. For the last three, see `Pace`."""
+        """Return a function that times `run`: TVM's `module.module.time_evaluator("run", device, number, repeat)()`.
+        For the last three, see `Pace`."""
         if func_name != "run":
             raise InputError(f"only 'run' can be timed, not '{func_name}'", code="TW0717")
         pace = Pace(limit_zero_time_iterations, cooldown_interval_ms, repeats_to_cooldown)
@@ -124,7 +128,10 @@ class FactoryModule:
         if name == DEBUG_CREATE:
             return lambda entry="default", device=None: self[entry](device)
         if name != "default":
-            raise InputError(f"a compiled model has no entry '{name}'; it has 'default', and '{DEBUG_CREATE}' for contrib.debugger", code="TW0707")
+            raise InputError(
+                f"a compiled model has no entry '{name}'; it has 'default', and '{DEBUG_CREATE}' for contrib.debugger",
+                code="TW0707"
+            )
         return lambda device=None: self.session(device or Device())
 
     def session(self, device: Device) -> Session:
@@ -132,7 +139,8 @@ class FactoryModule:
         return Session(self.executable, device)
 
     def __iter__(self) -> Iterator[Any]:
-        """`graph, lib, params = relay.build(…)`, as scripts from before the factory write it; parameters are in the code."""
+        """`graph, lib, params = relay.build(…)`, as scripts from before the factory write it; parameters are in the
+        code."""
         return iter((self.get_graph_json(), self, self.get_params()))
 
     def get_lib(self) -> FactoryModule:
@@ -154,7 +162,9 @@ class FactoryModule:
     def save(self, path: str | os.PathLike[str], fmt: str = "") -> Path:
         """Write to `path`, as `fmt` (`so` or `tar`) where the extension does not say."""
         target = Path(path)
-        return self.artifact.save(target.with_name(f"{target.name}.{fmt}") if fmt and target.suffix != f".{fmt}" else target)
+        return self.artifact.save(
+            target.with_name(f"{target.name}.{fmt}") if fmt and target.suffix != f".{fmt}" else target
+        )
 
     def export_library(self, file_name: str | os.PathLike[str]) -> Path:
         """Write a `.so` (with whichever linker there is) or a `.tar`."""
@@ -162,7 +172,8 @@ class FactoryModule:
 
 
 def load_module(path: str | os.PathLike[str]) -> FactoryModule | FunctionModule:
-    """Read what `export_library` wrote, a model or functions; C text is compiled. Raises `ArtifactError` for anything else."""
+    """Read what `export_library` wrote, a model or functions; C text is compiled. Raises `ArtifactError` for anything
+    else."""
     if Path(path).suffix == ".c":
         return compiler_hooks.load_c(Path(path))
     artifact = load(path)

@@ -1,4 +1,5 @@
-"""Modules of programs that are not our code: what an accelerator's compiler made, run and stored beside the native program.
+"""Modules of programs that are not our code: what an accelerator's compiler made, run and stored beside the native
+program.
 
     class NPUModule(ModuleNode):
         type_key = "npu"
@@ -9,8 +10,9 @@
 
     register_module(NPUModule)
 
-A module is found by its `type_key` when a program is loaded: `register_module` registers `runtime.module.loadbinary_<type_key>`, the
-field's name of the loader. Only what a process registered itself, or comes with this package, reads anything: a file names kinds, never code.
+A module is found by its `type_key` when a program is loaded: `register_module` registers
+`runtime.module.loadbinary_<type_key>`, the field's name of the loader. Only what a process registered itself, or comes
+with this package, reads anything: a file names kinds, never code.
 """
 
 from __future__ import annotations
@@ -32,25 +34,40 @@ _OWN_KINDS = {"library_calls": "tilewright.backends.accelerators.library_calls"}
 
 
 class ModuleNode:
-    """Base of modules: functions by name, over arrays. Subclasses set `type_key`, a name for their kind that files carry."""
+    """Base of modules: functions by name, over arrays. Subclasses set `type_key`, a name for their kind that files
+    carry."""
 
     type_key: ClassVar[str] = ""
 
     def get_function(self, name: str) -> Callable[..., Any] | None:
-        """The function of that name, called with the input arrays (`NDArray`s), then those to write to; None when it is of another module."""
-        raise OptionError(f"{type(self).__name__} has no get_function(name); it returns a function that takes inputs and outputs, or None for names of others", code="TW0808")
+        """The function of that name, called with the input arrays (`NDArray`s), then those to write to; None when it
+        is of another module."""
+        raise OptionError(
+            f"{type(self).__name__} has no get_function(name); it returns a function that takes inputs and outputs, or "
+            "None for names of others",
+            code="TW0808"
+        )
 
     def initialize(self, module: ModuleNode, symbol: str) -> None:
-        """Give another module of the program what its function needs before it is called; most modules have nothing to give."""
+        """Give another module of the program what its function needs before it is called; most modules have nothing to
+        give."""
 
     def save_to_binary(self) -> bytes:
         """The module as bytes, for artifacts; `load_from_binary` reads them."""
-        raise ArtifactError(f"{_named(self)} cannot be saved: {type(self).__name__} has no save_to_binary(); write it and load_from_binary, or keep the model in memory", code="TW0808")
+        raise ArtifactError(
+            f"{_named(self)} cannot be saved: {type(self).__name__} has no save_to_binary(); write it and "
+            "load_from_binary, or keep the model in memory",
+            code="TW0808"
+        )
 
     @classmethod
     def load_from_binary(cls, blob: bytes) -> ModuleNode:
         """The inverse of `save_to_binary`."""
-        raise ArtifactError(f"{_named(cls)} cannot be loaded: {cls.__name__} has no load_from_binary(blob), the inverse of save_to_binary", code="TW0808")
+        raise ArtifactError(
+            f"{_named(cls)} cannot be loaded: {cls.__name__} has no load_from_binary(blob), the inverse of "
+            "save_to_binary",
+            code="TW0808"
+        )
 
     def __getitem__(self, name: str) -> Callable[..., Any]:
         """Return the function of that name. Raises `KeyError` for an unknown name."""
@@ -72,16 +89,21 @@ def register_module(cls: M) -> M:
         raise OptionError(f"register_module takes a subclass of ModuleNode, and was given {cls!r}", code="TW0808")
     key = cls.type_key
     if not key or not key.replace("_", "").replace("-", "").isalnum():
-        raise OptionError(f"{cls.__name__} has the type_key {key!r}; it is a name of letters, digits, '-' and '_', which files carry", code="TW0808")
+        raise OptionError(
+            f"{cls.__name__} has the type_key {key!r}; it is a name of letters, digits, '-' and '_', which files carry",
+            code="TW0808"
+        )
     known = FUNCTIONS.get(_LOADER + key)
     owner = getattr(getattr(known, "__wrapped__", None), "__self__", None)
-    same = isinstance(owner, type) and (owner.__module__, owner.__qualname__) == (cls.__module__, cls.__qualname__)  # the same file, run again
+    # the same file, run again
+    same = isinstance(owner, type) and (owner.__module__, owner.__qualname__) == (cls.__module__, cls.__qualname__)
     register_func(_LOADER + key, cls.load_from_binary, override=same)
     return cls
 
 
 def load_modules(parts: Sequence[tuple[str, bytes]], where: object) -> tuple[ModuleNode, ...]:
-    """The modules of an artifact, from their kinds and bytes. Raises `ArtifactError` for a kind that nothing here reads."""
+    """The modules of an artifact, from their kinds and bytes. Raises `ArtifactError` for a kind that nothing here
+    reads."""
     return tuple(_loaded(key, blob, where) for key, blob in parts)
 
 
@@ -94,12 +116,19 @@ def _loaded(key: str, blob: bytes, where: object) -> ModuleNode:
     if loader is None:
         known = [n.removeprefix(_LOADER) for n in FUNCTIONS if n.startswith(_LOADER)]
         raise ArtifactError(
-            f"{where}: it has a module of the kind '{key}', and nothing here reads one{nearest(key, known)}; import what registers it "
-            f"(the accelerator's file, or tilewright.runtime.register_module) before loading, or install the package with an entry point of that name; known are: {', '.join(known) or 'none'}", code="TW0808"
+            f"{where}: it has a module of the kind '{key}', and nothing here reads one{nearest(key, known)}; import "
+            "what registers it "
+            "(the accelerator's file, or tilewright.runtime.register_module) before loading, or install the package "
+            f"with an entry point of that name; known are: {', '.join(known) or 'none'}",
+            code="TW0808"
         )
     found = loader(blob)
     if not isinstance(found, ModuleNode):
-        raise ArtifactError(f"{where}: the loader of '{key}', at {loader.where}, returned a {type(found).__name__}; it returns a ModuleNode", code="TW0808")
+        raise ArtifactError(
+            f"{where}: the loader of '{key}', at {loader.where}, returned a {type(found).__name__}; it returns a "
+            "ModuleNode",
+            code="TW0808"
+        )
     return found
 
 
@@ -109,9 +138,16 @@ def saved_modules(modules: Sequence[ModuleNode]) -> list[bytes]:
     for module in modules:
         blob = module.save_to_binary()
         if not isinstance(blob, (bytes, bytearray, memoryview)):
-            raise ArtifactError(f"{_named(module)} cannot be saved: its save_to_binary returned a {type(blob).__name__}; it returns bytes", code="TW0808")
+            raise ArtifactError(
+                f"{_named(module)} cannot be saved: its save_to_binary returned a {type(blob).__name__}; it returns "
+                "bytes",
+                code="TW0808"
+            )
         if _LOADER + module.type_key not in FUNCTIONS:
-            raise ArtifactError(f"{_named(module)} could not be loaded again: register its class (tilewright.runtime.register_module)", code="TW0808")
+            raise ArtifactError(
+                f"{_named(module)} could not be loaded again: register its class (tilewright.runtime.register_module)",
+                code="TW0808"
+            )
         result.append(bytes(blob))
     return result
 

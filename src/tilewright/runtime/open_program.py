@@ -1,4 +1,4 @@
-"""A program for sizes that are known when it is called: one code, and for each combination of sizes a plan of memory.
+"""Program of dynamic sizes: one code, and a memory plan for each combination of sizes that it is called with.
 
     symbols n, m; piece 0 of n * m * 4 bytes, alive from step 0 to 3       x has the shape (3, 5)
       ->  n = 3, m = 5: [3, 5, …, offset of piece 0, …]                    the table that the code reads, kept for these sizes
@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
@@ -23,9 +23,9 @@ from tilewright.base.memory_placement import place_pieces
 from tilewright.base.nd import as_numpy
 from tilewright.runtime.benchmark import BenchmarkResult
 from tilewright.runtime.executable import Executable
-from tilewright.runtime.manifest import Manifest, Piece, Symbol
-from tilewright.runtime.program import Code, TensorInfo
-from tilewright.runtime.sizes import Size, multiple_of, value
+from tilewright.runtime.guards import Guards, number, shape_of
+from tilewright.runtime.manifest import Manifest, Piece
+from tilewright.runtime.program import Code
 from tilewright.runtime.threads import checked_threads
 
 Array = np.ndarray[Any, Any]
@@ -40,7 +40,7 @@ class OpenExecutable(Executable):
     """An `Executable` that takes inputs of any sizes that fit its symbols; each combination of sizes gets one of known sizes, over the same code."""
 
     def __init__(self, manifest: Manifest, code: Code, constants: Array, threads: int | None = None, table: Array | None = None) -> None:
-        self.manifest, self.code = manifest, code
+        self.manifest, self.code, self.guards = manifest, code, Guards.of(manifest)
         self._given_threads = threads
         self._constants = constants
         self._names = tuple(t.name for t in manifest.inputs)
@@ -92,7 +92,7 @@ class OpenExecutable(Executable):
     def example_inputs(self, seed: int = 0) -> dict[str, Array]:
         """Arrays that the model accepts, every open size the least that it may be."""
         sizes: dict[str, int] = {s.name: s.least for s in self.manifest.symbols}
-        return self.at(tuple(_shape(t, sizes) for t in self.manifest.inputs)).example_inputs(seed)
+        return self.at(tuple(shape_of(t, sizes) for t in self.manifest.inputs)).example_inputs(seed)
 
     def at(self, shapes: Shapes) -> Executable:
         """The program for inputs of these shapes; raises `InputError` where they do not fit."""
@@ -134,51 +134,13 @@ class OpenExecutable(Executable):
 
     def _planned(self, shapes: Shapes) -> Executable:
         manifest = self.manifest
-        sizes = self._sizes_of(shapes)
-        derived = [_number(text, sizes) for text in manifest.sizes]
-        offsets, workspace = place_pieces([Piece(_number(p.nbytes, sizes), p.birth, p.death) for p in manifest.pieces])
+        sizes = self.guards.sizes(shapes)
+        derived = [number(text, sizes) for text in manifest.sizes]
+        offsets, workspace = place_pieces([Piece(number(p.nbytes, sizes), p.birth, p.death) for p in manifest.pieces])
         table = np.array([*sizes.values(), *derived, *(o + manifest.workspace_bytes for o in offsets), 0], np.int64)
         concrete = replace(
-            manifest, symbols=(), sizes=(), pieces=(), workspace_bytes=manifest.workspace_bytes + workspace, parts=_number(manifest.parts, sizes),
-            inputs=tuple(replace(t, shape=_shape(t, sizes)) for t in manifest.inputs),
-            outputs=tuple(replace(t, shape=_shape(t, sizes)) for t in manifest.outputs),
+            manifest, symbols=(), sizes=(), pieces=(), workspace_bytes=manifest.workspace_bytes + workspace, parts=number(manifest.parts, sizes),
+            inputs=tuple(replace(t, shape=shape_of(t, sizes)) for t in manifest.inputs),
+            outputs=tuple(replace(t, shape=shape_of(t, sizes)) for t in manifest.outputs),
         )
         return Executable(concrete, self.code, self._constants, self._given_threads, table)
-
-    def _sizes_of(self, shapes: Shapes) -> dict[str, int]:
-        """The values of the symbols, in order; raises `InputError` for shapes that contradict the signature, or each other."""
-        known: dict[str, int] = {}
-        for info, shape in zip(self.manifest.inputs, shapes, strict=True):
-            if len(shape) != len(info.shape) or any(isinstance(w, int) and w != d for w, d in zip(info.shape, shape, strict=True)):
-                raise InputError(f"input '{info.name}' has shape {list(shape)}, expected {info}", code="TW0704")
-            for w, d in zip(info.shape, shape, strict=True):
-                if (found := multiple_of(w)) is not None and found[0] not in known:
-                    known[found[0]] = d // found[1]
-        for info, shape in zip(self.manifest.inputs, shapes, strict=True):
-            if any(value(w, known) != d for w, d in zip(info.shape, shape, strict=True)):
-                told = ", ".join(f"{name} = {n}" for name, n in known.items())
-                raise InputError(f"input '{info.name}' has shape {list(shape)}, expected {info} where {told}", code="TW0704")
-        for s in self.manifest.symbols:
-            if not s.least <= known[s.name] or (s.most is not None and known[s.name] > s.most):
-                raise self._out_of_range(s, known[s.name])
-        return {s.name: known[s.name] for s in self.manifest.symbols}
-
-    def _out_of_range(self, symbol: Symbol, number: int) -> InputError:
-        for t in self.manifest.inputs:
-            for axis, size in enumerate(t.shape):
-                if (found := multiple_of(size)) is not None and found[0] == symbol.name:
-                    told = symbol if found[1] == 1 else Symbol(str(size), symbol.least * found[1], None if symbol.most is None else symbol.most * found[1])
-                    place = f"dimension {axis} of input '{t.name}' is {number * found[1]}"
-                    return InputError(f"{place}, and the program was compiled for {told}; compile it with a wider range of '{size}'", code="TW0709")
-        return InputError(f"the size {symbol.name} is {number}, and the program was compiled for {symbol}; compile it with a wider range", code="TW0709")
-
-
-def _number(size: Size, known: Mapping[str, int]) -> int:
-    found = value(size, known)
-    if found is None:
-        raise InputError(f"the size {size} is not known from the inputs, which tell {', '.join(known) or 'none'}", code="TW0709")
-    return found
-
-
-def _shape(info: TensorInfo, known: Mapping[str, int]) -> tuple[int, ...]:
-    return tuple(_number(d, known) for d in info.shape)

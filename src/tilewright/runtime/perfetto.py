@@ -1,6 +1,9 @@
-"""A trace as the protobuf messages of Perfetto (protos/perfetto/trace: trace.proto, track_event/*.proto), written without a library.
+"""A trace as the protobuf messages of Perfetto (protos/perfetto/trace: trace.proto, track_event/*.proto), written
+without a library.
 
-    Trace.packet (1): TracePacket { timestamp (8), trusted_packet_sequence_id (10), track_event (11) | track_descriptor (60) }
+    Trace.packet (1): TracePacket {
+        timestamp (8), trusted_packet_sequence_id (10), track_event (11) | track_descriptor (60)
+    }
 """
 
 from __future__ import annotations
@@ -29,11 +32,20 @@ def perfetto_bytes(trace: Trace) -> bytes:
 
     out = bytearray()
     process = _number(1, _PID) + _text(6, f"tilewright: {trace.program}")
-    out += _packet(_number(_FLAGS, _CLEARED) + _message(_DESCRIPTOR, _number(_UUID, _OF_PROCESS) + _message(_PROCESS, process)))
+    out += _packet(
+        _number(_FLAGS, _CLEARED) + _message(_DESCRIPTOR, _number(_UUID, _OF_PROCESS) + _message(_PROCESS, process))
+    )
     for k, lane in enumerate(trace.lanes):
         thread = _number(1, _PID) + _number(2, _PID + k) + _text(5, lane)
-        out += _packet(_message(_DESCRIPTOR, _number(_UUID, _FIRST_LANE + k) + _number(_PARENT, _OF_PROCESS) + _message(_THREAD, thread)))
-    counter = _number(_UUID, _OF_ARENA) + _text(_NAME, ARENA) + _number(_PARENT, _OF_PROCESS) + _message(_COUNTER, _number(_UNIT, _SIZE_BYTES))
+        out += _packet(
+            _message(
+                _DESCRIPTOR, _number(_UUID, _FIRST_LANE + k) + _number(_PARENT, _OF_PROCESS) + _message(_THREAD, thread)
+            )
+        )
+    counter = (
+        _number(_UUID, _OF_ARENA) + _text(_NAME, ARENA) + _number(_PARENT, _OF_PROCESS)
+        + _message(_COUNTER, _number(_UNIT, _SIZE_BYTES))
+    )
     out += _packet(_message(_DESCRIPTOR, counter))
     for k, slices in enumerate(trace.lanes.values()):
         for s in slices:
@@ -47,14 +59,19 @@ def perfetto_bytes(trace: Trace) -> bytes:
 
 def _slice(s: Slice, track: int) -> Iterator[bytes]:
     """The packets of a slice: its begin, what is inside, and its end."""
-    head = _number(_EVENT_TYPE, _BEGIN) + _number(_EVENT_TRACK, track) + _text(_EVENT_CATEGORY, "tilewright") + _text(_EVENT_NAME, s.name)
+    head = (
+        _number(_EVENT_TYPE, _BEGIN) + _number(_EVENT_TRACK, track) + _text(_EVENT_CATEGORY, "tilewright")
+        + _text(_EVENT_NAME, s.name)
+    )
     for name, value in s.details.items():
         said = _number(_ANNOTATION_INT, value) if isinstance(value, int) else _text(_ANNOTATION_TEXT, value)
         head += _message(_EVENT_ANNOTATION, _text(_ANNOTATION_NAME, name) + said)
     yield _packet(_number(_TIMESTAMP, s.begin) + _message(_EVENT, head))
     for inner in s.inside:
         yield from _slice(inner, track)
-    yield _packet(_number(_TIMESTAMP, s.end) + _message(_EVENT, _number(_EVENT_TYPE, _END) + _number(_EVENT_TRACK, track)))
+    yield _packet(
+        _number(_TIMESTAMP, s.end) + _message(_EVENT, _number(_EVENT_TYPE, _END) + _number(_EVENT_TRACK, track))
+    )
 
 
 def _packet(fields: bytes) -> bytes:

@@ -1,8 +1,9 @@
 """How long each step of a program takes, measured so that the parts make up the whole.
 
-A run is timed from its begin to its end, and each step between two reads of the clock. The time between the steps is a row of
-its own, so the rows sum up to the time of the very runs that they are of. Where the compiler is installed, native code looks at the clock
-(`backends/cpu/llvm/timed.py`), and a run takes what it takes anyway; else Python calls the steps, each of which costs a microsecond more.
+A run is timed from its begin to its end, and each step between two reads of the clock. The time between the steps is a
+row of its own, so the rows sum up to the time of the very runs that they are of. Where the compiler is installed,
+native code looks at the clock (`backends/cpu/llvm/timed.py`), and a run takes what it takes anyway; else Python calls
+the steps, each of which costs a microsecond more.
 """
 
 from __future__ import annotations
@@ -55,7 +56,8 @@ class Chunk:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One run: its begin and end in nanoseconds, the spans of its steps, and the chunks of its parallel loops where it was watched."""
+    """One run: its begin and end in nanoseconds, the spans of its steps, and the chunks of its parallel loops where it
+    was watched."""
 
     begin: int
     end: int
@@ -71,7 +73,8 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class StepTime:
-    """Seconds of a step, on average and when it was quickest; `name` is its kernel or function, `origin` the nodes of the model that it computes."""
+    """Seconds of a step, on average and when it was quickest; `name` is its kernel or function, `origin` the nodes of
+    the model that it computes."""
 
     name: str
     origin: str
@@ -85,7 +88,8 @@ class StepTime:
 class Profile:
     """The steps of a program in order, and how long the runs took that they were timed in.
 
-    `wall` is the mean of the runs that count, in seconds; `all_runs` has every measured run. `clock` is the clock that was used: `native` or `python`.
+    `wall` is the mean of the runs that count, in seconds; `all_runs` has every measured run. `clock` is the clock that
+    was used: `native` or `python`.
     """
 
     program: str
@@ -110,7 +114,8 @@ class Profile:
         return self.wall - self.seconds
 
     def report(self, peaks: Peaks | None = None) -> Report:
-        """The steps as rows of metrics; with the machine's `peaks`, how far each is from them, what holds it back, and what to try."""
+        """The steps as rows of metrics; with the machine's `peaks`, how far each is from them, what holds it back, and
+        what to try."""
         return report_of(self, peaks)
 
     def __str__(self) -> str:
@@ -119,17 +124,22 @@ class Profile:
 
 
 def profile_program(subject: Subject, number: int, timeline: bool = False, clock: Clock | None = None) -> Profile:
-    """Run a program `number` times, after once unmeasured, and look at the clock around each step. The steps of the quicker half of the runs count.
+    """Run a program `number` times, after once unmeasured, and look at the clock around each step.
 
-    With `timeline`, it is run some more times to see which thread did what. `clock` is for tests, and then Python calls the steps.
-    Raises `OptionError` for no runs, `ArtifactError` where kernels are hidden in the code, `RunError` where only a call tells its sizes.
+    The steps of the quicker half of the runs count.
+
+    With `timeline`, it is run some more times to see which thread did what. `clock` is for tests, and then Python calls
+    the steps. Raises `OptionError` for no runs, `ArtifactError` where kernels are hidden in the code, `RunError` where
+    only a call tells its sizes.
     """
     if number < 1:
         raise OptionError(f"number={number} must be at least 1", code="TW0209")
     runner = _runner(subject, clock)
     runner.run()
     runs = [runner.run() for _ in range(number)]
-    seen = min((runner.run(watched=True) for _ in range(_WATCHED)), key=lambda run: run.nanoseconds) if timeline else None
+    seen = (
+        min((runner.run(watched=True) for _ in range(_WATCHED)), key=lambda run: run.nanoseconds) if timeline else None
+    )
     return summed(subject, runs, runner.clock, seen)
 
 
@@ -144,7 +154,10 @@ def summed(subject: Subject, runs: Sequence[Run], clock: str, timeline: Run | No
     means, least = 1e-9 * times.mean(0), 1e-9 * times.min(0)
     notes: Sequence[Note | None] = manifest.notes or [None] * len(manifest.steps)
     steps = [
-        StepTime(step_name(step), getattr(step, "origin", ""), float(means[k]), float(least[k]), note, not isinstance(step, OutsideStep))
+        StepTime(
+            step_name(step), getattr(step, "origin", ""), float(means[k]), float(least[k]), note,
+            not isinstance(step, OutsideStep)
+        )
         for k, (step, note) in enumerate(zip(manifest.steps, notes, strict=True))
     ]
     wall = 1e-9 * sum(run.nanoseconds for run in kept) / len(kept)
@@ -157,7 +170,9 @@ def summed(subject: Subject, runs: Sequence[Run], clock: str, timeline: Run | No
 def _runner(subject: Subject, clock: Clock | None) -> _NativeRunner | _PythonRunner:
     if clock is None:
         try:
-            entries = compiler_hooks.timed_entries(subject.manifest, lambda symbol: kernel_address(subject.code, symbol))
+            entries = compiler_hooks.timed_entries(
+                subject.manifest, lambda symbol: kernel_address(subject.code, symbol)
+            )
         except ImportError:  # without the compiler, Python reads the clock, and the profile says so
             return _PythonRunner(subject, time.perf_counter_ns)
         if entries is not None:
@@ -172,7 +187,9 @@ class _PythonRunner:
 
     def __init__(self, subject: Subject, clock: Clock) -> None:
         self._now = clock
-        self._calls = [(k, part, call) for part in range(subject.parts) for k, call in enumerate(step_calls(subject, part))]
+        self._calls = [
+            (k, part, call) for part in range(subject.parts) for k, call in enumerate(step_calls(subject, part))
+        ]
 
     def run(self, watched: bool = False) -> Run:
         now, spans = self._now, []
@@ -194,7 +211,8 @@ class _NativeRunner:
         steps = subject.manifest.steps
         native = iter(timed.entries)
         self._plan: list[tuple[int, int, Any]] = []
-        """The first step of each segment, how many native steps it has, and what runs it; none for a step that is no native code."""
+        """The first step of each segment, how many native steps it has, and what runs it; none for a step that is no
+        native code."""
         at = 0
         for part in segments(steps):
             if isinstance(part, OutsideStep):
@@ -224,7 +242,9 @@ class _NativeRunner:
             elif status := what(context, subject.frame):
                 raise subject.failed(status)
         end = now()
-        chunks = self._chunks[: min(timed.chunk_count, _CHUNKS)].tolist() if watched and self._chunks is not None else []
+        chunks = (
+            self._chunks[: min(timed.chunk_count, _CHUNKS)].tolist() if watched and self._chunks is not None else []
+        )
         return Run(start, end, tuple(self._spans(outside)), tuple(Chunk(*row) for row in chunks), threading.get_ident())
 
     def _spans(self, outside: Mapping[int, Span]) -> list[Span]:

@@ -1,6 +1,6 @@
 """Profiles in TVM's terms: a `Report` has one row of metrics for each call, and prints as a table, csv or json.
 
-    report.calls[0]     {"Name": "kernel_0_conv2d_add_relu", "Duration (us)": Duration(12.5), "Percent": Percent(31.0), "Count": Count(1), …}
+    report.calls[0]     {"Name": "kernel_0_conv2d_add_relu", "Duration (us)": Duration(12.5), "Count": Count(1), …}
 """
 
 from __future__ import annotations
@@ -63,7 +63,8 @@ class Ratio:
 
 Metric = Duration | Count | Percent | Ratio | str
 _KINDS: Final[dict[str, Callable[[Any], Any]]] = {
-    Duration.key: lambda v: Duration(float(v)), Count.key: lambda v: Count(int(v)), Percent.key: lambda v: Percent(float(v)), Ratio.key: lambda v: Ratio(float(v)), "string": str,
+    Duration.key: lambda v: Duration(float(v)), Count.key: lambda v: Count(int(v)),
+    Percent.key: lambda v: Percent(float(v)), Ratio.key: lambda v: Ratio(float(v)), "string": str,
 }
 _NAME, _TIME, _SHARE = "Name", "Duration (us)", "Percent"
 _SUM: Final = "Sum"
@@ -86,14 +87,16 @@ def number_of(metric: Metric) -> float:
 
 @dataclass(frozen=True)
 class Report:
-    """Rows of metrics by name, one for each call; `device_metrics` have those of whole devices, `configuration` says how it was measured."""
+    """Rows of metrics by name, one for each call; `device_metrics` have those of whole devices, `configuration` says
+    how it was measured."""
 
     calls: Sequence[Mapping[str, Metric]]
     device_metrics: Mapping[str, Mapping[str, Metric]]
     configuration: Mapping[str, Metric]
 
     def __init__(
-        self, calls: Sequence[Mapping[str, Metric]], device_metrics: Mapping[str, Mapping[str, Metric]] | None = None, configuration: Mapping[str, Metric] | None = None,
+        self, calls: Sequence[Mapping[str, Metric]], device_metrics: Mapping[str, Mapping[str, Metric]] | None = None,
+        configuration: Mapping[str, Metric] | None = None,
     ) -> None:
         object.__setattr__(self, "calls", tuple(dict(c) for c in calls))
         object.__setattr__(self, "device_metrics", dict(device_metrics or {}))
@@ -105,7 +108,8 @@ class Report:
         return [*dict.fromkeys(name for call in self.calls for name in call)]
 
     def table(self, sort: bool = True, aggregate: bool = True, col_sums: bool = True) -> str:
-        """The rows as text: the longest first where `sort`, those of one name and the same shapes as one where `aggregate`, with sums below where `col_sums`."""
+        """The rows as text: the longest first where `sort`, those of one name and the same shapes as one where
+        `aggregate`, with sums below where `col_sums`."""
         rows = _aggregated(self.calls) if aggregate else [*self.calls]
         if sort:
             rows.sort(key=lambda row: -number_of(row.get(_TIME, Duration(0.0))))
@@ -113,13 +117,21 @@ class Report:
         lines = [[str(row.get(c, "")) for c in columns] for row in rows]
         if col_sums and rows:
             sums = [_column_sum(name, [row[name] for row in rows if name in row]) for name in columns]
-            lines += [[_RULE] + [""] * (len(columns) - 1), [_SUM if name == _NAME else total for name, total in zip(columns, sums, strict=True)]]
+            lines += [
+                [_RULE] + [""] * (len(columns) - 1),
+                [_SUM if name == _NAME else total for name, total in zip(columns, sums, strict=True)]
+            ]
         for device, metrics in self.device_metrics.items():
-            total = {_NAME: "Total", "Device": device, **{k: v for k, v in metrics.items() if k in columns or k == "Device"}}
+            total = {
+                _NAME: "Total", "Device": device, **{k: v for k, v in metrics.items() if k in columns or k == "Device"}
+            }
             lines.append([str(total.get(c, "")) for c in columns])
         numeric = [any(isinstance(row.get(c), (Duration, Count, Percent, Ratio)) for row in rows) for c in columns]
         widths = [max(map(len, (c, *(line[k] for line in lines)))) for k, c in enumerate(columns)]
-        shown = [[text.rjust(w) if right else text.ljust(w) for text, w, right in zip(line, widths, numeric, strict=True)] for line in (columns, *lines)]
+        shown = [
+            [text.rjust(w) if right else text.ljust(w) for text, w, right in zip(line, widths, numeric, strict=True)]
+            for line in (columns, *lines)
+        ]
         head = ["  ".join(line).rstrip() for line in shown]
         said = [f"{name}: {value}" for name, value in self.configuration.items()]
         return "\n".join([*head, *([""] if said else []), *said]) + "\n"
@@ -131,7 +143,12 @@ class Report:
         columns = self.columns
         writer.writerow(columns)
         for row in self.calls:
-            writer.writerow(["" if c not in row else row[c] if isinstance(row[c], str) else _plain(number_of(row[c])) for c in columns])
+            writer.writerow(
+                [
+                    "" if c not in row else row[c] if isinstance(row[c], str) else _plain(number_of(row[c]))
+                    for c in columns
+                ]
+            )
         return out.getvalue()
 
     def json(self) -> str:
@@ -148,7 +165,10 @@ class Report:
         try:
             content = read_json(text)
             rows = [_from_json(row) for row in content["calls"]]
-            return Report(rows, {d: _from_json(row) for d, row in content["device_metrics"].items()}, _from_json(content.get("configuration", {})))
+            return Report(
+                rows, {d: _from_json(row) for d, row in content["device_metrics"].items()},
+                _from_json(content.get("configuration", {}))
+            )
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise InputError(f"this is no report: {error!r}; give what Report.json() returned", code="TW0716") from None
 
@@ -160,11 +180,18 @@ def _aggregated(calls: Sequence[Mapping[str, Metric]]) -> list[Mapping[str, Metr
     groups: dict[tuple[Metric | None, ...], list[Mapping[str, Metric]]] = {}
     for call in calls:
         groups.setdefault((call.get(_NAME), call.get("Device"), call.get("Argument Shapes")), []).append(call)
-    return [rows[0] if len(rows) == 1 else {name: _together(name, [row[name] for row in rows if name in row]) for name in dict.fromkeys(n for r in rows for n in r)} for rows in groups.values()]
+    return [
+        rows[0] if len(rows) == 1
+        else {
+            name: _together(name, [row[name] for row in rows if name in row])
+            for name in dict.fromkeys(n for r in rows for n in r)
+        } for rows in groups.values()
+    ]
 
 
 def _together(name: str, values: Sequence[Metric]) -> Metric:
-    """Aggregate several values of a metric: sums, but means of ratios and of percentages that do not refer to the whole."""
+    """Aggregate several values of a metric: sums, but means of ratios and of percentages that do not refer to the
+    whole."""
     first = values[0]
     if isinstance(first, str):
         return ", ".join(dict.fromkeys(map(str, values)))
@@ -203,7 +230,8 @@ def _from_json(row: Mapping[str, Mapping[str, Any]]) -> dict[str, Metric]:
 
 
 class MetricCollector:
-    """Measures something of its own while calls run: `start` before each, `stop` after it, with what `start` gave, for its metrics by name.
+    """Measures something of its own while calls run: `start` before each, `stop` after it, with what `start` gave, for
+    its metrics by name.
 
     This package has no collector of hardware counters, which need rights that containers lack; subclasses can add one.
     """
@@ -226,10 +254,15 @@ class DeviceWrapper:
     device: Any
 
 
-def profile_function(mod: Any, dev: Any, collectors: Sequence[MetricCollector] | None = None, func_name: str | None = None, warmup_iters: int = 10) -> Callable[..., dict[str, Metric]]:
-    """A function that calls function `func_name` of `mod` (its only one without a name) with its arguments, `warmup_iters` times unmeasured, then once.
+def profile_function(
+    mod: Any, dev: Any, collectors: Sequence[MetricCollector] | None = None, func_name: str | None = None,
+    warmup_iters: int = 10
+) -> Callable[..., dict[str, Metric]]:
+    """A function that calls function `func_name` of `mod` (its only one without a name) with its arguments,
+    `warmup_iters` times unmeasured, then once.
 
-    It returns what the collectors say, and without any, the time: `{"Duration (us)": Duration}`. Raises `InputError` for fewer than no warm-ups.
+    It returns what the collectors say, and without any, the time: `{"Duration (us)": Duration}`. Raises `InputError`
+    for fewer than no warm-ups.
     """
     if warmup_iters < 0:
         raise InputError(f"warmup_iters={warmup_iters} is less than none", code="TW0717")
@@ -249,7 +282,9 @@ def profile_function(mod: Any, dev: Any, collectors: Sequence[MetricCollector] |
     return call
 
 
-def measured_call(call: Callable[[], object], device: DeviceWrapper, collectors: Sequence[MetricCollector]) -> dict[str, Metric]:
+def measured_call(
+    call: Callable[[], object], device: DeviceWrapper, collectors: Sequence[MetricCollector]
+) -> dict[str, Metric]:
     """Return the metrics of collectors for a call: they start in order, and stop in reverse order."""
     started = [collector.start(device) for collector in collectors]
     call()

@@ -1,9 +1,10 @@
 """The steps of a compiled model: the kernels, and the memory that each kernel reads and writes.
 
-The steps are data. `backends/cpu/llvm/entry.py` turns runs of native steps into functions, the executable calls these, and the
-manifest of an artifact stores them. Memory is named by a `Place`: a model input, a model output, or an offset into the
-constants or the workspace. Values that are Python objects (strings) are in none of these: they have numbers, and only host steps read and write them.
-Steps that are not native are operators that run by their numpy meaning, and calls of what another compiler made (`runtime/modules.py`).
+The steps are data. `backends/cpu/llvm/entry.py` turns runs of native steps into functions, the executable calls these,
+and the manifest of an artifact stores them. Memory is named by a `Place`: a model input, a model output, or an offset
+into the constants or the workspace. Values that are Python objects (strings) are in none of these: they have numbers,
+and only host steps read and write them. Steps that are not native are operators that run by their numpy meaning, and
+calls of what another compiler made (`runtime/modules.py`).
 """
 
 from __future__ import annotations
@@ -24,7 +25,8 @@ _KINDS: Final = (INPUT, OUTPUT, CONSTANT, WORKSPACE, PIECE)
 
 @dataclass(frozen=True, slots=True)
 class TensorInfo:
-    """Name, shape and element type of an input or output. In a program for dynamic shapes, a dimension may be an arithmetic expression, as text."""
+    """Name, shape and element type of an input or output. In a program for dynamic shapes, a dimension may be an
+    arithmetic expression, as text."""
 
     name: str
     shape: tuple[Any, ...]
@@ -50,8 +52,9 @@ class TensorInfo:
 class Place:
     """Memory: `offset` is the number of an input or output, or bytes into the constants or the workspace.
 
-    `skip` is where in an input or output it begins, in bytes. An `object` is no memory, but the number of an array of Python objects. A
-    `piece` is a part of the workspace by its number, which has a place when the sizes of a call are known; there `skip` may be a size.
+    `skip` is where in an input or output it begins, in bytes. An `object` is no memory, but the number of an array of
+    Python objects. A `piece` is a part of the workspace by its number, which has a place when the sizes of a call are
+    known; there `skip` may be a size.
     """
 
     kind: str
@@ -61,7 +64,8 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """An int32 at `place` that must be zero; where it is not, the run ends with message `number` of the manifest's `failures`."""
+    """An int32 at `place` that must be zero; where it is not, the run ends with message `number` of the manifest's
+    `failures`."""
 
     place: Place
     number: int
@@ -69,7 +73,8 @@ class Check:
 
 @dataclass(frozen=True, slots=True)
 class KernelCall:
-    """`symbol(context, *args)`, once all `checks` have passed; `origin` names the nodes of the model that it computes."""
+    """`symbol(context, *args)`, once all `checks` have passed; `origin` names the nodes of the model that it
+    computes."""
 
     symbol: str
     args: tuple[Place, ...]
@@ -103,7 +108,8 @@ class HostValue:
 
 @dataclass(frozen=True, slots=True)
 class HostStep:
-    """Operators without a native kernel, run by their numpy meaning: `run(*inputs) -> outputs`, an array where there is one of them."""
+    """Operators without a native kernel, run by their numpy meaning: `run(*inputs) -> outputs`, an array where there
+    is one of them."""
 
     name: str
     run: Callable[..., Any]
@@ -141,7 +147,8 @@ class Code(Protocol):
         """Return the address of `symbol`. Raises `KeyError` for an unknown symbol."""
 
     def hidden_address(self, symbol: str) -> int:
-        """Return the address of an internal symbol, such as a kernel that is timed. Raises `KeyError` where the code does not list it."""
+        """Return the address of an internal symbol, such as a kernel that is timed. Raises `KeyError` where the code
+        does not list it."""
 
 
 def segments(steps: Sequence[Step]) -> list[tuple[NativeStep, ...] | OutsideStep]:
@@ -162,7 +169,8 @@ def segments(steps: Sequence[Step]) -> list[tuple[NativeStep, ...] | OutsideStep
 
 
 def entry_symbols(steps: Sequence[Step]) -> list[str]:
-    """The names of the native functions of a program: `tw_run` alone, or `tw_run_0`, `tw_run_1`, … around steps that are not native."""
+    """The names of the native functions of a program: `tw_run` alone, or `tw_run_0`, `tw_run_1`, … around steps that
+    are not native."""
     parts = segments(steps)
     native = sum(isinstance(part, tuple) for part in parts)
     return ["tw_run"] if len(parts) == native == 1 else [f"tw_run_{i}" for i in range(native)]
@@ -181,7 +189,10 @@ def overlapping(steps: Iterable[Step]) -> frozenset[str]:
 def step_to_json(step: NativeStep | ExternalStep) -> list[Any]:
     """A step as plain lists, for the manifest."""
     if isinstance(step, ExternalStep):
-        return ["external", step.symbol, step.origin, [*map(value_to_json, step.inputs)], [*map(value_to_json, step.outputs)]]
+        return [
+            "external", step.symbol, step.origin, [*map(value_to_json, step.inputs)],
+            [*map(value_to_json, step.outputs)]
+        ]
     if isinstance(step, Copy):
         return ["copy", _place_to_json(step.source), _place_to_json(step.destination), step.nbytes]
     if step.checks:
@@ -196,13 +207,19 @@ def step_from_json(fields: Any) -> NativeStep | ExternalStep:
         case ["copy", str(source), str(destination), int() | str() as nbytes]:
             return Copy(_place_from_json(source), _place_from_json(destination), nbytes)
         case ["external", str(symbol), str(origin), [*inputs], [*outputs]]:
-            return ExternalStep(symbol, tuple(map(value_from_json, inputs)), tuple(map(value_from_json, outputs)), origin)
+            return ExternalStep(
+                symbol, tuple(map(value_from_json, inputs)), tuple(map(value_from_json, outputs)), origin
+            )
         case ["call", str(symbol), str(origin), *places]:
             return KernelCall(symbol, tuple(map(_place_from_json, places)), origin)
         case ["checked", [*checks], str(symbol), str(origin), *places]:
-            return KernelCall(symbol, tuple(map(_place_from_json, places)), origin, tuple(map(_check_from_json, checks)))
+            return KernelCall(
+                symbol, tuple(map(_place_from_json, places)), origin, tuple(map(_check_from_json, checks))
+            )
         case _:
-            raise ArtifactError(f"the manifest has a step that is not known: {str(fields)[:80]}; compile the model again", code="TW0804")
+            raise ArtifactError(
+                f"the manifest has a step that is not known: {str(fields)[:80]}; compile the model again", code="TW0804"
+            )
 
 
 def _check_from_json(fields: Any) -> Check:
@@ -210,12 +227,18 @@ def _check_from_json(fields: Any) -> Check:
         case [place, int(number)]:
             return Check(_place_from_json(place), number)
         case _:
-            raise ArtifactError(f"the manifest has a check that is not known: {str(fields)[:80]}; compile the model again", code="TW0804")
+            raise ArtifactError(
+                f"the manifest has a check that is not known: {str(fields)[:80]}; compile the model again",
+                code="TW0804"
+            )
 
 
 def value_to_json(value: HostValue) -> list[Any]:
     """A value as plain lists."""
-    return [_place_to_json(value.place), list(value.shape), value.dtype, *([] if value.strides is None else [list(value.strides)])]
+    return [
+        _place_to_json(value.place), list(value.shape), value.dtype,
+        *([] if value.strides is None else [list(value.strides)])
+    ]
 
 
 def value_from_json(fields: Any) -> HostValue:
@@ -226,7 +249,10 @@ def value_from_json(fields: Any) -> HostValue:
         case [place, [*shape], str(dtype), [*strides]] if len(strides) == len(shape):
             return HostValue(_place_from_json(place), tuple(map(int, shape)), DataType(dtype), tuple(map(int, strides)))
         case _:
-            raise ArtifactError(f"the manifest has a value that is not known: {str(fields)[:80]}; compile the model again", code="TW0804")
+            raise ArtifactError(
+                f"the manifest has a value that is not known: {str(fields)[:80]}; compile the model again",
+                code="TW0804"
+            )
 
 
 def _place_to_json(place: Place) -> str:
@@ -237,5 +263,7 @@ def _place_from_json(text: Any) -> Place:
     kind, _, where = str(text).partition(":")
     offset, plus, skip = where.partition("+")
     if kind not in _KINDS or not offset.isdecimal() or (plus and kind != PIECE and not skip.isdecimal()):
-        raise ArtifactError(f"the manifest has a place that is not known: {str(text)[:40]}; compile the model again", code="TW0804")
+        raise ArtifactError(
+            f"the manifest has a place that is not known: {str(text)[:40]}; compile the model again", code="TW0804"
+        )
     return Place(kind, int(offset), int(skip or 0) if skip.isdecimal() or not plus else check_size(skip))

@@ -1,8 +1,9 @@
 """How far each step is from what the machine could do, what holds it back, and which option may help.
 
-The least time of a step is the longer of two: its operations at the machine's peak for their type, and its bytes at the speed of the memory that they are in
-(Williams, Waterman and Patterson, "Roofline: an insightful visual performance model", 2009). Values between steps were just written, and are in the cache that they
-fit into; constants are where the whole program fits.
+The least time of a step is the longer of two: its operations at the machine's peak for their type, and its bytes at the
+speed of the memory that they are in (Williams, Waterman and Patterson, "Roofline: an insightful visual performance
+model", 2009). Values between steps were just written, and are in the cache that they fit into; constants are where the
+whole program fits.
 """
 
 from __future__ import annotations
@@ -42,8 +43,9 @@ class Bound(enum.StrEnum):
 
 @dataclass(frozen=True)
 class Peaks:
-    """Peak rates of a machine for a number of threads: operations per second by type (`float32`, and with instructions for them `int8` and `bfloat16`), and bytes per
-    second for working sets of increasing size."""
+    """Peak rates of a machine for a number of threads: operations per second by type (`float32`, and with instructions
+    for them `int8` and `bfloat16`), and bytes per second for working sets of increasing size.
+    """
 
     threads: int
     operations: Mapping[str, float]
@@ -51,7 +53,10 @@ class Peaks:
 
     def rate(self, dtype: DataType) -> float:
         """Operations a second on numbers of a type."""
-        kind = _BYTE if dtype.code in ("int", "uint") and dtype.bits == 8 else _HALF if dtype.code == "bfloat" and dtype.bits == 16 else _FLOAT
+        kind = (
+            _BYTE if dtype.code in ("int", "uint") and dtype.bits == 8 else _HALF
+            if dtype.code == "bfloat" and dtype.bits == 16 else _FLOAT
+        )
         return self.operations.get(kind, self.operations[_FLOAT])
 
     def bandwidth(self, nbytes: int) -> float:
@@ -59,24 +64,37 @@ class Peaks:
         return next((rate for limit, rate in self.bandwidths if nbytes <= limit), self.bandwidths[-1][1])
 
     def to_json(self) -> str:
-        return json.dumps({"threads": self.threads, "operations": dict(self.operations), "bandwidths": [list(b) for b in self.bandwidths]})
+        return json.dumps(
+            {
+                "threads": self.threads, "operations": dict(self.operations),
+                "bandwidths": [list(b) for b in self.bandwidths]
+            }
+        )
 
     @staticmethod
     def from_json(text: str | bytes) -> Peaks:
         """Read the text that `to_json` returned. Raises `InputError` for any other text."""
         try:
             content = read_json(text)
-            found = Peaks(int(content["threads"]), {str(k): float(v) for k, v in content["operations"].items()}, tuple((int(n), float(r)) for n, r in content["bandwidths"]))
+            found = Peaks(
+                int(content["threads"]), {str(k): float(v) for k, v in content["operations"].items()},
+                tuple((int(n), float(r)) for n, r in content["bandwidths"])
+            )
         except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise InputError(f"these are no peaks of a machine: {error!r}; give what Peaks.to_json() returned", code="TW0716") from None
+            raise InputError(
+                f"these are no peaks of a machine: {error!r}; give what Peaks.to_json() returned", code="TW0716"
+            ) from None
         if not found.bandwidths or _FLOAT not in found.operations:
-            raise InputError("peaks of a machine have operations of float32, and bytes a second of at least one size", code="TW0716")
+            raise InputError(
+                "peaks of a machine have operations of float32, and bytes a second of at least one size", code="TW0716"
+            )
         return found
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """Of one step: the least seconds that the machine could take for it, the share that these are of what it took, what holds it back, and what to try."""
+    """Of one step: the least seconds that the machine could take for it, the share that these are of what it took,
+    what holds it back, and what to try."""
 
     least: float
     share: float
@@ -85,10 +103,13 @@ class Verdict:
 
 
 def judge(note: Note, seconds: float, peaks: Peaks, program_bytes: int, parts: int = 1) -> Verdict:
-    """Judge a native step by its seconds for all `parts` of a program with `program_bytes` of constants and workspace."""
+    """Judge a native step by its seconds for all `parts` of a program with `program_bytes` of constants and
+    workspace."""
     compute = parts * note.operations / peaks.rate(note.dtype)
     moved = note.reads + note.writes
-    memory = parts * (moved / peaks.bandwidth(moved) + note.constants / peaks.bandwidth(max(program_bytes, note.nbytes)))
+    memory = (
+        parts * (moved / peaks.bandwidth(moved) + note.constants / peaks.bandwidth(max(program_bytes, note.nbytes)))
+    )
     least = max(compute, memory)
     share = least / seconds if seconds > 0 else 0.0
     if seconds < _SHORT * parts and share < 0.5:
@@ -118,11 +139,15 @@ def report_of(profile: Profile, peaks: Peaks | None) -> Report:
     rows.append({"Name": BETWEEN, **_times(profile.unattributed, whole), "Count": Count(0)})
     total: dict[str, Metric] = {**_times(profile.wall, whole), "Count": Count(profile.parts * len(profile.steps))}
     said: dict[str, Any] = {
-        "Program": profile.program, "Threads": Count(profile.threads), "Runs": Count(len(profile.all_runs)), "Clock": profile.clock,
-        "Fastest run (us)": Duration(1e6 * min(profile.all_runs)), "Slowest run (us)": Duration(1e6 * max(profile.all_runs)),
+        "Program": profile.program, "Threads": Count(profile.threads), "Runs": Count(len(profile.all_runs)),
+        "Clock": profile.clock,
+        "Fastest run (us)": Duration(1e6 * min(profile.all_runs)),
+        "Slowest run (us)": Duration(1e6 * max(profile.all_runs)),
     }
     if profile.clock == "python":
-        said["Note"] = "no compiler is installed here, so Python calls the steps, and each is a microsecond longer than in a run"
+        said["Note"] = (
+            "no compiler is installed here, so Python calls the steps, and each is a microsecond longer than in a run"
+        )
     if peaks is not None:
         said.update({f"Peak {kind} (Gop/s)": Ratio(rate / 1e9) for kind, rate in peaks.operations.items()})
         said.update({f"Bandwidth within {_size(n)} (GB/s)": Ratio(rate / 1e9) for n, rate in peaks.bandwidths})
@@ -136,7 +161,9 @@ def _row(s: StepTime, profile: Profile, peaks: Peaks | None) -> dict[str, Metric
         seconds = max(s.seconds, 1e-12)
         operations = profile.parts * note.operations
         row["FLOPs"], row["Bytes"] = Count(operations), Count(profile.parts * note.nbytes)
-        row["GFLOP/s"], row["GB/s"] = Ratio(operations / seconds / 1e9), Ratio(profile.parts * note.nbytes / seconds / 1e9)
+        row["GFLOP/s"], row["GB/s"] = (
+            Ratio(operations / seconds / 1e9), Ratio(profile.parts * note.nbytes / seconds / 1e9)
+        )
     if not s.is_native:
         row["Bound"], row["Try"] = str(Bound.PYTHON), "an operator with a kernel"
     elif note is not None and peaks is not None:

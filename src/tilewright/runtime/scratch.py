@@ -1,8 +1,8 @@
 """Memory that kernels take for themselves while they run: how much of a thread's stack, and how much of the C library.
 
 The manifest of a program has the maximum over its kernels. Before a run, the stack of the calling thread is checked;
-worker threads have stacks that are large enough. Where the C library refuses memory, a kernel counts that in its context and returns;
-the caller sees from the count that the results are invalid.
+worker threads have stacks that are large enough. Where the C library refuses memory, a kernel counts that in its
+context and returns; the caller sees from the count that the results are invalid.
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ BESIDE: Final = 64 << 10
 
 @dataclass(frozen=True, slots=True)
 class Scratch:
-    """Bytes that a kernel takes of each thread's `stack`, and of the C library (`heap`), where open sizes count as one byte each; `kernel` says which."""
+    """Bytes that a kernel takes of each thread's `stack`, and of the C library (`heap`), where open sizes count as one
+    byte each; `kernel` says which."""
 
     stack: int = 0
     heap: int = 0
@@ -36,7 +37,7 @@ class Scratch:
     def lacking(self, name: str) -> RunError:
         """What is said where the C library has no memory for it."""
         size = f"{shown_bytes(self.heap)} for each thread" if self.heap >= 64 else "as much as its sizes ask for"
-        return RunError(f"there is too little memory for what stands between the stages of '{name}': {self.kernel} takes most, {size}; give it smaller sizes, or fewer threads", code="TW0710")
+        return RunError(f"there is too little memory for the scratch buffers of '{name}': {self.kernel} needs the most, {size}; use smaller sizes, or fewer threads", code="TW0710")
 
 
 NOTHING: Final = Scratch()
@@ -46,7 +47,10 @@ def most(found: Iterable[Scratch]) -> Scratch:
     """The most stack and the most heap of any of these, with the name of the one that takes most in all."""
     every = [*found]
     largest = max(every, key=lambda s: s.stack + s.heap, default=Scratch())
-    return Scratch(max((s.stack for s in every), default=0), max((s.heap for s in every), default=0), largest.kernel if largest.stack + largest.heap else "")
+    return Scratch(
+        max((s.stack for s in every), default=0), max((s.heap for s in every), default=0),
+        largest.kernel if largest.stack + largest.heap else ""
+    )
 
 
 def refused(context: int) -> int:
@@ -65,12 +69,14 @@ def check_stack(name: str, scratch: Scratch) -> None:
         room = _ROOM.bytes = stack_room()
     if scratch.stack + BESIDE > room:
         raise RunError(
-            f"the stack of this thread has {shown_bytes(room)} for kernels, and '{name}' takes {shown_bytes(scratch.stack + BESIDE)} of it in {scratch.kernel}; "
+            f"the stack of this thread has {shown_bytes(room)} for kernels, and '{name}' takes "
+            f"{shown_bytes(scratch.stack + BESIDE)} of it in {scratch.kernel}; "
             "call it from a thread with a larger stack (threading.stack_size, ulimit -s)", code="TW0711")
 
 
 def stack_room() -> int:
-    """Bytes of this thread's stack that kernels may count on: three quarters of it; where the system does not say, what threads have at least."""
+    """Bytes of this thread's stack that kernels may count on: three quarters of it; where the system does not say,
+    what threads have at least."""
     if sys.platform != "linux":
         return _USUAL
     library = ctypes.CDLL(None)

@@ -1,4 +1,5 @@
-"""Archives that show every damaged bit: their last member is the sha256 of all bytes before it, and nothing but zeros stands behind.
+"""Archives that show every damaged bit: their last member is the sha256 of all bytes before it, and nothing but zeros
+stands behind.
 
     … members … · archive.sha256 · zeros up to a multiple of 10240 bytes
 
@@ -58,14 +59,18 @@ def is_sealed(path: Path) -> bool:
 
 
 def plain_members(archive: tarfile.TarFile, nbytes: int) -> list[tarfile.TarInfo]:
-    """The members of an uncompressed archive of `nbytes` bytes: files and folders. Raises `tarfile.TarError` for sparse files, links, devices, names that lead
-    elsewhere or are there twice, and sizes that do not fit the archive, before anything is read."""
+    """The members of an uncompressed archive of `nbytes` bytes: files and folders. Raises `tarfile.TarError` for
+    sparse files, links, devices, names that lead elsewhere or are there twice, and sizes that do not fit the archive,
+    before anything is read.
+    """
     found, total = [], 0
     names: set[str] = set()
     for info in archive:
         total += info.size
         if info.issparse() or not (info.isfile() or info.isdir()):
-            raise tarfile.TarError(f"its member {info.name[:80]!r} is no plain file; archives have no sparse files, links or devices")
+            raise tarfile.TarError(
+                f"its member {info.name[:80]!r} is no plain file; archives have no sparse files, links or devices"
+            )
         parts = PurePosixPath(info.name.replace("\\", "/"))
         if parts.is_absolute() or ".." in parts.parts or not info.name.isprintable() or info.name[1:2] == ":":
             raise tarfile.TarError(f"its member {info.name[:80]!r} points outside of the archive")

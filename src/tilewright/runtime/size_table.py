@@ -1,4 +1,5 @@
-"""The table that the code of a program for dynamic shapes reads: the symbols, sizes computed from them, and offsets of pieces of the workspace.
+"""The table that the code of a program for dynamic shapes reads: the symbols, sizes computed from them, and offsets of
+pieces of the workspace.
 
     int64 table[] = { n, m,   n * m * 4,   offset of piece 0, offset of piece 1, … }
 """
@@ -13,7 +14,8 @@ from tilewright.runtime.sizes import Size
 
 
 def derived_sizes(manifest: Manifest) -> tuple[str, ...]:
-    """The sizes beside the symbols that the entry function needs: of copies, places, parts, and what a part moves on by."""
+    """The sizes beside the symbols that the entry function needs: of copies, places, parts, and what a part moves on
+    by."""
     found: dict[str, None] = {}
 
     def need(*sizes: Size) -> None:
@@ -38,7 +40,10 @@ def _bytes(shape: Sequence[Size], itemsize: int, parts: Size) -> Size:
     """The first dimension is a multiple of `parts`."""
     if parts != 1:
         first, *rest = shape
-        whole = first // parts if isinstance(first, int) and isinstance(parts, int) else 1 if first == parts else f"({first} // {parts})"
+        whole = (
+            first // parts if isinstance(first, int) and isinstance(parts, int) else 1 if first == parts
+            else f"({first} // {parts})"
+        )
         shape = (whole, *rest)
     known = itemsize
     for d in shape:

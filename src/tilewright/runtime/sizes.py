@@ -17,7 +17,8 @@ Size: TypeAlias = int | str
 """A dimension or a stride: a number, or integer arithmetic over the names of sizes (`n`, `(n * 2)`)."""
 
 _BINARY: Final[dict[type[ast.operator], Callable[[int, int], int]]] = {
-    ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.FloorDiv: operator.floordiv, ast.Mod: operator.mod,
+    ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.FloorDiv: operator.floordiv,
+    ast.Mod: operator.mod,
 }
 _MULTIPLE: Final = re.compile(r"([^\W\d]\w*)|\(([^\W\d]\w*) \* (\d+)\)")
 _CALLS: Final[dict[str, Callable[..., int]]] = {"min": min, "max": max}

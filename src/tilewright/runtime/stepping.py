@@ -1,4 +1,5 @@
-"""Calls the steps of a program one by one from Python: for debuggers, and for profiles where no compiler is installed."""
+"""Calls the steps of a program one by one from Python: for debuggers, and for profiles where no compiler is
+installed."""
 
 from __future__ import annotations
 
@@ -9,7 +10,19 @@ from dataclasses import dataclass
 
 from tilewright.base.errors import ArtifactError, RunError
 from tilewright.runtime.manifest import FIRST_MESSAGE, Manifest
-from tilewright.runtime.program import CONSTANT, INPUT, OUTPUT, WORKSPACE, Check, Code, Copy, KernelCall, OutsideStep, Place, Step
+from tilewright.runtime.program import (
+    CONSTANT,
+    INPUT,
+    OUTPUT,
+    WORKSPACE,
+    Check,
+    Code,
+    Copy,
+    KernelCall,
+    OutsideStep,
+    Place,
+    Step,
+)
 from tilewright.runtime.size_table import part_bytes
 
 Memory = Mapping[str, Sequence[int]]
@@ -18,8 +31,10 @@ Memory = Mapping[str, Sequence[int]]
 
 @dataclass(frozen=True)
 class Subject:
-    """A program in this process that is ready to run: `context` has its threads, `frame` is the address of its block of addresses, `memory` has these
-    addresses by kind, `outside` runs a step that is no native code, and `failed` says what a status means."""
+    """A program in this process that is ready to run: `context` has its threads, `frame` is the address of its block
+    of addresses, `memory` has these addresses by kind, `outside` runs a step that is no native code, and `failed` says
+    what a status means.
+    """
 
     manifest: Manifest
     code: Code
@@ -34,12 +49,13 @@ class Subject:
     def parts(self) -> int:
         """How often the steps are carried out. Raises `RunError` where only a call tells."""
         if not isinstance(self.manifest.parts, int):
-            raise RunError(f"the steps of '{self.manifest.name}' cannot be timed apart: how many parts it is computed in is known when it is called; time it as a whole", code="TW0714")
+            raise RunError(f"the steps of '{self.manifest.name}' cannot be timed separately: how many parts it is computed in is known when it is called; time it as a whole", code="TW0714")
         return self.manifest.parts
 
 
 def step_calls(subject: Subject, part: int = 0) -> list[Callable[[], object]]:
-    """A function for each step of one of the program's parts. Raises `ArtifactError` where kernels are hidden in the code."""
+    """A function for each step of one of the program's parts. Raises `ArtifactError` where kernels are hidden in the
+    code."""
     memory = memory_of_part(subject, part)
     return [_call(step, subject, memory) for step in subject.manifest.steps]
 
@@ -51,7 +67,10 @@ def memory_of_part(subject: Subject, part: int) -> Memory:
     counts = len(subject.memory[INPUT])
     away = [part * int(n) for n in part_bytes(subject.manifest)]
     moved = {INPUT: away[:counts], OUTPUT: away[counts:]}
-    return {kind: [a + b for a, b in zip(bases, moved.get(kind, [0]), strict=True)] for kind, bases in subject.memory.items()}
+    return {
+        kind: [a + b for a, b in zip(bases, moved.get(kind, [0]), strict=True)]
+        for kind, bases in subject.memory.items()
+    }
 
 
 def step_name(step: Step) -> str:
@@ -69,18 +88,22 @@ def kernel_address(code: Code, symbol: str) -> int:
     try:
         return code.hidden_address(symbol)
     except KeyError as error:
-        raise ArtifactError(f"the kernel '{symbol}' is hidden in the code, and cannot be timed apart; save the program as .so, and load that", code="TW0714") from error
+        raise ArtifactError(f"the kernel '{symbol}' is hidden in the code, and cannot be timed separately; save the program as .so, and load that", code="TW0714") from error
 
 
 def _call(step: Step, subject: Subject, memory: Memory) -> Callable[[], object]:
     match step:
         case Copy():
             if not isinstance(step.nbytes, int):
-                raise RunError("a copy of dynamic size cannot be timed separately; time the program as a whole", code="TW0714")
+                raise RunError(
+                    "a copy of dynamic size cannot be timed separately; time the program as a whole", code="TW0714"
+                )
             to, source, count = address_of(step.destination, memory), address_of(step.source, memory), step.nbytes
             return lambda: ctypes.memmove(to, source, count)
         case KernelCall():
-            function = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * (1 + len(step.args)))(kernel_address(subject.code, step.symbol))
+            function = ctypes.CFUNCTYPE(
+                None, *[ctypes.c_void_p] * (1 + len(step.args))
+            )(kernel_address(subject.code, step.symbol))
             given = [subject.context, *(address_of(place, memory) for place in step.args)]
             if step.checks:
                 return _checked(functools.partial(function, *given), step.checks, subject, memory)
@@ -88,7 +111,9 @@ def _call(step: Step, subject: Subject, memory: Memory) -> Callable[[], object]:
     return lambda: subject.outside(step)
 
 
-def _checked(call: Callable[[], object], checks: Sequence[Check], subject: Subject, memory: Memory) -> Callable[[], object]:
+def _checked(
+    call: Callable[[], object], checks: Sequence[Check], subject: Subject, memory: Memory
+) -> Callable[[], object]:
     """`call`, which raises what the program would end with where a check does not pass."""
     faults = [(ctypes.c_int32.from_address(address_of(c.place, memory)), c.number) for c in checks]
 
@@ -104,6 +129,8 @@ def _checked(call: Callable[[], object], checks: Sequence[Check], subject: Subje
 def address_of(place: Place, memory: Memory) -> int:
     """Where a place is in memory. Raises `RunError` where only a call tells."""
     if not isinstance(place.skip, int):
-        raise RunError("a value at a dynamic location cannot be timed separately; time the program as a whole", code="TW0714")
+        raise RunError(
+            "a value at a dynamic location cannot be timed separately; time the program as a whole", code="TW0714"
+        )
     bases = memory[place.kind]
     return bases[0] + place.offset if place.kind in (CONSTANT, WORKSPACE) else bases[place.offset] + place.skip

@@ -11,7 +11,8 @@ _SYMBOL: Final = struct.Struct("<IBBHQQ")
 
 
 def symbol_values(image: bytes) -> dict[str, int]:
-    """The values of the defined symbols of a 64-bit little-endian library: addresses, less the one that it is loaded at. Empty where it was stripped."""
+    """The values of the defined symbols of a 64-bit little-endian library: addresses, less the one that it is loaded
+    at. Empty where it was stripped."""
     start, (entry, count) = struct.unpack_from("<Q", image, 40)[0], struct.unpack_from("<HH", image, 58)
     sections = [_SECTION.unpack_from(image, start + k * entry) for k in range(count)]
     found: dict[str, int] = {}

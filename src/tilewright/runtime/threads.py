@@ -21,7 +21,8 @@ from tilewright.runtime.program import Code
 
 VARIABLE: Final = "TILEWRIGHT_NUM_THREADS"
 BINDING: Final = "TILEWRIGHT_BIND_THREADS"
-"""Set to 0, the system places the threads; else workers keep off the core of the thread that calls. The native pool reads it."""
+"""Set to 0, the system places the threads; else workers keep off the core of the thread that calls. The native pool
+reads it."""
 _MOST: Final = 1024
 _CREATE = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_int64)
 _DESTROY = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
@@ -39,7 +40,8 @@ class Pools:
         self._lock = new_lock()
 
     def context(self, count: int, code: Code) -> int:
-        """Return the address of the context with `count` threads; the first call creates it with the thread pool of `code`."""
+        """Return the address of the context with `count` threads; the first call creates it with the thread pool of
+        `code`."""
         with self._lock:
             if self.alone:
                 count = 1  # whatever was asked for
@@ -61,7 +63,8 @@ class Pools:
             _DESTROY(code.address("tw_pool_destroy"))(address)
 
     def forget(self) -> None:
-        """In a forked child: the threads are not here, and the locks may be held by threads that are not here either."""
+        """In a forked child: the threads are not here, and the locks may be held by threads that are not here
+        either."""
         self._lock = new_lock()
         self._left_behind += [code for _, code in self._contexts.values()]
         self._contexts = {}
@@ -72,10 +75,11 @@ POOLS: Final = Pools()
 
 
 class NullThreadPool:
-    """`with NullThreadPool():` every program runs in the thread that calls it, whatever number of threads it was made for.
+    """`with NullThreadPool():` every program runs in the thread that calls it, whatever number of threads it was made
+    for.
 
-    The threads of pools end when it is entered, which must be while no call runs; they start again, where they are needed, when it is left. For
-    debuggers: one thread to step through, and to record.
+    The threads of pools end when it is entered, which must be while no call runs; they start again, where they are
+    needed, when it is left. For debuggers: one thread to step through, and to record.
     """
 
     def __enter__(self) -> Self:
@@ -83,7 +87,9 @@ class NullThreadPool:
         POOLS.alone += 1
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         POOLS.close()
         POOLS.alone -= 1
 
@@ -98,7 +104,9 @@ def default_threads() -> int:
     if not text:
         return physical_cores()
     if not text.isdecimal():
-        raise OptionError(f"{VARIABLE} is '{text}', which is not a number of threads; set it to 1 or more, or unset it", code="TW0208")
+        raise OptionError(
+            f"{VARIABLE} is '{text}', which is not a number of threads; set it to 1 or more, or unset it", code="TW0208"
+        )
     return checked_threads(int(text))
 
 
@@ -106,7 +114,8 @@ _CALL: Final = threading.local()
 
 
 def threads_of_call() -> int:
-    """How many threads share the work of the program that calls, inside of a function of a module; elsewhere `default_threads`."""
+    """How many threads share the work of the program that calls, inside of a function of a module; elsewhere
+    `default_threads`."""
     count: int | None = getattr(_CALL, "threads", None)
     return default_threads() if count is None else count
 
@@ -121,7 +130,11 @@ def set_threads_of_call(count: int | None) -> int | None:
 def _check_binding() -> None:
     text = os.environ.get(BINDING, "")
     if text not in ("", "0", "1"):
-        raise OptionError(f"{BINDING} is '{text}'; set it to 0 to let the system place the threads, or to 1, or unset it, to keep them off the caller's core", code="TW0208")
+        raise OptionError(
+            f"{BINDING} is '{text}'; set it to 0 to let the system place the threads, or to 1, or unset it, to keep "
+            "them off the caller's core",
+            code="TW0208"
+        )
 
 
 def checked_threads(count: int) -> int:

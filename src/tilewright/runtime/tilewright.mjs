@@ -14,7 +14,7 @@ const ARRAYS = {
   bool: Uint8Array, int8: Int8Array, uint8: Uint8Array, int16: Int16Array, uint16: Uint16Array, int32: Int32Array, uint32: Uint32Array,
   int64: BigInt64Array, uint64: BigUint64Array, float16: Uint16Array, bfloat16: Uint16Array, float32: Float32Array, float64: Float64Array,
 };
-const STATUS = { 1: "there is no memory for its workspace", [-1]: "there is no memory for what stands between the stages of a kernel", [-2]: "a wrong access to memory was found" };
+const STATUS = { 1: "there is no memory for its workspace", [-1]: "there is no memory for the scratch buffers of a kernel", [-2]: "a wrong access to memory was found" };
 
 /* The model in a file of Tilewright: `source` is a URL or path, an ArrayBuffer, or a typed array. Throws where it is damaged, or no model. */
 export async function load(source) {

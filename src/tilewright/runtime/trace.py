@@ -6,7 +6,8 @@
     worker 1          4-8         8-16         24-32
     arena           __####____####################################____          bytes of values that are alive
 
-Two forms: Chrome's JSON (chrome://tracing, Perfetto, Speedscope), and the protobuf of Perfetto (ui.perfetto.dev), written by `runtime/perfetto.py`.
+Two forms: Chrome's JSON (chrome://tracing, Perfetto, Speedscope), and the protobuf of Perfetto (ui.perfetto.dev),
+written by `runtime/perfetto.py`.
 """
 
 from __future__ import annotations
@@ -43,7 +44,8 @@ class Slice:
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """Lanes by name, the caller's first, each with its slices in order; and how many bytes of the workspace are in use from which nanosecond on."""
+    """Lanes by name, the caller's first, each with its slices in order; and how many bytes of the workspace are in use
+    from which nanosecond on."""
 
     program: str
     lanes: Mapping[str, tuple[Slice, ...]]
@@ -63,7 +65,7 @@ class Trace:
 def check_format(path: Path) -> None:
     """Raise `OptionError` for a file that ends in none of the formats."""
     if path.suffix not in FORMATS:
-        raise OptionError(f"'{path}' ends in neither {' nor '.join(FORMATS)}, which are what a trace is written as", code="TW0206")
+        raise OptionError(f"'{path}' has none of the extensions of a trace: {', '.join(FORMATS)}", code="TW0206")
 
 
 def trace_of(profile: Profile, manifest: Manifest) -> Trace:
@@ -79,7 +81,10 @@ def trace_of(profile: Profile, manifest: Manifest) -> Trace:
         if profile.parts > 1:
             details["part"] = span.part
         if step.note is not None:
-            details |= {"operators": ", ".join(step.note.operators), "operations": step.note.operations, "bytes": step.note.nbytes}
+            details |= {
+                "operators": ", ".join(step.note.operators), "operations": step.note.operations,
+                "bytes": step.note.nbytes
+            }
         steps.append(Slice(step.name, span.begin, span.end, details, tuple(chunks.get(run.caller, {}).get(k, ()))))
     lanes: dict[str, tuple[Slice, ...]] = {CALLER: (Slice(profile.program, run.begin, run.end, {}, tuple(steps)),)}
     workers = [thread for thread in chunks if thread != run.caller]
@@ -95,7 +100,9 @@ def _chunks(profile: Profile, run: Run) -> dict[int, dict[int, list[Slice]]]:
     for chunk in sorted(run.chunks, key=lambda c: c.begin):
         at = max(0, bisect.bisect_right(begins, chunk.begin) - 1)
         name = f"{profile.steps[run.spans[at].step].name} [{chunk.first}, {chunk.last})"
-        found.setdefault(chunk.thread, {}).setdefault(at, []).append(Slice(name, chunk.begin, chunk.end, {"iterations": chunk.last - chunk.first}))
+        found.setdefault(chunk.thread, {}).setdefault(at, []).append(
+            Slice(name, chunk.begin, chunk.end, {"iterations": chunk.last - chunk.first})
+        )
     return found
 
 
@@ -111,11 +118,16 @@ def chrome_json(trace: Trace) -> str:
     """Events of Chrome's trace format: times in microseconds from the begin of the run."""
     start = trace.lanes[CALLER][0].begin
     pid = 1
-    events: list[dict[str, Any]] = [{"ph": "M", "name": "process_name", "pid": pid, "tid": 0, "args": {"name": f"tilewright: {trace.program}"}}]
+    events: list[dict[str, Any]] = [
+        {"ph": "M", "name": "process_name", "pid": pid, "tid": 0, "args": {"name": f"tilewright: {trace.program}"}}
+    ]
     for tid, (lane, slices) in enumerate(trace.lanes.items(), 1):
         events.append({"ph": "M", "name": "thread_name", "pid": pid, "tid": tid, "args": {"name": lane}})
         events += _chrome_slices(slices, start, pid, tid)
-    events += [{"ph": "C", "name": ARENA, "pid": pid, "tid": 0, "ts": (time - start) / 1000, "args": {"bytes": count}} for time, count in trace.arena]
+    events += [
+        {"ph": "C", "name": ARENA, "pid": pid, "tid": 0, "ts": (time - start) / 1000, "args": {"bytes": count}}
+        for time, count in trace.arena
+    ]
     return json.dumps({"displayTimeUnit": "ns", "traceEvents": events})
 
 
@@ -123,7 +135,8 @@ def _chrome_slices(slices: Sequence[Slice], start: int, pid: int, tid: int) -> l
     made = []
     for s in slices:
         made.append({
-            "ph": "X", "cat": "tilewright", "name": s.name, "pid": pid, "tid": tid, "ts": (s.begin - start) / 1000, "dur": (s.end - s.begin) / 1000, "args": dict(s.details),
+            "ph": "X", "cat": "tilewright", "name": s.name, "pid": pid, "tid": tid, "ts": (s.begin - start) / 1000,
+            "dur": (s.end - s.begin) / 1000, "args": dict(s.details),
         })
         made += _chrome_slices(s.inside, start, pid, tid)
     return made

@@ -1,4 +1,5 @@
-"""Data for trials: random arrays that are the same wherever they are made, guarded on both sides, and what counts as the same answer."""
+"""Data for trials: random arrays that are the same wherever they are made, guarded on both sides, and what counts as
+the same answer."""
 
 from __future__ import annotations
 
@@ -20,10 +21,12 @@ _GUARD: Final = 4096
 _GUARD_BYTE: Final = 0xA5
 _FLOAT_RANGE: Final = (-1.0, 1.0)
 _WIDE_INTEGERS: Final = (-63, 63)
-"""Range of random integers of more than 8 bits, so that products and sums do not overflow. Integers of at most 8 bits take all values."""
+"""Range of random integers of more than 8 bits, so that products and sums do not overflow. Integers of at most 8 bits
+take all values."""
 
 TOLERANCE: Final = {"float64": 1e-9, "float32": 1e-4, "float16": 1e-2, "bfloat16": 5e-2}
-"""How far an answer may be off, as a part of the larger of the element wanted and of the root of the mean square of all of them."""
+"""How far an answer may be off, as a part of the larger of the element wanted and of the root of the mean square of
+all of them."""
 
 
 class Guarded:
@@ -43,10 +46,15 @@ class Guarded:
 
 
 def arrays_of(name: str, params: Sequence[Parameter | Scalar]) -> tuple[Parameter, ...]:
-    """Return the array parameters of a function. Raises `InputError` for scalar parameters and symbolic sizes, which have no values here."""
+    """Return the array parameters of a function. Raises `InputError` for scalar parameters and symbolic sizes, which
+    have no values here."""
     arrays = tuple(p for p in params if isinstance(p, Parameter))
     if len(arrays) != len(params) or any(not isinstance(d, int) for p in arrays for d in p.shape):
-        raise InputError(f"{name} takes numbers or arrays of dynamic shape, and only functions of static shapes are measured; lower it for fixed sizes", code="TW0717")
+        raise InputError(
+            f"{name} takes numbers or arrays of dynamic shape, and only functions of static shapes are measured; lower "
+            "it for fixed sizes",
+            code="TW0717"
+        )
     return arrays
 
 
@@ -74,7 +82,8 @@ def _usual_range(dtype: DataType) -> tuple[float, float]:
 
 
 def difference(found: Array, wanted: Array, name: str) -> str:
-    """In what way `found` is not `wanted`, beyond rounding; empty where it is. Integers have to be equal, NaN stands where NaN is wanted."""
+    """In what way `found` is not `wanted`, beyond rounding; empty where it is. Integers have to be equal, NaN stands
+    where NaN is wanted."""
     tolerance = TOLERANCE.get(str(found.dtype))
     if tolerance is None:
         wrong = found != wanted
@@ -85,9 +94,14 @@ def difference(found: Array, wanted: Array, name: str) -> str:
         scale = float(np.sqrt(np.mean(np.square(b[finite])))) if finite.any() else 0.0
         with np.errstate(invalid="ignore"):
             off = np.abs(a - b)
-        wrong = np.where(finite, ~(off <= tolerance * np.maximum(np.abs(b), scale)), (a != b) & ~(np.isnan(a) & np.isnan(b)))
+        wrong = np.where(
+            finite, ~(off <= tolerance * np.maximum(np.abs(b), scale)), (a != b) & ~(np.isnan(a) & np.isnan(b))
+        )
     count = int(np.count_nonzero(wrong))
     if not count:
         return ""
     at = tuple(map(int, np.argwhere(wrong)[0]))
-    return f"{count} of {found.size} elements of {name} are wrong; at {list(at)} stands {found[at]}, and {wanted[at]} is right (off by {off[at]:.3g})"
+    return (
+        f"{count} of {found.size} elements of {name} are wrong; at {list(at)} stands {found[at]}, and {wanted[at]} is "
+        f"right (off by {off[at]:.3g})"
+    )

@@ -1,4 +1,5 @@
-"""`VirtualMachine`: TVM's interface for running a program with control flow. The program is native code; no instructions are interpreted."""
+"""`VirtualMachine`: TVM's interface for running a program with control flow. The program is native code; no
+instructions are interpreted."""
 
 from __future__ import annotations
 
@@ -51,13 +52,20 @@ class VirtualMachine:
         return self._outputs
 
     def benchmark(
-        self, device: Device, *args: Any, func_name: str = "main", repeat: int = 5, number: int = 5, min_repeat_ms: float | None = None,
+        self, device: Device, *args: Any, func_name: str = "main", repeat: int = 5, number: int = 5,
+        min_repeat_ms: float | None = None,
         end_to_end: bool = False, **kwargs: Any,
     ) -> BenchmarkResult:
         """Time calls of `main` with these arguments."""
         self._check(func_name)
-        return self.executable.benchmark(*args, repeat=repeat, number=number, min_repeat_ms=min_repeat_ms or 0, end_to_end=end_to_end, **kwargs)
+        return self.executable.benchmark(
+            *args, repeat=repeat, number=number, min_repeat_ms=min_repeat_ms or 0, end_to_end=end_to_end, **kwargs
+        )
 
     def _check(self, name: str) -> None:
         if name != "main":
-            raise InputError(f"a compiled program is entered by 'main', not by '{name}'; make '{name}' the main of a module, and compile that", code="TW0707")
+            raise InputError(
+                f"a compiled program is entered by 'main', not by '{name}'; make '{name}' the main of a module, and "
+                "compile that",
+                code="TW0707"
+            )

@@ -1,8 +1,11 @@
-"""A model as one WebAssembly module: the section after the code, from which a reader learns the model and detects damage.
+"""A model as one WebAssembly module: the section after the code, from which a reader learns the model and detects
+damage.
 
-    model.wasm    code and constants · custom section `tilewright.manifest` (JSON) · custom section `tilewright.sha256` (32 bytes) of all before
+    model.wasm    code and constants · custom section `tilewright.manifest` (JSON)
+                  · custom section `tilewright.sha256` (32 bytes): the digest of all bytes before it
 
-It is run by `tilewright.mjs`, beside this file, in browsers and in Node.js; Python reads its manifest, and does not run it.
+It is run by `tilewright.mjs`, beside this file, in browsers and in Node.js; Python reads its manifest, and does not run
+it.
 """
 
 from __future__ import annotations
@@ -32,9 +35,17 @@ def read_manifest(data: bytes, where: str) -> Manifest:
     tail = _section(_DIGEST, bytes(_DIGEST_BYTES))
     begin = len(data) - len(tail)
     if begin < len(MAGIC) or not data.startswith(MAGIC) or data[begin:-_DIGEST_BYTES] != tail[:-_DIGEST_BYTES]:
-        raise ArtifactError(f"{where}: the WebAssembly module does not end in the mark of a compiled model: it is truncated, stripped, or not made by tilewright", code="TW0804")
+        raise ArtifactError(
+            f"{where}: the WebAssembly module does not end in the mark of a compiled model: it is truncated, stripped, "
+            "or not made by tilewright",
+            code="TW0804"
+        )
     if hashlib.sha256(data[:begin]).digest() != data[begin + len(tail) - _DIGEST_BYTES :]:
-        raise ArtifactError(f"{where}: the file is damaged (its contents do not match its checksum); copy it again, or compile the model again", code="TW0804")
+        raise ArtifactError(
+            f"{where}: the file is damaged (its contents do not match its checksum); copy it again, or compile the "
+            "model again",
+            code="TW0804"
+        )
     name = bytes([len(_MANIFEST)]) + _MANIFEST
     text = data[data.rindex(name, 0, begin) + len(name) : begin]
     return Manifest.from_json(text, where)

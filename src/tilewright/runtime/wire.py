@@ -1,9 +1,9 @@
 """Messages between processes and machines: a JSON object and pieces of bytes, never pickled programs.
 
-    "TWM1" · bytes of the JSON (uint32) · bytes of all pieces (uint64) · JSON {"message": …, "pieces": [bytes of each]} · pieces
+    "TWM1" · size of the JSON (uint32) · size of all pieces (uint64) · JSON {"message": …, "pieces": [sizes]} · pieces
 
-Sizes are checked against limits before memory is allocated. Every wait has an end; time during which this process itself stood still
-(stopped, suspended) does not count.
+Sizes are checked against limits before memory is allocated. Every wait has an end; time during which this process
+itself stood still (stopped, suspended) does not count.
 """
 
 from __future__ import annotations
@@ -75,18 +75,29 @@ class Channel:
             self._write(piece, patience)
 
     def receive(self, timeout: float | None = None) -> tuple[Message, list[bytes]]:
-        """The next message. Raises `ConnectionError` when the other side is gone, `TimeoutError`, and `RPCError` for what is no message."""
+        """The next message. Raises `ConnectionError` when the other side is gone, `TimeoutError`, and `RPCError` for
+        what is no message."""
         patience = Patience(timeout)
         magic, text_size, size = _HEAD.unpack(self._read(_HEAD.size, patience))
         most_text, most_bytes = self._limits
         if magic != _MAGIC:
-            raise RPCError("the other side does not speak this protocol; check host and port, and that both are of the same version", code="TW1204")
+            raise RPCError(
+                "the other side does not speak this protocol; check host and port, and that both are of the same "
+                "version",
+                code="TW1204"
+            )
         if text_size > most_text or size > most_bytes:
-            raise RPCError(f"a message of {text_size} + {size} bytes is refused, the limits are {most_text} and {most_bytes}", code="TW1204")
+            raise RPCError(
+                f"a message of {text_size} + {size} bytes is refused, the limits are {most_text} and {most_bytes}",
+                code="TW1204"
+            )
         try:
             content = read_json(bytes(self._read(text_size, patience)))
             message, sizes = content["message"], content["pieces"]
-            if not isinstance(message, dict) or sum(sizes) != size or any(not isinstance(n, int) or n < 0 for n in sizes):
+            if (
+                not isinstance(message, dict) or sum(sizes) != size
+                or any(not isinstance(n, int) or n < 0 for n in sizes)
+            ):
                 raise ValueError
         except (ValueError, KeyError, TypeError) as error:
             raise RPCError("a message of the other side cannot be read", code="TW1204") from error

@@ -3,9 +3,9 @@
     worker = Worker(memory_limit=4 << 30)
     reply, pieces = worker.call("tilewright.runtime.trial:trial", {...}, [library], timeout=10)
 
-A worker is a fresh interpreter, which stays warm between calls. It runs in a session of its own with a limit on its memory, ends with the
-process that started it however that ends, and is killed with all that it started when it takes too long. After a crash or a
-timeout the next call starts another one.
+A worker is a fresh interpreter, which stays warm between calls. It runs in a session of its own with a limit on its
+memory, ends with the process that started it however that ends, and is killed with all that it started when it takes
+too long. After a crash or a timeout the next call starts another one.
 """
 
 from __future__ import annotations
@@ -34,10 +34,14 @@ _TAIL: Final = 2000
 class Worker:
     """One process, started when it is first needed. Calls come one at a time; another thread's call waits."""
 
-    def __init__(self, memory_limit: int | None = None, threads: int | None = None, modules: Sequence[str] = ()) -> None:
-        """`memory_limit` is the address space in bytes (None: half of this machine's memory), `threads` what native code may use.
+    def __init__(
+        self, memory_limit: int | None = None, threads: int | None = None, modules: Sequence[str] = ()
+    ) -> None:
+        """`memory_limit` is the address space in bytes (None: half of this machine's memory), `threads` what native
+        code may use.
 
-        `modules` are imported when a process starts, so that no call has to wait for that; a failed import is reported by the call that needs the module.
+        `modules` are imported when a process starts, so that no call has to wait for that; a failed import is reported
+        by the call that needs the module.
         """
         self.memory_limit = memory_limit or os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
         self.threads, self.modules = threads, tuple(modules)
@@ -127,7 +131,8 @@ class _Process:
         try:
             self._popen = subprocess.Popen(
                 [sys.executable, "-c", _PROGRAM, _source_folder(), *map(str, (theirs_in, theirs_out, theirs_life))],
-                stdin=subprocess.DEVNULL, stdout=self._errors, stderr=self._errors, pass_fds=(theirs_in, theirs_out, theirs_life),
+                stdin=subprocess.DEVNULL, stdout=self._errors, stderr=self._errors,
+                pass_fds=(theirs_in, theirs_out, theirs_life),
                 start_new_session=True, env=environment,
             )
         except BaseException:
@@ -140,7 +145,9 @@ class _Process:
         self.channel = Channel(ours_in, ours_out)
         self.end = weakref.finalize(self, _end, os.getpid(), self._popen, (ours_in, ours_out, ours_life), self._errors)
         try:
-            self.channel.send({"path": sys.path, "memory_limit": memory_limit, "modules": modules}, timeout=_START_SECONDS)
+            self.channel.send(
+                {"path": sys.path, "memory_limit": memory_limit, "modules": modules}, timeout=_START_SECONDS
+            )
             self.channel.receive(_START_SECONDS)
         except (TimeoutError, ConnectionError) as error:
             how = self.how_it_ended() if isinstance(error, ConnectionError) else "it does not answer"
@@ -166,7 +173,10 @@ class _Process:
             status = self._popen.wait(5)
         except subprocess.TimeoutExpired:
             return "the process has closed its end of the connection"
-        how = f"the process was ended by {_signal_name(-status)}" if status < 0 else f"the process ended with status {status}"
+        how = (
+            f"the process was ended by {_signal_name(-status)}" if status < 0
+            else f"the process ended with status {status}"
+        )
         length = self._errors.seek(0, os.SEEK_END)
         self._errors.seek(max(0, length - _TAIL))
         said = self._errors.read().decode(errors="replace").strip()

@@ -1,4 +1,5 @@
-"""The main function of a worker process (`runtime/worker.py`): reads calls from one pipe, writes answers into another, until the third one closes."""
+"""The main function of a worker process (`runtime/worker.py`): reads calls from one pipe, writes answers into another,
+until the third one closes."""
 
 from __future__ import annotations
 
@@ -19,7 +20,8 @@ _LARGEST_FILE: Final = 2 << 30
 
 
 def main() -> None:
-    """Serve; arguments are a folder and the descriptors that calls come from, that answers go to, and that tells of the parent's life."""
+    """Serve; arguments are a folder and the descriptors that calls come from, that answers go to, and that tells of
+    the parent's life."""
     calls, answers, life = map(int, sys.argv[2:5])
     end_with(life)
     channel = Channel(calls, answers)
@@ -36,7 +38,8 @@ def main() -> None:
 
 
 def import_modules(message: Message, pieces: Sequence[bytes]) -> tuple[Message, list[bytes]]:
-    """Import `message["modules"]` now, so that no call waits for it. A failed import is reported by the call that needs the module."""
+    """Import `message["modules"]` now, so that no call waits for it. A failed import is reported by the call that
+    needs the module."""
     for module in message["modules"]:
         with contextlib.suppress(ImportError):
             importlib.import_module(module)
@@ -56,7 +59,8 @@ def serve_one(channel: Channel) -> None:
 
 
 def end_with(life: int) -> None:
-    """Be killed, with all processes started from here, when the other end of the pipe `life` closes: nothing is ever written to it.
+    """Be killed, with all processes started from here, when the other end of the pipe `life` closes: nothing is ever
+    written to it.
 
     The kernel sends the signal itself, so that code which never lets go of the interpreter ends too.
     """
@@ -72,8 +76,11 @@ def end_with(life: int) -> None:
 
 
 def limit_resources(memory: int) -> None:
-    """So many bytes of address space, no core files, no files without end; the first to go where the system runs out of memory."""
-    for kind, limit in ((resource.RLIMIT_AS, memory), (resource.RLIMIT_CORE, 0), (resource.RLIMIT_FSIZE, _LARGEST_FILE)):
+    """So many bytes of address space, no core files, no files without end; the first to go where the system runs out
+    of memory."""
+    for kind, limit in (
+        (resource.RLIMIT_AS, memory), (resource.RLIMIT_CORE, 0), (resource.RLIMIT_FSIZE, _LARGEST_FILE)
+    ):
         hard = resource.getrlimit(kind)[1]
         most = limit if hard == resource.RLIM_INFINITY else min(limit, hard)
         resource.setrlimit(kind, (most, most))

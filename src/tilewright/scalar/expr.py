@@ -136,7 +136,8 @@ __all__ = [
 
 
 def literal(value: Any, dtype: str | DataType | None = None) -> PrimExpr:
-    """`te.const` and `tir.const`: a number as an expression of `dtype`, or of the type that TVM gives it (int32, float32, bool).
+    """`te.const` and `tir.const`: a number as an expression of `dtype`, or of the type that TVM gives it (int32,
+    float32, bool).
 
     Raises `CompileError` for a value that the type has not; expressions that are folded wrap around instead.
     """
@@ -144,12 +145,19 @@ def literal(value: Any, dtype: str | DataType | None = None) -> PrimExpr:
         return as_expr(value) if dtype is None else cast(dtype, value)
     kind = _usual(value) if dtype is None else DataType(dtype)
     if not isinstance(value, (int, float, np.generic, np.ndarray)) or kind.code not in (*_NUMERIC, *MINIFLOATS):
-        raise CompileError(f"{value!r} ({type(value).__name__}) is no constant of {kind}; a constant is a number of int, uint, float or bool", code="TW0602")
+        raise CompileError(
+            f"{value!r} ({type(value).__name__}) is no constant of {kind}; a constant is a number of int, uint, float "
+            "or bool",
+            code="TW0602"
+        )
     number = value.item() if isinstance(value, (np.generic, np.ndarray)) else value
     if kind.is_float:
         made = const(float(number), kind)
         if math.isfinite(number) and not math.isfinite(float(number_of(made) or 0.0)):
-            raise CompileError(f"{number} is not a value of {kind.element}, whose greatest number is less; give it a wider type", code="TW0602")
+            raise CompileError(
+                f"{number} is not a value of {kind.element}, whose greatest number is less; give it a wider type",
+                code="TW0602"
+            )
         return made
     if isinstance(number, float) and not math.isfinite(number):
         raise CompileError(f"{number} is not a value of {kind}, which holds integers", code="TW0602")
@@ -167,7 +175,10 @@ def _usual(value: Any) -> DataType:
     if isinstance(value, bool):
         return BOOL
     if isinstance(value, float):
-        return FLOAT32 if not math.isfinite(value) or abs(value) <= float(np.finfo(np.float32).max) else DataType("float64")
+        return (
+            FLOAT32 if not math.isfinite(value) or abs(value) <= float(np.finfo(np.float32).max)
+            else DataType("float64")
+        )
     return DataType("int32") if isinstance(value, int) and -(1 << 31) <= value < 1 << 31 else INT64
 
 
@@ -188,7 +199,8 @@ def max_value(dtype: str | DataType) -> PrimExpr:
 
 
 def _promote(a: DataType, b: DataType) -> DataType:
-    """The element type in which two different element types meet: floats before integers, then the wider, then unsigned before signed."""
+    """The element type in which two different element types meet: floats before integers, then the wider, then
+    unsigned before signed."""
     if a.is_float != b.is_float:
         return a if a.is_float else b
     if a.code == "bool" or b.code == "bool":
@@ -201,7 +213,8 @@ def _promote(a: DataType, b: DataType) -> DataType:
 
 
 def match(a: Value, b: Value) -> tuple[PrimExpr, PrimExpr]:
-    """Both as expressions of one type: Python numbers adapt to the other side, narrow types widen, scalars broadcast."""
+    """Both as expressions of one type: Python numbers adapt to the other side, narrow types widen, scalars
+    broadcast."""
     if not isinstance(a, PrimExpr) and isinstance(b, PrimExpr):
         a = as_expr(a, _meeting(a, b.dtype.element))
     elif not isinstance(b, PrimExpr) and isinstance(a, PrimExpr):
@@ -219,7 +232,10 @@ def match(a: Value, b: Value) -> tuple[PrimExpr, PrimExpr]:
 def _meeting(number: Any, dtype: DataType) -> DataType:
     if isinstance(number, np.generic):
         number = number.item()
-    return FLOAT32 if isinstance(number, float) and not dtype.is_float else INT64 if dtype == "bool" and type(number) is int else dtype
+    return (
+        FLOAT32 if isinstance(number, float) and not dtype.is_float else INT64
+        if dtype == "bool" and type(number) is int else dtype
+    )
 
 
 def _fold(cls: type[Binary], a: PrimExpr, b: PrimExpr) -> PrimExpr | None:
@@ -305,7 +321,10 @@ def floordiv(a: Value, b: Value) -> PrimExpr:
         return folded
     if number_of(y) == 1 or number_of(x) == 0:
         return x
-    if x.dtype.bits >= 32 and isinstance(y, IntImm) and isinstance(x, Mul) and isinstance(x.b, IntImm) and y.value > 0 and x.b.value % y.value == 0:
+    if (
+        x.dtype.bits >= 32 and isinstance(y, IntImm) and isinstance(x, Mul) and isinstance(x.b, IntImm) and y.value > 0
+        and x.b.value % y.value == 0
+    ):
         return mul(x.a, const(x.b.value // y.value, y.dtype))
     return FloorDiv(x, y)
 
@@ -322,7 +341,8 @@ def floormod(a: Value, b: Value) -> PrimExpr:
 
 
 def _float_floormod(x: PrimExpr, y: PrimExpr) -> PrimExpr:
-    """The remainder with the sign of `y`, as numpy's `mod`: exact, but for the rounding of a sum with `y` where the signs differ."""
+    """The remainder with the sign of `y`, as numpy's `mod`: exact, but for the rounding of a sum with `y` where the
+    signs differ."""
     zero, rest = const(0, y.dtype), FMOD(x, y)
     signed_zero = if_then_else(compare(LT, y, zero), const(-0.0, y.dtype), zero)
     differs = compare(NE, compare(LT, rest, zero), compare(LT, y, zero))
@@ -439,6 +459,7 @@ def if_then_else(condition: Value, true_value: Value, false_value: Value) -> Pri
 _BUILDERS: Final[dict[type[PrimExpr], Callable[..., PrimExpr]]] = {
     Add: add, Sub: sub, Mul: mul, Div: div, FloorDiv: floordiv, FloorMod: floormod, TruncDiv: truncdiv,
     TruncMod: truncmod, Min: minimum, Max: maximum, And: logical_and, Or: logical_or,
-    **{c: functools.partial(compare, c) for c in (EQ, NE, LT, LE, GT, GE)}, Not: logical_not, Cast: cast, Select: if_then_else,
+    **{c: functools.partial(compare, c) for c in (EQ, NE, LT, LE, GT, GE)}, Not: logical_not, Cast: cast,
+    Select: if_then_else,
 }
 BUILDERS.update(_BUILDERS)

@@ -1,4 +1,5 @@
-"""Nodes of scalar expressions, and constants: the leaves of every level, from symbolic dimensions to the vectors of a kernel.
+"""Nodes of scalar expressions, and constants: the leaves of every level, from symbolic dimensions to the vectors of a
+kernel.
 
 Expressions are interned: building the same expression twice gives the same object, so `is` means equal, and common
 subexpressions are shared for free, in every thread. All threads share the table: an expression is complete before
@@ -28,7 +29,8 @@ BUILDERS: Final[dict[type[PrimExpr], Callable[..., PrimExpr]]] = {}
 
 
 class ExprLike:
-    """Base of objects with Python's arithmetic operators: expressions, and objects with an expression `expr`, such as the variable of an axis."""
+    """Base of objects with Python's arithmetic operators: expressions, and objects with an expression `expr`, such as
+    the variable of an axis."""
 
     __slots__ = ()
 
@@ -84,7 +86,9 @@ class PrimExpr(ExprLike):
         return self
 
     def __bool__(self) -> bool:
-        raise CompileError(f"the value of '{self}' is not known while compiling; use if_then_else, all_of or any_of", code="TW0602")
+        raise CompileError(
+            f"the value of '{self}' is not known while compiling; use if_then_else, all_of or any_of", code="TW0602"
+        )
 
     def __repr__(self) -> str:
         from tilewright.scalar.walk import text_of
@@ -106,7 +110,8 @@ class Var(PrimExpr):
 
 
 class UnknownDim(Var):
-    """A dimension of which nothing is known: `?` in texts. Each one is unlike every other, though types are compared as they are written."""
+    """A dimension of which nothing is known: `?` in texts. Each one is unlike every other, though types are compared
+    as they are written."""
 
     __slots__ = ()
     unknown: ClassVar[bool] = True
@@ -129,7 +134,11 @@ class IntImm(PrimExpr):
             return known
         low, high = integer_range(kind)
         if not low <= number <= high:
-            raise CompileError(f"{number} is not a value of {kind}, which holds {low} to {high}; give it a wider type, or the value that it wraps around to", code="TW0602")
+            raise CompileError(
+                f"{number} is not a value of {kind}, which holds {low} to {high}; give it a wider type, or the value "
+                "that it wraps around to",
+                code="TW0602"
+            )
         self = object.__new__(cls)
         self.dtype, self.value = kind, number
         return publish(key, self)
@@ -292,7 +301,9 @@ class Select(PrimExpr):
         if known is not None:
             return known
         self = object.__new__(cls)
-        self.dtype, self.condition, self.true_value, self.false_value = true_value.dtype, condition, true_value, false_value
+        self.dtype, self.condition, self.true_value, self.false_value = (
+            true_value.dtype, condition, true_value, false_value
+        )
         return publish(key, self)
 
     def operands(self) -> tuple[PrimExpr, ...]:
@@ -357,13 +368,15 @@ class Buffer:
     """A named piece of memory with a shape. `scope` is `global` (memory) or `local` (registers, else the stack).
 
     `shape` is a tuple of ints or integer expressions; storage is dense, row-major and aligned to 64 bytes, unless a
-    parameter says by how many elements its dimensions are apart (`strides`). Parameters of a kernel never overlap, except an output that the memory plan places on an input read at the same element only.
+    parameter says by how many elements its dimensions are apart (`strides`). Parameters of a kernel never overlap,
+    except an output that the memory plan places on an input read at the same element only.
     """
 
     __slots__ = ("__weakref__", "dtype", "name", "scope", "shape", "strides")
 
     def __init__(
-        self, name: str, shape: Sequence[Any], dtype: str | DataType = FLOAT32, scope: str = "global", strides: Sequence[Any] = ()
+        self, name: str, shape: Sequence[Any], dtype: str | DataType = FLOAT32, scope: str = "global",
+        strides: Sequence[Any] = ()
     ) -> None:
         self.name, self.scope, self.dtype = name, scope, DataType(dtype)
         self.shape: tuple[Any, ...] = tuple(_known(d) for d in shape)
@@ -373,7 +386,10 @@ class Buffer:
         return Load(self, indices if isinstance(indices, tuple) else (indices,))
 
     def __repr__(self) -> str:
-        return f"{self.name}: {self.dtype}[{', '.join(map(str, self.shape))}]" + ("" if self.scope == "global" else f" {self.scope}")
+        return (
+            f"{self.name}: {self.dtype}[{', '.join(map(str, self.shape))}]"
+            + ("" if self.scope == "global" else f" {self.scope}")
+        )
 
 
 def _known(d: Any) -> Any:

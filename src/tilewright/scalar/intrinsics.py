@@ -1,4 +1,5 @@
-"""Intrinsic functions of scalar and vector values: mathematics, bits, dot products, C functions, and what is a statement in disguise.
+"""Intrinsic functions of scalar and vector values: mathematics, bits, dot products, C functions, and what is a
+statement in disguise.
 
 Each has its meaning in numpy, where it has one; a back end knows each by name.
 """
@@ -80,25 +81,29 @@ fmod: Final = FMOD
 nearbyint: Final = Intrinsic("nearbyint", np.rint)
 fabs: Final = Intrinsic("fabs", np.abs)
 pow: Final = Intrinsic("pow", power)
-"""`pow(x, y)`: of integers in integers, which wrap around; a negative power of an integer is 1 / x^-y without its fraction, and 0 of zero."""
+"""`pow(x, y)`: of integers in integers, which wrap around; a negative power of an integer is 1 / x^-y without its
+fraction, and 0 of zero."""
 fma: Final = Intrinsic("fma", lambda a, b, c: a * b + c)
 multiply_add: Final = Intrinsic("multiply_add", _multiply_add)
-"""`x * y + z` of float32, rounded once whatever the machine; `fma` is that where the machine has an instruction for it, which is faster on others."""
+"""`x * y + z` of float32, rounded once whatever the machine; `fma` is that where the machine has an instruction for
+it, which is faster on others."""
 pair: Final = Intrinsic("pair", lambda low, high: _bits(low) | _bits(high) << np.uint32(16))
 """`pair(low, high)`: two bfloat16 as the halves of a uint32, as they stand side by side in memory."""
 dot2: Final = Intrinsic("dot2", lambda a, b, c: c + _halves(a)[0] * _halves(b)[0] + _halves(a)[1] * _halves(b)[1])
 """`dot2(a, b, c)`: float32 `c` plus the two products of the bfloat16 that uint32 `a` and `b` are pairs of.
 
-In which order they are added, and whether a product is rounded before, is the machine's choice; one with an instruction for
-it (`vdpbf16ps`, `bfdot`) may take subnormal numbers as zero.
+In which order they are added, and whether a product is rounded before, is the machine's choice; one with an instruction
+for it (`vdpbf16ps`, `bfdot`) may take subnormal numbers as zero.
 """
 dot4: Final = Intrinsic("dot4", _dot4)
-"""`dot4(a, b, total)`: int32 `total` plus the products of the four unsigned bytes of uint32 `a` with the four signed bytes of
-int32 `b`, byte by byte; wraps around. The widest integer products that processors have."""
+"""`dot4(a, b, total)`: int32 `total` plus the products of the four unsigned bytes of uint32 `a` with the four signed
+bytes of int32 `b`, byte by byte; wraps around. The widest integer products that processors have.
+"""
 high_product: Final = Intrinsic("high_product", lambda a, b, c: _product_part(a, b, c, 32))
 doubled_high_product: Final = Intrinsic("doubled_high_product", lambda a, b, c: _product_part(a, b, c, 31))
-"""`high_product(a, b, c)`: bits 32 to 63 of `a * b + c`, of int32 `a` and `b` and int64 `c`, as int32; of the doubled one bits 31 to 62:
-products with numbers in fixed point."""
+"""`high_product(a, b, c)`: bits 32 to 63 of `a * b + c`, of int32 `a` and `b` and int64 `c`, as int32; of the doubled
+one bits 31 to 62: products with numbers in fixed point.
+"""
 ACCUMULATING: Final = (fma, dot2, dot4)
 """Functions that add products to their last argument."""
 isnan: Final = Intrinsic("isnan", np.isnan)
@@ -119,8 +124,9 @@ prefetch: Final = Intrinsic("prefetch", effect=True)
 """`prefetch(load, level=1)`: bring the address of `load` into the cache of that level, 1 to 3; has no other effect."""
 
 address_of: Final = Intrinsic("address_of", effect=True)
-"""`address_of(load, access, size, …)`: the address of an element, for a function from outside that reads (access 1), writes
-(2) or updates (3) a box of that many elements along each dimension from there."""
+"""`address_of(load, access, size, …)`: the address of an element, for a function from outside that reads (access 1),
+writes (2) or updates (3) a box of that many elements along each dimension from there.
+"""
 stride_of: Final = Intrinsic("stride_of", effect=True)
 """`stride_of(load, d)`: by how many elements dimension `d` of a buffer is apart, known once its memory is laid out."""
 expect: Final = Intrinsic("expect", effect=True)

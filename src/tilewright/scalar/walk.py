@@ -6,7 +6,22 @@ import math
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
-from tilewright.scalar.expr import And, Binary, Broadcast, Call, Cast, FloatImm, IntImm, Load, Not, Or, PrimExpr, Ramp, Select, Var
+from tilewright.scalar.expr import (
+    And,
+    Binary,
+    Broadcast,
+    Call,
+    Cast,
+    FloatImm,
+    IntImm,
+    Load,
+    Not,
+    Or,
+    PrimExpr,
+    Ramp,
+    Select,
+    Var,
+)
 
 
 def walk(e: PrimExpr) -> Iterator[PrimExpr]:
@@ -28,7 +43,8 @@ def walk(e: PrimExpr) -> Iterator[PrimExpr]:
 
 
 def certain(e: PrimExpr) -> dict[PrimExpr, None]:
-    """The subexpressions that are evaluated whenever `e` is, in no order: not those that only one side of a `Select`, or a second condition, has."""
+    """The subexpressions that are evaluated whenever `e` is, in no order: not those that only one side of a `Select`,
+    or a second condition, has."""
     found: dict[PrimExpr, None] = {e: None}
     stack = [e]
     while stack:
@@ -44,7 +60,8 @@ def certain(e: PrimExpr) -> dict[PrimExpr, None]:
 def shared_choices(a: PrimExpr, b: PrimExpr) -> list[PrimExpr]:
     """The outermost values with a `Select` inside that are evaluated whenever `a` is, and whenever `b` is.
 
-    What both sides of a choice begin with is evaluated once, before the choice: choices in choices would double it at each level.
+    What both sides of a choice begin with is evaluated once, before the choice: choices in choices would double it at
+    each level.
     """
     choices: set[PrimExpr] = set()
     for x in walk(a):
@@ -56,7 +73,9 @@ def shared_choices(a: PrimExpr, b: PrimExpr) -> list[PrimExpr]:
     return [x for x in both if x not in inner]
 
 
-def rewrite(e: PrimExpr, rule: Callable[[PrimExpr], PrimExpr | None], memo: dict[PrimExpr, PrimExpr] | None = None) -> PrimExpr:
+def rewrite(
+    e: PrimExpr, rule: Callable[[PrimExpr], PrimExpr | None], memo: dict[PrimExpr, PrimExpr] | None = None
+) -> PrimExpr:
     """Rebuild bottom up; `rule` sees each rebuilt expression and returns its replacement, or None to keep it."""
     memo = {} if memo is None else memo
     known = memo.get(e)
@@ -86,11 +105,13 @@ def free_vars(e: PrimExpr) -> list[Var]:
 
 
 LONGEST_TEXT: Final = 200_000
-"""Characters of an expression's text: shared subexpressions are written out at each use, which can be many more than they are."""
+"""Characters of an expression's text: shared subexpressions are written out at each use, which can be many more than
+they are."""
 
 
 def text_of(e: PrimExpr) -> str:
-    """Python-syntax text of an expression; operands are left out, as `...`, of which the text would be longer than `LONGEST_TEXT`."""
+    """Python-syntax text of an expression; operands are left out, as `...`, of which the text would be longer than
+    `LONGEST_TEXT`."""
     texts: dict[PrimExpr, str] = {}
     for x in walk(e):
         text = _text(x, texts)
@@ -108,7 +129,10 @@ def _text(e: PrimExpr, texts: dict[PrimExpr, str]) -> str:
             return repr(e.value) if math.isfinite(e.value) else f"float('{e.value}')"
         case Binary():
             a, b = texts[e.a], texts[e.b]
-            return f"({a} {e.symbol} {b})" if not e.symbol[0].isalpha() or e.symbol in ("and", "or") else f"{e.symbol}({a}, {b})"
+            return (
+                f"({a} {e.symbol} {b})" if not e.symbol[0].isalpha() or e.symbol in ("and", "or")
+                else f"{e.symbol}({a}, {b})"
+            )
         case _:
             return _other_text(e, texts)
 

@@ -47,8 +47,7 @@ _MARGIN: Final = 90.0
 _PREPARE_SECONDS: Final = 60
 _ATTEMPTS: Final = 3
 _ABOUT: Final = (
-    "uname -n; grep -m 1 -E 'model name|Hardware|CPU part' /proc/cpuinfo || uname -m; grep -c ^processor /proc/cpuinfo"
-)
+    "uname -n; grep -m 1 -E 'model name|Hardware|CPU part' /proc/cpuinfo || uname -m; grep -c ^processor /proc/cpuinfo")
 _LOG: Final = logging.getLogger(__name__)
 
 
@@ -59,8 +58,7 @@ def board_build(func: PrimFunc, target: str) -> FunctionModule:
 
 @dataclass(frozen=True, slots=True)
 class _Program:
-    """A static program for a board, followed by the values of its constants from `values_at` on. `params` are the
-    others."""
+    """A static program, followed by the values of its constants from `values_at` on. `params` are the others."""
 
     data: bytes
     values_at: int
@@ -130,8 +128,7 @@ class SSHRunner(TrialRunner):
         raise AssertionError("not reached")
 
     def _trial(self, image: Image, reference: Image | None) -> Measured:
-        """Raises `_TrialError`, `OptionError` where nothing can be linked, `RPCError` where the board is not
-        reached."""
+        """Raises `_TrialError`, `OptionError` if linking fails, `RPCError` if the board is not reached."""
         board, right = self._board(), reference or image
         key = hashlib.sha256(right.library + repr((right.ranges, self._seed)).encode()).hexdigest()
         if self._prepared is None or self._prepared.key != key:
@@ -179,8 +176,7 @@ class SSHRunner(TrialRunner):
     def _launch(
         self, board: SSHConnection, program: _Program, repeat: int, least_ms: float, seconds: int, answers: bool,
     ) -> tuple[list[str], bytes]:
-        """Run a program on the board; return the lines that it prints, and with `answers` the bytes that its kernel
-        wrote."""
+        """Run a program on the board; return its printed lines, and with `answers` what its kernel wrote."""
         path, written = f"{self._folder}/program", f"{self._folder}/answers"
         arguments = [
             *self._launcher, path, f"{self._folder}/data", path, program.values_at, written, self.options.number,
@@ -198,8 +194,7 @@ class SSHRunner(TrialRunner):
         if status:
             how = f"was ended by signal {status - 128}" if status > 128 else f"ended with status {status}"
             raise _TrialError(
-                MeasureErrorNo.RUNTIME_DEVICE, f"the program {how}{f': {errors[-500:]}' if errors else ''}"
-            )
+                MeasureErrorNo.RUNTIME_DEVICE, f"the program {how}{f': {errors[-500:]}' if errors else ''}")
         text, _, data = said.partition(b"\n\n") if not said.startswith(b"\n") else (b"", b"", said[1:])
         lines = text.decode(errors="replace").splitlines()
         wrong = next((line.removeprefix("wrong ") for line in lines if line.startswith("wrong ")), None)
@@ -262,8 +257,7 @@ def _linked(image: Image, written: Sequence[bool] = ()) -> _Program:
             if failure is None:
                 program = (folder / "program").read_bytes()
                 return _Program(
-                    program + b"".join(constants[p.name] for p in params if p.name in constants), len(program), rest
-                )
+                    program + b"".join(constants[p.name] for p in params if p.name in constants), len(program), rest)
             failures.append(f"{compiler.name}: {failure}")
         raise OptionError(
             f"no program for {arch} can be linked; install a cross compiler ({arch}-linux-gnu-gcc), or `pip install "
@@ -280,8 +274,7 @@ def _source(params: Sequence[Parameter], constants: dict[str, bytes], written: s
         f"#define _GNU_SOURCE\n#include <stddef.h>\nenum {{ KERNEL_PARAMS = {len(params)} }};\n"
         f"static const struct {{ size_t bytes; int constant, written; }} PARAMS[] = {{{rows}}};\n"
         f"extern void {ENTRY}(void *context{pointers});\n#define CALL(context, p) {ENTRY}(context{given})\n"
-        f"{_BENCH.read_text(encoding='utf-8')}"
-    )
+        f"{_BENCH.read_text(encoding='utf-8')}")
 
 
 def _nbytes(p: Parameter) -> int:

@@ -102,8 +102,7 @@ class _OnCluster(Closeable):
         wanted = self._resources or {}
         if not any(
             (self._workers is None or {str(w["name"]), a} & set(self._workers))
-            and all(w["resources"].get(r, 0) >= n for r, n in wanted.items()) for a, w in there.items()
-        ):
+            and all(w["resources"].get(r, 0) >= n for r, n in wanted.items()) for a, w in there.items()):
             names = ", ".join(sorted(str(w["name"]) for w in there.values())) or "none"
             raise OptionError(
                 f"the cluster has no worker named {self._workers or 'anything'} with resources "
@@ -149,8 +148,7 @@ class ClusterBuilder(_OnCluster):
                 jobs[k] = (travelling(candidate, default_build, with_default=True), form, *self._options)
             except Exception as error:
                 results[k] = Built(
-                    candidate, None, MeasureErrorNo.INSTANTIATION_ERROR, f"{type(error).__name__}: {error}"
-                )
+                    candidate, None, MeasureErrorNo.INSTANTIATION_ERROR, f"{type(error).__name__}: {error}")
         if jobs:
             self._run(build_one, jobs, done)
         return [results[k] for k in range(len(candidates))]
@@ -190,8 +188,7 @@ class ClusterRunner(_OnCluster):
                 result = not_built(built[k])
             elif isinstance(result, BaseException):
                 result = failed(
-                    MeasureErrorNo.UNKNOWN_ERROR, f"no worker of the cluster could run it: {result}", built[k].seconds
-                )
+                    MeasureErrorNo.UNKNOWN_ERROR, f"no worker of the cluster could run it: {result}", built[k].seconds)
             else:
                 result = with_build(result, built[k])
             results[k] = result

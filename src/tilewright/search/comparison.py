@@ -51,8 +51,7 @@ class Comparison:
 
 
 def compared(first: Sequence[float], second: Sequence[float], seed: int = 0) -> Comparison:
-    """Compare two lists of seconds, whose k-th figures were measured one after the other. Raises `InputError` without
-    pairs."""
+    """Compare two lists of seconds, whose k-th figures form a pair. Raises `InputError` without pairs."""
     if not first or len(first) != len(second):
         raise InputError(
             f"{len(first)} and {len(second)} figures are no pairs; measure both programs equally often, at least once",
@@ -70,8 +69,7 @@ def compared(first: Sequence[float], second: Sequence[float], seed: int = 0) -> 
 def in_turn(
     first: Callable[[], object], second: Callable[[], object], pairs: int = 60, seconds: float = float("inf"),
 ) -> Comparison:
-    """Time two programs alternately, in changing order, for `pairs` pairs or until `seconds` are over (at least 8
-    pairs)."""
+    """Time two programs alternately, in changing order, for `pairs` pairs or `seconds` (at least 8 pairs)."""
     start, programs = time.perf_counter(), (first, second)
     numbers = []
     for call in programs:

@@ -46,8 +46,7 @@ _TOP: Final = 0.1
 
 @dataclass(frozen=True, slots=True)
 class _Tree:
-    """A full binary tree: each inner node has a feature and a bin, rows of lower bins go left; the leaves have
-    values."""
+    """A full binary tree: inner nodes have a feature and a bin (lower bins go left), leaves have values."""
 
     feature: Array
     cut: Array
@@ -247,8 +246,7 @@ def shipped(name: str) -> BoostedTrees:
     """Return the shipped model of a name, read once. Raises `InternalError` where the installed package lacks it."""
     if not FILE.is_file():
         raise InternalError(
-            f"the package lacks {FILE.name}; install it again, or train it with benchmarks/cost_model.py"
-        )
+            f"the package lacks {FILE.name}; install it again, or train it with benchmarks/cost_model.py")
     return read(FILE, name)
 
 

@@ -1,8 +1,7 @@
 """A model of a processor's cycles: estimates the time of a scheduled program without measuring.
 
-A region of unrolled loops takes as long as its scarcest resource: multiply-adds (two vectors a cycle), loads (two a
-cycle), stores (one), or the latency of dependent sums (four cycles). The cache lines that come from each level overlap
-with that. The estimate orders candidates before anything was measured.
+A region of unrolled loops takes as long as its scarcest resource: multiply-adds, loads and stores, by the ports of the
+core, or the latency of dependent sums. The cache lines that come from each level overlap with that. The estimate orders candidates before anything was measured.
 """
 
 from __future__ import annotations
@@ -13,7 +12,6 @@ from typing import Final
 from tilewright.search.features import Statement, traffic
 from tilewright.topi.machine import Machine
 
-_LATENCY: Final = 4.0
 _LOOP: Final = 1.5
 _LINE_CYCLES: Final = (2.0, 5.0, 12.0)
 """Cycles to load a line from the second level, the third, and memory."""
@@ -52,9 +50,11 @@ def _cycles(s: Statement, machine: Machine) -> float:
         else:
             moves = touched * _SCALAR_GATHER
         loads, stores = (loads, stores + moves) if a.writes else (loads + moves, stores)
-    chain = _chain(s)
-    spilled = max(0.0, vectors / max(1.0, chain / _LATENCY) - (machine.vector_registers - 3)) if s.in_registers else 0.0
-    region = max(operations / 2, (loads + 2 * spilled) / 2, stores + spilled, chain) + 0.1 * loads + _LOOP
+    core = machine.core
+    chain = _chain(s, core.add_latency)
+    spilled = max(0.0, vectors / max(1.0, chain / core.add_latency) - (machine.vector_registers - 3)) if s.in_registers else 0.0
+    moved = (loads + 2 * spilled) / core.loads, (stores + spilled) * core.store_cycles
+    region = max(operations / core.multiplies, *moved, chain) + 0.1 * loads + _LOOP
     compute = region * s.trips(s.region) * (_GUARD if s.guarded else 1.0) * (1.0 + s.unrolled / _CODE)
     sizes = (machine.l1_bytes * 0.75, machine.l2_bytes * 0.75, 16.0 * machine.l2_bytes)
     memory = sum(traffic(s, size) * cost for size, cost in zip(sizes, _LINE_CYCLES, strict=True))
@@ -67,10 +67,10 @@ def _cycles(s: Statement, machine: Machine) -> float:
     return total * rounds / share + _LAUNCH * s.trips(outside)
 
 
-def _chain(s: Statement) -> float:
+def _chain(s: Statement, latency: float) -> float:
     """Return the cycles that the dependent steps of one sum in a region take."""
     if not s.sums:
         return 0.0
     results = max((a.elements[s.region] for a in s.accesses if a.writes), default=1.0)
     points = s.unrolled * s.vector
-    return _LATENCY * max(1.0, points / max(1.0, results))
+    return latency * max(1.0, points / max(1.0, results))

@@ -95,8 +95,7 @@ class Statement:
 
 
 def statements(func: PrimFunc) -> list[Statement]:
-    """Return the statements of a program, in order: its blocks, and stores outside of blocks (those of lowered
-    kernels)."""
+    """Return the statements of a program in order: blocks, and the stores outside of blocks of lowered kernels."""
     found = _parts(func.body, ())
     return [
         _statement(s, loops) if isinstance(s, Block) else _stored(s, loops) for s,
@@ -162,8 +161,7 @@ def _of_statement(s: Statement, machine: Machine, cycles: float) -> list[float]:
 
 
 def of_loops(func: PrimFunc, kind: str) -> Array:
-    """Return the features `itervar` or `curve` of a program's main statement, float32, after those of the whole
-    program."""
+    """Return features of the whole program, then `itervar` or `curve` of its main statement, float32."""
     found = statements(func)
     weights = [s.trips() * max(1.0, s.operations) for s in found]
     memory = sum(_nbytes(s.buffer) for s in walk_stmt(func.body) if isinstance(s, Allocate))
@@ -232,8 +230,7 @@ def _parts(
 
 
 def _stored(store: Store, loops: tuple[Loop, ...]) -> Statement:
-    """Describe a store outside of blocks. It sums if it reads what it writes, along the loops that its indices do not
-    use."""
+    """Describe a store outside of blocks. It sums if it reads what it writes, along loops without its indices."""
     moving = {v for i in store.indices for v in walk(i) if isinstance(v, Var)}
     sums = any(isinstance(e, Load) and e.buffer is store.buffer for e in walk(store.value))
     return _made(store.buffer.name, loops, [store], {}, sums, {f.var for f in loops} - moving, guarded=False)
@@ -271,16 +268,14 @@ def _made(
 def _in_registers(
     stores: Sequence[Store], points: Mapping[PrimExpr, PrimExpr], loops: Sequence[Loop], reduce: set[Var],
 ) -> bool:
-    """Return whether the results of a sum are an unrolled tile: every loop inside the sum's own that moves them is
-    unrolled."""
+    """Return whether the results of a sum are an unrolled tile, so that they stay in registers."""
     first = next((k for k, f in enumerate(loops) if f.var in reduce and f.extent > 1), len(loops))
     moving = {
         v for s in stores for i in s.indices for x in walk(i) for v in walk(points.get(x, x)) if isinstance(v, Var)
     }
     inside = [f for f in loops[first:] if f.var in moving]
     return all(s.buffer.scope == "local" for s in stores) and all(
-        f.kind in (UNROLLED, VECTORIZED) or f.extent == 1 for f in inside
-    )
+        f.kind in (UNROLLED, VECTORIZED) or f.extent == 1 for f in inside)
 
 
 def _access(

@@ -34,8 +34,7 @@ class LineFile:
         """
         if "\n" in line:
             raise OptionError(
-                f"{self.path}: a record is one line, and this one has several: {line[:80]!r}", code="TW1115"
-            )
+                f"{self.path}: a record is one line, and this one has several: {line[:80]!r}", code="TW1115")
         try:
             self._append(line)
         except OSError as error:

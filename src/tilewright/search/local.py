@@ -83,8 +83,7 @@ class LocalBuilder(Closeable):
         """
         if timeout <= 0 or (n_parallel is not None and n_parallel < 1):
             raise OptionError(
-                f"timeout={timeout} must be above 0 seconds, and n_parallel={n_parallel} at least 1", code="TW1110"
-            )
+                f"timeout={timeout} must be above 0 seconds, and n_parallel={n_parallel} at least 1", code="TW1110")
         self.timeout, self.build_func = timeout, _build_func(build_func)
         self.n_parallel = n_parallel or cores()
         self._workers = Workers(self.n_parallel, memory_limit, 1, (BUILD.partition(":")[0],))
@@ -104,8 +103,7 @@ class LocalBuilder(Closeable):
         self._references.update({key: built for key, built in references.items() if built.image is not None})
         built = [
             _with_reference(
-                made[(*c.identity, form)], references[(*d.identity, form)] if isinstance(d, Candidate) else d
-            )
+                made[(*c.identity, form)], references[(*d.identity, form)] if isinstance(d, Candidate) else d)
             for c, d in zip(candidates, defaults, strict=True)
         ]
         while len(self._references) > _KEPT_REFERENCES:

@@ -68,12 +68,10 @@ class Candidate(ABC):
 
     @abstractmethod
     def lower(self) -> PrimFunc:
-        """Return the loops, with blocks or flat, as `tvm.build` takes them. Called in a worker process; may raise
-        anything."""
+        """Return the loops, as `tvm.build` takes them. Called in a worker process; may raise anything."""
 
     def default(self) -> Candidate | None:
-        """Return the same workload with the default schedule, whose answers are right; None: answers are not
-        checked."""
+        """Return the default schedule of the workload, whose answers are right; None: they are not checked."""
         return None
 
     def ranges(self) -> Mapping[str, tuple[float, float]]:
@@ -91,6 +89,11 @@ class Candidate(ABC):
         order.
         """
         return {}
+
+    @property
+    def ansor(self) -> str:
+        """The fields of records in Ansor's form (`Record.ansor`); "": its records have AutoTVM's form."""
+        return ""
 
     @property
     def identity(self) -> tuple[str, str, str]:
@@ -140,8 +143,7 @@ class Built:
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """The result of measuring: seconds per call, one cost for each repetition. Unpacks to the four fields of AutoTVM's
-    records."""
+    """The result of measuring, in seconds per call. Unpacks to the four fields of AutoTVM's records."""
 
     costs: tuple[float, ...]
     error_no: int = MeasureErrorNo.NO_ERROR

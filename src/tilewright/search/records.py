@@ -45,8 +45,7 @@ _LOG: Final = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """A result and its candidate. `key` (the workload) and `config` (the configuration) are JSON, as `Candidate` has
-    them."""
+    """A result and its candidate. `key` (the workload) and `config` are JSON, as in `Candidate`."""
 
     target: str
     key: str
@@ -75,16 +74,16 @@ class Record:
 
     @staticmethod
     def of(candidate: Candidate, measured: Measured, selected: bool = False) -> Record:
-        """Return the record of a candidate's result, in AutoTVM's form."""
-        return Record(candidate.target, candidate.key, candidate.config, measured, selected=selected)
+        """Return the record of a candidate's result, in the candidate's form."""
+        key, config, target = candidate.identity
+        return Record(target, key, config, measured, ansor=candidate.ansor, selected=selected)
 
 
 class Records:
     """The record store: the records of a file and those appended to it. Several processes may write one file."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        """Read the file if it exists. Raises `ModelError` for a malformed line, `OptionError` where its folder is
-        missing."""
+        """Read the file if it exists. Raises `ModelError` for a malformed line, `OptionError` for a missing folder."""
         self._file = LineFile(path)
         self._known: dict[tuple[str, str, str], Record] = {}
         self._count = 0
@@ -123,8 +122,7 @@ class Records:
 
 
 def read(file: Any) -> Iterator[Record]:
-    """Read the records of a file (a path, or an open file), in order. Raises `ModelError`, with the line, for a
-    malformed one."""
+    """Read the records of a path or an open file, in order. Raises `ModelError` with a malformed line."""
     return (decode(row, place) for row, place in lines(file))
 
 

@@ -99,8 +99,7 @@ class RPCRunner(TrialRunner):
                 tracker.close()
 
     def _trials(self, run: _Run, session: RPCSession, end: float) -> None:
-        """Run trials in one session until none is left, the time is over, or the device breaks and the trial is put
-        back."""
+        """Run trials in one session until none is left or the time is over; put back the trial of a broken device."""
         trials = Trials(session, self.options, self.timeout, self._seed, session.machine)
         while time.monotonic() < end and (job := run.take()) is not None:
             try:

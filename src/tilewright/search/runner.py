@@ -81,5 +81,4 @@ def not_built(built: Built) -> Measured:
 def with_build(measured: Measured, built: Built) -> Measured:
     """Return a result with the seconds and the digest of building."""
     return replace(
-        measured, all_cost=measured.all_cost + built.seconds, ir_hash=built.image.ir_hash if built.image else ""
-    )
+        measured, all_cost=measured.all_cost + built.seconds, ir_hash=built.image.ir_hash if built.image else "")

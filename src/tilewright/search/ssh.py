@@ -84,8 +84,7 @@ class SSHConnection(Closeable):
         """Return whether the connection is alive: programs may end with ssh's own status."""
         command = [*self._command, "-O", "check", self.destination]
         asked = subprocess.run(
-            command, capture_output=True, stdin=subprocess.DEVNULL, timeout=_CONNECT_SECONDS, check=False
-        )
+            command, capture_output=True, stdin=subprocess.DEVNULL, timeout=_CONNECT_SECONDS, check=False)
         return asked.returncode == 0
 
     def checked(self, command: str, data: bytes = b"", timeout: float = 60.0) -> bytes:

@@ -43,8 +43,7 @@ class Trials:
     _prepared: str = ""
 
     def run(self, image: Image, reference: Image | None) -> Measured:
-        """Time the image; `reference` gives the right answers. Raises only errors of the bench: `OSError`,
-        `RPCError`."""
+        """Time the image; `reference` gives right answers. Raises errors of the bench: `OSError`, `RPCError`."""
         start = time.perf_counter()
         try:
             found = self._run(image, reference)
@@ -84,8 +83,7 @@ class Trials:
         )
 
     def _acquire(self, seconds: float) -> tuple[bool, str]:
-        """Ask for the timing lock of the bench's machine, which the trial releases; return whether it came, and its
-        holder."""
+        """Ask for the bench's timing lock, which the trial releases; return whether it came, and its holder."""
         found, _ = self.bench.call(timing_lock.ACQUIRE, {"seconds": seconds}, (), seconds + _PREPARE_SECONDS)
         return bool(found["acquired"]), str(found["holder"])
 

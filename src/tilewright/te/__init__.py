@@ -46,6 +46,7 @@ from tilewright.te.extern import ExternOp, extern, extern_primfunc
 from tilewright.te.gradient import gradient
 from tilewright.te.scan import ScanOp, scan
 from tilewright.te.schedule import Schedule, create_schedule
+from tilewright.te.specialized import SpecializedCondition
 from tilewright.te.stage import Stage
 from tilewright.te.tag import tag_scope
 from tilewright.te.tensor import (
@@ -76,7 +77,8 @@ from tilewright.tir.index_map import AXIS_SEPARATOR
 from tilewright.tir.tensorize import TensorIntrin
 
 __all__ = [
-    "AXIS_SEPARATOR", "Combiner", "ComputeOp", "ExternOp", "Operation", "PlaceholderOp", "Reduce", "ScanOp", "Schedule", "Stage", "Tensor", "TensorElem", "TensorIntrin",
+    "AXIS_SEPARATOR", "Combiner", "ComputeOp", "ExternOp", "Operation", "PlaceholderOp", "Reduce", "ScanOp", "Schedule",
+    "SpecializedCondition", "Stage", "Tensor", "TensorElem", "TensorIntrin",
     "ThreadAxis", "abs", "acos", "acosh", "all", "any", "asin", "asinh", "atan", "atanh", "call_extern", "call_pure_extern", "ceil", "comm_reducer", "compute",
     "const", "cos", "cosh", "create_prim_func", "create_schedule", "decl_tensor_intrin", "div", "erf", "exp", "extern", "extern_primfunc", "floor", "floordiv",
     "floormod", "fma", "gradient", "hybrid", "if_then_else", "indexdiv", "indexmod", "isinf", "isnan", "log", "log2", "max", "max_value", "min", "min_value", "nearbyint",

@@ -93,7 +93,7 @@ class HybridFunction:
 def script(function: Callable[..., Any]) -> HybridFunction:
     """A Python function in hybrid script."""
     if not isinstance(function, types.FunctionType):
-        raise CompileError(f"te.hybrid.script decorates a Python function, and this is a {type(function).__name__}", code="TW0606")
+        raise CompileError(f"te.hybrid.script decorates a Python function, but this is of type {type(function).__name__}", code="TW0606")
     return HybridFunction(function)
 
 

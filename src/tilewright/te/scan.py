@@ -66,7 +66,7 @@ def scan(
     several = isinstance(update, (list, tuple))
     inits, updates, states = (tuple(x) if isinstance(x, (list, tuple)) else (x,) for x in (init, update, state_placeholder))
     if not len(inits) == len(updates) == len(states) or not updates:
-        raise CompileError(f"te.scan '{name}' takes one init, update and state for each result, and was given {len(inits)}, {len(updates)} and {len(states)}", code="TW0604")
+        raise CompileError(f"te.scan '{name}' takes one init, update and state for each result, but was given {len(inits)}, {len(updates)} and {len(states)}", code="TW0604")
     for first, each, state in zip(inits, updates, states, strict=True):
         _check(name, first, each, state)
     steps = updates[0].shape[0]

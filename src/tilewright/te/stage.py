@@ -104,7 +104,7 @@ class Stage:
     def split(self, parent: IterVar, factor: int | None = None, nparts: int | None = None) -> tuple[IterVar, IterVar]:
         """Two loops in place of one: `factor` trips of the inner, or `nparts` of the outer. Returns outer and inner."""
         if (factor is None) == (nparts is None):
-            raise ScheduleError(f"split of '{_name(parent)}' takes factor= or nparts=, one of the two")
+            raise ScheduleError(f"split of '{_name(parent)}' takes either factor= or nparts=")
         size = _positive(parent, factor if factor is not None else nparts)
         at = self._unmarked(parent, "split")
         rest = floordiv(add(parent.extent, size - 1), size)

@@ -30,11 +30,16 @@ StringImm = str
 
 _MODULES: Final = frozenset({"analysis", "ir_builder", "transform"})
 _NAMES: Final = {
-    "Block": "tir.stmt", "Buffer": "expr", "FloatImm": "expr", "IntImm": "expr", "PrimExpr": "expr", "For": "tir.stmt", "IterVar": "tir.stmt", "PrimFunc": "tir.stmt", "Schedule": "tir.module_schedule",
-    "Stmt": "tir.stmt", "Trace": "tir.module_schedule", "TensorIntrin": "tir.tensorize", "IndexMap": "tir.index_map", "Var": "expr", "lower_blocks": "tir.transform.lower_blocks",
-    "lower_loops": "tir.transform.pipeline", "parse": "tir.parser", "parse_module": "tir.parser", "replay": "tir.module_schedule",
-    "decl_buffer": "tir.buffers", "Layout": "tir.data_layout", "BijectiveLayout": "tir.data_layout", "layout": "tir.data_layout",
-    "bijective_layout": "tir.data_layout", "call_extern": "scalar.intrinsics", "call_pure_extern": "scalar.intrinsics", "const": "te", "if_then_else": "scalar.expr", "all": "te", "any": "te",
+    "Block": "tir.stmt", "Buffer": "expr", "FloatImm": "expr", "IntImm": "expr", "PrimExpr": "expr", "For": "tir.stmt",
+    "IterVar": "tir.stmt", "PrimFunc": "tir.stmt", "Schedule": "tir.module_schedule",
+    "Stmt": "tir.stmt", "Trace": "tir.module_schedule", "TensorIntrin": "tir.tensorize", "IndexMap": "tir.index_map",
+    "Var": "expr", "lower_blocks": "tir.transform.lower_blocks",
+    "lower_loops": "tir.transform.pipeline", "parse": "tir.parser", "parse_module": "tir.parser",
+    "replay": "tir.module_schedule",
+    "decl_buffer": "tir.buffers", "Layout": "tir.data_layout", "BijectiveLayout": "tir.data_layout",
+    "layout": "tir.data_layout",
+    "bijective_layout": "tir.data_layout", "call_extern": "scalar.intrinsics", "call_pure_extern": "scalar.intrinsics",
+    "const": "te", "if_then_else": "scalar.expr", "all": "te", "any": "te",
 }
 """Public name -> the module that has it."""
 
@@ -52,8 +57,11 @@ def __dir__() -> list[str]:
 
 
 __all__ = [
-    "BijectiveLayout", "Block", "Buffer", "FloatImm", "For", "IndexMap", "IntImm", "IterVar", "Layout", "PrimExpr", "PrimFunc", "Schedule",
-    "Stmt", "StringImm", "TensorIntrin", "Trace", "Var", "all", "analysis", "any", "bijective_layout", "call_extern", "call_pure_extern",
-    "const", "decl_buffer", "if_then_else", "indexdiv", "indexmod", "ir_builder", "layout", "lower_blocks", "lower_loops", "parse",
+    "BijectiveLayout", "Block", "Buffer", "FloatImm", "For", "IndexMap", "IntImm", "IterVar", "Layout", "PrimExpr",
+    "PrimFunc", "Schedule",
+    "Stmt", "StringImm", "TensorIntrin", "Trace", "Var", "all", "analysis", "any", "bijective_layout", "call_extern",
+    "call_pure_extern",
+    "const", "decl_buffer", "if_then_else", "indexdiv", "indexmod", "ir_builder", "layout", "lower_blocks",
+    "lower_loops", "parse",
     "parse_module", "replay", "transform",
 ]

@@ -1,7 +1,7 @@
 """The accesses of memory in a statement: which buffer, at which indices, inside of which loops and conditions.
 
-Axes of blocks and variables of `Let` are replaced by their values, so that indices are over loops alone. A reduction's first
-value counts as stored where lowering puts it: at the first point of its reduction loops.
+Axes of blocks and variables of `Let` are replaced by their values, so that indices are over loops alone. A reduction's
+first value counts as stored where lowering puts it: at the first point of its reduction loops.
 """
 
 from __future__ import annotations
@@ -40,11 +40,14 @@ class Access:
 
 
 def accesses(s: Stmt, buffer: Buffer | None = None) -> list[Access]:
-    """Every access in `s` (of `buffer`, where one is given), in the order of the text: a statement reads before it writes."""
+    """Every access in `s` (of `buffer`, where one is given), in the order of the text: a statement reads before it
+    writes."""
     return [a for a in _visit(s, (), (), {}, None) if buffer is None or a.buffer is buffer]
 
 
-def _visit(s: Stmt, loops: tuple[For, ...], guards: tuple[PrimExpr, ...], points: Points, block: Block | None) -> Iterator[Access]:
+def _visit(
+    s: Stmt, loops: tuple[For, ...], guards: tuple[PrimExpr, ...], points: Points, block: Block | None
+) -> Iterator[Access]:
     def value(e: PrimExpr) -> PrimExpr:
         return rewrite(e, points.get) if points else e
 
@@ -79,7 +82,9 @@ def _visit(s: Stmt, loops: tuple[For, ...], guards: tuple[PrimExpr, ...], points
                 yield from _visit(b, loops, guards, points, block)
 
 
-def _reads(e: PrimExpr, loops: tuple[For, ...], guards: tuple[PrimExpr, ...], block: Block | None, at: Stmt) -> Iterator[Access]:
+def _reads(
+    e: PrimExpr, loops: tuple[For, ...], guards: tuple[PrimExpr, ...], block: Block | None, at: Stmt
+) -> Iterator[Access]:
     """The loads in an expression, and what the functions called in it may do to boxes that they get the address of."""
     if isinstance(at, Evaluate) and isinstance(at.value, Call) and at.value.op is prefetch:
         return
@@ -100,7 +105,8 @@ def _reads(e: PrimExpr, loops: tuple[For, ...], guards: tuple[PrimExpr, ...], bl
 
 
 def _box(
-    first: Load, access: PrimExpr, sizes: Sequence[PrimExpr], loops: tuple[For, ...], guards: tuple[PrimExpr, ...], block: Block | None, at: Stmt
+    first: Load, access: PrimExpr, sizes: Sequence[PrimExpr], loops: tuple[For, ...], guards: tuple[PrimExpr, ...],
+    block: Block | None, at: Stmt
 ) -> Iterator[Access]:
     how = number_of(access)
     indices, box = first.indices, tuple(sizes)

@@ -5,7 +5,20 @@ from __future__ import annotations
 from tilewright.base.errors import CompileError
 from tilewright.scalar.expr import Buffer, Load, PrimExpr, Var
 from tilewright.scalar.walk import walk
-from tilewright.tir.stmt import NUMBERS, SCALARS, Allocate, Block, For, Let, PrimFunc, Stmt, Store, bodies, expressions, walk_stmt
+from tilewright.tir.stmt import (
+    NUMBERS,
+    SCALARS,
+    Allocate,
+    Block,
+    For,
+    Let,
+    PrimFunc,
+    Stmt,
+    Store,
+    bodies,
+    expressions,
+    walk_stmt,
+)
 
 
 def verify_ssa(func: PrimFunc) -> bool:
@@ -25,7 +38,8 @@ def verify_memory(func: PrimFunc) -> bool:
 
 
 def verify_well_formed(func: PrimFunc, assert_mode: bool = True) -> bool:
-    """Whether variables and memory are used only where they are bound; with `assert_mode`, `CompileError` says what is not.
+    """Whether variables and memory are used only where they are bound; with `assert_mode`, `CompileError` says what is
+    not.
 
     The body of a block with axes knows the loops around it by these alone.
     """
@@ -39,7 +53,9 @@ def _fault(func: PrimFunc, *, variables: bool) -> str | None:
     sizes = {v for b in func.params for d in b.shape if isinstance(d, PrimExpr) for v in walk(d) if isinstance(v, Var)}
     sizes |= {v for _, v in func.attrs.get(SCALARS, ())} | set(func.attrs.get(NUMBERS, ()))
     stack: list[tuple[Stmt, frozenset[Var], frozenset[Var], frozenset[Buffer]]]
-    stack = [(func.body, frozenset(sizes), frozenset[Var](), frozenset((*func.params, *func.attrs.get("intermediates", ()))))]
+    stack = [
+        (func.body, frozenset(sizes), frozenset[Var](), frozenset((*func.params, *func.attrs.get("intermediates", ()))))
+    ]
     while stack:
         s, known, loops, memory = stack.pop()
         inner = known | {i.var for i in s.iters} if isinstance(s, Block) else known

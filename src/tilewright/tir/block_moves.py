@@ -49,14 +49,22 @@ from tilewright.tir.transform.lower_blocks import mixed_loops
 
 
 def stored_at_its_axes(func: PrimFunc, block: Block) -> None:
-    """Raise `ScheduleError` unless each spatial axis of `block` is the index of one dimension of its results, in order."""
+    """Raise `ScheduleError` unless each spatial axis of `block` is the index of one dimension of its results, in
+    order."""
     axes = [i.var for i in block.iters if i.kind == "spatial"]
     for s in walk_stmt(block.body):
         if not isinstance(s, Store):
             continue
-        if any(s.indices[k : k + 1] != (v,) for k, v in enumerate(axes)) or any(free_vars(i) for i in s.indices[len(axes) :]):
+        if (
+            any(s.indices[k : k + 1] != (v,) for k, v in enumerate(axes))
+            or any(free_vars(i) for i in s.indices[len(axes) :])
+        ):
             indices = ", ".join(map(str, s.indices))
-            raise fault(f"block '{block.name}' stores {s.buffer.name}[{indices}], and only a part at its axes in order can be moved", block, func)
+            raise fault(
+                f"block '{block.name}' stores {s.buffer.name}[{indices}], and only a part at its axes in order can be "
+                "moved",
+                block, func
+            )
 
 
 def whole_domain(func: PrimFunc, block: Block) -> None:
@@ -64,7 +72,9 @@ def whole_domain(func: PrimFunc, block: Block) -> None:
     stored_at_its_axes(func, block)
     for s in walk_stmt(block.body):
         if isinstance(s, Store) and len(s.indices) != len(block.iters):
-            raise fault(f"block '{block.name}' has {len(block.iters)} axes and stores at {len(s.indices)} indices", block, func)
+            raise fault(
+                f"block '{block.name}' has {len(block.iters)} axes and stores at {len(s.indices)} indices", block, func
+            )
 
 
 def reverse_compute_at(func: PrimFunc, block: str, loop: Var, preserve_unit_loops: bool = False) -> PrimFunc:
@@ -94,9 +104,14 @@ def reverse_compute_at(func: PrimFunc, block: str, loop: Var, preserve_unit_loop
     part = dict(zip(at, box, strict=True))
     for k, (_, size) in enumerate(box):
         if not isinstance(size, int):
-            raise fault(f"a trip of loop '{loop.name}' makes {size} of '{source.name}', and a known part is needed", target, func)
+            raise fault(
+                f"a trip of loop '{loop.name}' makes {size} of '{source.name}', and a known part is needed", target,
+                func
+            )
         _dense(func, target, source, k, size, ranges)
-    region = [part.get(i.var, (const(0, INT64), constant(i.extent, f"axis '{i.var.name}'", node, func))) for i in node.iters]
+    region = [
+        part.get(i.var, (const(0, INT64), constant(i.extent, f"axis '{i.var.name}'", node, func))) for i in node.iters
+    ]
     s._remove(node)
     target = s.loop(loop)
     nest, _ = regenerate(node, region, ranges, preserve_unit_loops)
@@ -109,11 +124,17 @@ def _no_further(func: PrimFunc, node: Block, source: Buffer, at: Sequence[PrimEx
     extents: dict[PrimExpr, PrimExpr] = {i.var: i.extent for i in node.iters}
     for v, d in zip(at, source.shape, strict=True):
         if constant(extents[v], f"axis '{v}'", node, func) > constant(d, f"'{source.name}'", node, func):
-            raise fault(f"block '{node.name}' goes over {extents[v]} points along '{v}', and '{source.name}' has only {d}", node, func)
+            raise fault(
+                f"block '{node.name}' goes over {extents[v]} points along '{v}', and '{source.name}' has only {d}",
+                node, func
+            )
 
 
 def _loads(node: Block, source: Buffer) -> list[Load]:
-    return [e for s in walk_stmt(node.body) for top in expressions(s) for e in walk(top) if isinstance(e, Load) and e.buffer is source]
+    return [
+        e for s in walk_stmt(node.body) for top in expressions(s) for e in walk(top)
+        if isinstance(e, Load) and e.buffer is source
+    ]
 
 
 def _made_inside(s: Schedule, node: Block, target: For) -> Buffer:
@@ -122,7 +143,10 @@ def _made_inside(s: Schedule, node: Block, target: For) -> Buffer:
     inside = list(walk_stmt(target))
     if node in inside or order.index(node) < order.index(target):
         raise fault(f"block '{node.name}' does not come after loop '{target.var.name}'", target, s.func)
-    if node.init is not None or any(i.kind != "spatial" for i in node.iters) or set(loaded_buffers(node)) & set(stored_buffers(node)):
+    if (
+        node.init is not None or any(i.kind != "spatial" for i in node.iters)
+        or set(loaded_buffers(node)) & set(stored_buffers(node))
+    ):
         raise fault(f"block '{node.name}' is a reduction; only one without can follow what it reads", node, s.func)
     found = []
     for buffer in loaded_buffers(node):
@@ -130,10 +154,16 @@ def _made_inside(s: Schedule, node: Block, target: For) -> Buffer:
         if made and all(m in inside for m in made):
             found.append(buffer)
         elif any(m in inside or order.index(m) > order.index(target) for m in made):
-            raise fault(f"'{buffer.name}', which block '{node.name}' reads, is not complete in loop '{target.var.name}'", target, s.func)
+            raise fault(
+                f"'{buffer.name}', which block '{node.name}' reads, is not complete in loop '{target.var.name}'",
+                target, s.func
+            )
     if len(found) != 1:
         names = ", ".join(b.name for b in found) or "none"
-        raise fault(f"block '{node.name}' must read one value that loop '{target.var.name}' makes, and reads {names}", target, s.func)
+        raise fault(
+            f"block '{node.name}' must read one value that loop '{target.var.name}' makes, and reads {names}", target,
+            s.func
+        )
     around = [f.var for f in [*s.around(target), target] if isinstance(f, For)]
     for m in makers(s.func, found[0]):
         for v in around:
@@ -143,13 +173,17 @@ def _made_inside(s: Schedule, node: Block, target: For) -> Buffer:
 
 
 def _dense(func: PrimFunc, target: For, source: Buffer, dim: int, size: int, outer: Ranges) -> None:
-    """Raise unless what a trip of `target` stores along a dimension has no holes, and is whole only where no trip changes it."""
+    """Raise unless what a trip of `target` stores along a dimension has no holes, and is whole only where no trip
+    changes it."""
     for m in (x for x in walk_stmt(target.body) if isinstance(x, Block) and source in stored_buffers(x)):
         points: dict[PrimExpr, PrimExpr] = dict(zip((i.var for i in m.iters), m.bindings, strict=True))
         index = next(x for x in walk_stmt(m.body) if isinstance(x, Store) and x.buffer is source).indices[dim]
         form = linear(simplify(substitute(index, points), outer))
         extents = {f.var: f.extent for f in walk_stmt(target) if isinstance(f, For)}
-        inner = sorted((c, constant(extents[a], f"loop '{a}'", target, func)) for a, c in form.coefs.items() if isinstance(a, Var) and a in extents and a not in outer)
+        inner = sorted(
+            (c, constant(extents[a], f"loop '{a}'", target, func)) for a, c in form.coefs.items()
+            if isinstance(a, Var) and a in extents and a not in outer
+        )
         covered = 1
         for c, n in inner:
             if not 0 < c <= covered:
@@ -160,7 +194,10 @@ def _dense(func: PrimFunc, target: For, source: Buffer, dim: int, size: int, out
         strange = any(not isinstance(a, Var) and any(v not in outer for v in free_vars(a)) for a in form.coefs)
         whole = size == source.shape[dim] and base
         if strange or covered == 0 or whole:
-            raise fault(f"what a trip of loop '{target.var.name}' makes of '{source.name}' is not a box without holes", target, func)
+            raise fault(
+                f"what a trip of loop '{target.var.name}' makes of '{source.name}' is not a box without holes", target,
+                func
+            )
 
 
 def reverse_compute_inline(func: PrimFunc, block: str) -> PrimFunc:
@@ -171,21 +208,40 @@ def reverse_compute_inline(func: PrimFunc, block: str) -> PrimFunc:
     s = Schedule(func)
     node = s.block(block)
     if not isinstance(node.body, Store) or node.init is not None or any(i.kind != "spatial" for i in node.iters):
-        raise fault(f"block '{block}' is a reduction or has several results; only an elementwise reader can be inlined", node, func)
+        raise fault(
+            f"block '{block}' is a reduction or has several results; only an elementwise reader can be inlined", node,
+            func
+        )
     inner = [b for b in loaded_buffers(node) if b not in func.params and len(makers(func, b)) == 1]
     chosen = [b for b in inner if isinstance(makers(func, b)[0].body, Store) and makers(func, b)[0].init is None]
     if len(chosen) != 1:
-        raise fault(f"block '{block}' must read one value that an elementwise block makes, and reads {len(chosen)} of that kind", node, func)
+        raise fault(
+            f"block '{block}' must read one value that an elementwise block makes, and reads {len(chosen)} "
+            "of that kind",
+            node, func
+        )
     (source,), (maker,) = chosen, makers(func, chosen[0])
     axes = [i.var for i in node.iters]
     loads = _loads(node, source)
-    if any(e.indices != loads[0].indices for e in loads) or set(loads[0].indices) != set(axes) or len(axes) != len(loads[0].indices):
+    if (
+        any(e.indices != loads[0].indices for e in loads) or set(loads[0].indices) != set(axes)
+        or len(axes) != len(loads[0].indices)
+    ):
         raise fault(f"block '{block}' reads '{source.name}' at other places than its own axes, each once", node, func)
     _no_further(func, node, source, loads[0].indices)
     order = list(walk_stmt(func.body))
-    late = [b.name for b in loaded_buffers(node) if b is not source and any(order.index(m) > order.index(maker) for m in makers(func, b))]
-    if reads(func.body, source, node) or late or any(i.kind != "spatial" for i in maker.iters) or source in loaded_buffers(maker):
-        why = f"reads '{late[0]}', which is made later" if late else f"is not the only reader of '{source.name}', or that is a sum"
+    late = [
+        b.name for b in loaded_buffers(node)
+        if b is not source and any(order.index(m) > order.index(maker) for m in makers(func, b))
+    ]
+    if (
+        reads(func.body, source, node) or late or any(i.kind != "spatial" for i in maker.iters)
+        or source in loaded_buffers(maker)
+    ):
+        why = (
+            f"reads '{late[0]}', which is made later" if late
+            else f"is not the only reader of '{source.name}', or that is a sum"
+        )
         raise fault(f"block '{block}' {why}", node, func)
     check_complete(func, node)
     check_passed(func, node, maker, (source,))
@@ -194,7 +250,9 @@ def reverse_compute_inline(func: PrimFunc, block: str) -> PrimFunc:
     made = maker.body
     assert isinstance(made, Store)
     points = dict(zip(loads[0].indices, made.indices, strict=True))
-    value = rewrite(node.body.value, lambda e: made.value if isinstance(e, Load) and e.buffer is source else points.get(e))
+    value = rewrite(
+        node.body.value, lambda e: made.value if isinstance(e, Load) and e.buffer is source else points.get(e)
+    )
     guards = [compare(LT, points[i.var], i.extent) for i, d in zip(node.iters, axes, strict=True)]
     limits = Ranges()
     for it in maker.iters:
@@ -203,7 +261,13 @@ def reverse_compute_inline(func: PrimFunc, block: str) -> PrimFunc:
     needed = [substitute(g, binding) for g in guards if not _holds(g, limits)]
     store = Store(node.body.buffer, value, tuple(substitute(i, points) for i in node.body.indices))
     s._remove(node)
-    s._replace(maker, replace(maker, name=node.name, body=store, predicate=all_of(maker.predicate, *needed), annotations=without_note(maker, ALIGNED)))
+    s._replace(
+        maker,
+        replace(
+            maker, name=node.name, body=store, predicate=all_of(maker.predicate, *needed),
+            annotations=without_note(maker, ALIGNED)
+        )
+    )
     s._set(s.func.body, drop=source)
     return s.func
 
@@ -228,7 +292,11 @@ def decompose_reduction(func: PrimFunc, block: str, loop: Var) -> tuple[PrimFunc
     wrong = next((f for f in outer if reduces_over(node, f.var)), None)
     if wrong is not None or mixed_loops(node):
         name = wrong.var.name if wrong else next(iter(mixed_loops(node))).name
-        raise fault(f"the reduction runs over loop '{name}', outside of '{loop.name}' or fused; take the first value out before it", wrong or target, func)
+        raise fault(
+            f"the reduction runs over loop '{name}', outside of '{loop.name}' or fused; take the first value out "
+            "before it",
+            wrong or target, func
+        )
     if any(f.kind != SERIAL and reduces_over(node, f.var) for f in inner):
         raise fault(f"a reduction loop of block '{block}' is not serial any more", target, func)
     check_once(func, node, inner, s.around(target))
@@ -237,12 +305,16 @@ def decompose_reduction(func: PrimFunc, block: str, loop: Var) -> tuple[PrimFunc
     reducing = {f.var for f in inner if reduces_over(node, f.var)}
     _known_without(func, [f for f in inner if f.var not in reducing], reducing)
     own: dict[PrimExpr, PrimExpr] = {f.var: Var(f.var.name) for f in inner}
-    axes = [(replace(i, var=Var(i.var.name)), i, b) for i, b in zip(node.iters, node.bindings, strict=True) if i.kind == "spatial"]
+    axes = [
+        (replace(i, var=Var(i.var.name)), i, b) for i, b in zip(node.iters, node.bindings, strict=True)
+        if i.kind == "spatial"
+    ]
     points: dict[PrimExpr, PrimExpr] = {old.var: new.var for new, old, _ in axes}
     axis_of: dict[PrimExpr, PrimExpr] = dict(zip((i.var for i in node.iters), node.bindings, strict=True))
     kept = [c for c in (substitute(c, axis_of) for c in conjuncts(node.predicate)) if not reducing & set(free_vars(c))]
     first: Stmt = Block(
-        name, tuple(new for new, _, _ in axes), tuple(substitute(b, own) for _, _, b in axes), substitute(all_of(*kept), own),
+        name, tuple(new for new, _, _ in axes), tuple(substitute(b, own) for _, _, b in axes),
+        substitute(all_of(*kept), own),
         None, substitute_stmt(node.init, points), origin=node.origin,
     )
     for f in reversed([f for f in inner if f.var not in reducing]):
@@ -260,7 +332,11 @@ def _known_without(func: PrimFunc, loops: Sequence[For], gone: set[Var]) -> None
     for f in loops:
         v = next((v for v in (*free_vars(f.min), *free_vars(f.extent)) if v in gone), None)
         if v is not None:
-            raise fault(f"loop '{f.var.name}' goes from {f.min} for {f.extent} trips, which depends on the reduction loop '{v.name}'", f, func)
+            raise fault(
+                f"loop '{f.var.name}' goes from {f.min} for {f.extent} trips, which depends on the reduction loop "
+                f"'{v.name}'",
+                f, func
+            )
 
 
 def add_unit_loop(func: PrimFunc, at: Stmt) -> tuple[PrimFunc, Var]:
@@ -275,6 +351,11 @@ def reorder_block_iter_var(func: PrimFunc, block: str, order: Sequence[int]) -> 
     s = Schedule(func)
     node = s.block(block)
     if sorted(order) != list(range(len(node.iters))):
-        raise ScheduleError(f"{list(order)} is not an order of the {len(node.iters)} axes of block '{block}'; name each of 0 to {len(node.iters) - 1} once")
-    s._replace(node, replace(node, iters=tuple(node.iters[k] for k in order), bindings=tuple(node.bindings[k] for k in order)))
+        raise ScheduleError(
+            f"{list(order)} is not an order of the {len(node.iters)} axes of block '{block}'; name each of 0 to "
+            f"{len(node.iters) - 1} once"
+        )
+    s._replace(
+        node, replace(node, iters=tuple(node.iters[k] for k in order), bindings=tuple(node.bindings[k] for k in order))
+    )
     return s.func

@@ -1,7 +1,8 @@
 """Rewrites that add blocks to a schedulable program: copies of a value in other memory, reductions in two stages.
 
-Each takes the program and gives the new one with the name of the block that it added; `Schedule` has them as steps, with
-their before and after. They act on whole computations, so they come before `compute_at` moves the computation into another.
+Each takes the program and gives the new one with the name of the block that it added; `Schedule` has them as steps,
+with their before and after. They act on whole computations, so they come before `compute_at` moves the computation into
+another.
 """
 
 from __future__ import annotations
@@ -44,7 +45,9 @@ SCOPES = ("global", "local")
 def check_scope(scope: str) -> None:
     """Raise `ScheduleError` unless code can be made for memory of that kind."""
     if scope not in SCOPES:
-        raise ScheduleError(f"there is no memory '{scope}' on a CPU; use 'global' (memory) or 'local' (registers, else the stack)")
+        raise ScheduleError(
+            f"there is no memory '{scope}' on a CPU; use 'global' (memory) or 'local' (registers, else the stack)"
+        )
 
 
 def named_buffer(func: PrimFunc, name: str) -> Buffer:
@@ -53,7 +56,9 @@ def named_buffer(func: PrimFunc, name: str) -> Buffer:
     for b in known:
         if b.name == name:
             return b
-    raise ScheduleError(f"there is no buffer '{name}'; the buffers are {', '.join(b.name for b in known)}", code="TW0613")
+    raise ScheduleError(
+        f"there is no buffer '{name}'; the buffers are {', '.join(b.name for b in known)}", code="TW0613"
+    )
 
 
 def reads(s: Stmt, buffer: Buffer, *but: Stmt) -> bool:
@@ -69,7 +74,9 @@ def reads(s: Stmt, buffer: Buffer, *but: Stmt) -> bool:
     return False
 
 
-def reduction_step(combiner: Any, targets: Sequence[Buffer], at: tuple[PrimExpr, ...], sources: tuple[PrimExpr, ...]) -> Stmt:
+def reduction_step(
+    combiner: Any, targets: Sequence[Buffer], at: tuple[PrimExpr, ...], sources: tuple[PrimExpr, ...]
+) -> Stmt:
     """`targets[at]` combined with one more term each; all new values are computed before the first is stored."""
     new = combiner.combine(tuple(Load(b, at) for b in targets), sources)
     if len(targets) == 1:
@@ -97,7 +104,10 @@ def cache_read(func: PrimFunc, buffer: str, scope: str, readers: Sequence[str]) 
         raise ScheduleError(f"cache_read of '{buffer}' needs the blocks that will read the copy")
     first = min(places)
     if any(source in stored_buffers(s) for s in statements[first:]):
-        raise ScheduleError(f"'{buffer}' is not complete before block '{readers[places.index(first)]}' reads it; cache_read before compute_at")
+        raise ScheduleError(
+            f"'{buffer}' is not complete before block '{readers[places.index(first)]}' reads it; cache_read before "
+            "compute_at"
+        )
     copy = Buffer(free_name(func, f"{buffer}_{scope}"), source.shape, source.dtype, scope)
 
     def visit(s: Stmt) -> Stmt:
@@ -116,8 +126,13 @@ def cache_write(func: PrimFunc, block: str, scope: str) -> tuple[PrimFunc, str]:
     statements = _top(func)
     k, node = _find(statements, block)
     homes = stored_buffers(node)
-    if any(isinstance(s, Block) and s is not node and any(reads(s, home) for home in homes) for s in walk_stmt(statements[k])):
-        raise ScheduleError(f"'{homes[0].name}' is read in the loops that compute it already; cache_write before compute_at")
+    if any(
+        isinstance(s, Block) and s is not node and any(reads(s, home) for home in homes)
+        for s in walk_stmt(statements[k])
+    ):
+        raise ScheduleError(
+            f"'{homes[0].name}' is read in the loops that compute it already; cache_write before compute_at"
+        )
     copies = [Buffer(free_name(func, f"{home.name}_{scope}"), home.shape, home.dtype, scope) for home in homes]
     names = [i.var.name for i in node.iters if i.kind == "spatial"]
     computed = statements[k]
@@ -162,7 +177,8 @@ class _Split:
 
 
 def rfactor(func: PrimFunc, block: str, loop: Var, factor_axis: int = 0) -> tuple[PrimFunc, str]:
-    """The trips of `loop` reduce into elements of their own, along dimension `factor_axis` of a new value; the block adds these up."""
+    """The trips of `loop` reduce into elements of their own, along dimension `factor_axis` of a new value; the block
+    adds these up."""
     statements = _top(func)
     k, _ = _find(statements, block)
     split = _two_stages(statements[k], block, loop)
@@ -205,28 +221,45 @@ def _two_stages(s: Stmt, name: str, loop: Var) -> _Split:
         raise ScheduleError(f"the loops around block '{name}' hold other blocks too; rfactor before compute_at")
     mine = next((f for f in loops if f.var is loop), None)
     if mine is None:
-        raise ScheduleError(f"loop '{loop.name}' is not around block '{name}'; its loops are {', '.join(f.var.name for f in loops)}")
+        raise ScheduleError(
+            f"loop '{loop.name}' is not around block '{name}'; its loops are {', '.join(f.var.name for f in loops)}"
+        )
     over: dict[str, set[Var]] = {"spatial": set(), "reduce": set()}
     for it, binding in zip(s.iters, s.bindings, strict=True):
         over[it.kind].update(free_vars(binding))
-    split = _Split(s, s.annotations.get("combiner"), mine, tuple(f for f in loops if f.var in over["reduce"] and f is not mine))
+    split = _Split(
+        s, s.annotations.get("combiner"), mine, tuple(f for f in loops if f.var in over["reduce"] and f is not mine)
+    )
     if s.init is None or split.combiner is None:
         raise split.error("the block is not a reduction")
     if loop not in over["reduce"]:
         raise split.error("this is not a loop of its reduction")
-    varying = next((f for f in loops if f.var in over["reduce"] and any(v is g.var for e in (f.min, f.extent) for v in free_vars(e) for g in loops)), None)
+    varying = next(
+        (
+            f for f in loops
+            if f.var in over["reduce"]
+            and any(v is g.var for e in (f.min, f.extent) for v in free_vars(e) for g in loops)
+        ),
+        None
+    )
     if varying is not None:
-        raise split.error(f"how often loop '{varying.var.name}' runs ({varying.extent} trips) depends on another loop, and the new value needs a fixed size")
+        raise split.error(
+            f"how often loop '{varying.var.name}' runs ({varying.extent} trips) depends on another loop, and the new "
+            "value needs a fixed size"
+        )
     if over["reduce"] & over["spatial"]:
         raise split.error("a reduction loop is fused with one that is not; rfactor before that fuse")
     return split
 
 
 def _first_stage(split: _Split, own: IterVar, place: int, name: str) -> Block:
-    """Return the block over the same loops with `own` among its spatial axes. The guard of the reduction guards only its step."""
+    """Return the block over the same loops with `own` among its spatial axes. The guard of the reduction guards only
+    its step."""
     node = split.block
     others = [IterVar(Var(f.var.name), f.extent, "reduce") for f in split.rest]
-    axis_of: dict[PrimExpr, PrimExpr] = {split.loop.var: own.var, **{f.var: o.var for f, o in zip(split.rest, others, strict=True)}}
+    axis_of: dict[PrimExpr, PrimExpr] = {
+        split.loop.var: own.var, **{f.var: o.var for f, o in zip(split.rest, others, strict=True)}
+    }
     bound = list(zip(node.iters, node.bindings, strict=True))
     points: dict[PrimExpr, PrimExpr] = {i.var: substitute(b, axis_of) for i, b in bound if i.kind == "reduce"}
     guards = [substitute(substitute(c, points), axis_of) for c in conjuncts(node.predicate)]
@@ -264,7 +297,10 @@ def swap(s: Stmt, old: Stmt, new: Stmt) -> Stmt:
 
 def free_name(func: PrimFunc, name: str) -> str:
     """`name`, or with a number behind it where a block or buffer has it already."""
-    taken = {b.name for b in (*func.params, *func.attrs["intermediates"])} | {s.name for s in walk_stmt(func.body) if isinstance(s, Block)}
+    taken = (
+        {b.name for b in (*func.params, *func.attrs["intermediates"])}
+        | {s.name for s in walk_stmt(func.body) if isinstance(s, Block)}
+    )
     found, k = name, 1
     while found in taken:
         found, k = f"{name}_{k}", k + 1

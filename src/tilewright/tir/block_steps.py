@@ -1,4 +1,5 @@
-"""The steps of `tir.Schedule` over blocks: moved, inlined, taken apart, made into tiles and instructions, laid out anew."""
+"""The steps of `tir.Schedule` over blocks: moved, inlined, taken apart, made into tiles and instructions, laid out
+anew."""
 
 from __future__ import annotations
 
@@ -83,7 +84,8 @@ class BlockSteps(LoopSteps):
 
     @recorded
     def tensorize(self, block_or_loop: BlockAt | LoopRV | str, tensor_intrin: str) -> None:
-        """The loops from one in, or a block that `blockize` made, become what the intrinsic of that name runs for them."""
+        """The loops from one in, or a block that `blockize` made, become what the intrinsic of that name runs for
+        them."""
         func = block_or_loop.func if isinstance(block_or_loop, LoopRV) else self._named(self._block(block_or_loop).func)
         e, intrinsic = self._engine(func), TensorIntrin.get(tensor_intrin)
         check_any_order(e.func, self.get(block_or_loop), f"'{tensor_intrin}' cannot be used")
@@ -108,19 +110,24 @@ class BlockSteps(LoopSteps):
         e, node = self._engine(func), self.get(block_or_loop)
         if ann_key not in node.annotations:
             what = f"loop '{node.var.name}'" if isinstance(node, For) else f"block '{node.name}'"
-            raise ScheduleError(f"{what} has no note '{ann_key}'; its notes are {', '.join(node.annotations) or 'none'}")
+            raise ScheduleError(
+                f"{what} has no note '{ann_key}'; its notes are {', '.join(node.annotations) or 'none'}"
+            )
         kept = {k: v for k, v in node.annotations.items() if k != ann_key}
         e._replace(node, replace(node, annotations=kept))
 
     @recorded
     def storage_align(self, block: BlockAt | str, buffer_index: int | str, axis: int, factor: int, offset: int) -> None:
-        """Elements of an inner value that are next to each other along `axis`, any but the last, lie `factor * k + offset` apart."""
+        """Elements of an inner value that are next to each other along `axis`, any but the last, lie `factor * k +
+        offset` apart."""
         at, e = self._in(block)
         buffer = self._written(at, e, buffer_index)
         rank = len(buffer.shape)
         if buffer in e.func.params or not -rank <= axis < rank or axis % rank == rank - 1 or not 0 <= offset < factor:
-            raise ScheduleError(f"'{buffer.name}' of {rank} dimensions cannot be aligned along axis {axis} by {factor} with the offset {offset}: "
-                                "an inner value can be, along any axis but the last, with an offset from 0 to the factor")
+            raise ScheduleError(
+                f"'{buffer.name}' of {rank} dimensions cannot be aligned along axis {axis} by {factor} with the offset "
+                f"{offset}: an inner value can be, along any axis but the last, with an offset from 0 to the factor"
+            )
         node = e.block(at.block)
         place = stored_buffers(node).index(buffer)
         e.annotate(at.block, ALIGNED, (*node.annotations.get(ALIGNED, ()), (place, axis % rank, factor, offset)))
@@ -141,22 +148,31 @@ class BlockSteps(LoopSteps):
         at, e = self._in(block)
         found = self._buffer(at, e, buffer)
         if found in e.func.params:
-            raise ScheduleError(f"'{found.name}' is a parameter, and the caller determines its layout; apply cache_read or cache_write, and change the copy")
+            raise ScheduleError(
+                f"'{found.name}' is a parameter, and the caller determines its layout; apply cache_read or "
+                "cache_write, and change the copy"
+            )
         e.func = layout_rewrites.transform_layout(e.func, found, IndexMap.of(index_map, len(found.shape)))
 
     @recorded
     def transform_block_layout(self, block: BlockAt | str, index_map: Layout) -> None:
         """The axes of a block and the loops around it are the results of a map of its axes."""
         at, e = self._in(block)
-        e.func = layout_rewrites.transform_block_layout(e.func, at.block, IndexMap.of(index_map, len(e.block(at.block).iters)))
+        e.func = layout_rewrites.transform_block_layout(
+            e.func, at.block, IndexMap.of(index_map, len(e.block(at.block).iters))
+        )
 
     @recorded
-    def set_axis_separator(self, block: BlockAt | str, buffer: int | str | tuple[str, int], axis_separators: Sequence[int]) -> None:
+    def set_axis_separator(
+        self, block: BlockAt | str, buffer: int | str | tuple[str, int], axis_separators: Sequence[int]
+    ) -> None:
         """The memory of a CPU has one dimension: no separator can be set but none."""
         at, e = self._in(block)
         found = self._buffer(at, e, buffer)
         if list(axis_separators):
-            raise ScheduleError(f"'{found.name}' lies in memory of one dimension, which has no axis separators; give []")
+            raise ScheduleError(
+                f"'{found.name}' lies in memory of one dimension, which has no axis separators; give []"
+            )
 
     @recorded
     def reindex(self, block: BlockAt | str, buffer: tuple[str, int] | int | str) -> BlockAt:
@@ -164,18 +180,25 @@ class BlockSteps(LoopSteps):
         return self._reindexed(block, buffer, "global", None, "reindex")
 
     @recorded
-    def reindex_cache_read(self, block: BlockAt | str, read_buffer_index: int | str, storage_scope: str, index_map: Layout) -> BlockAt:
-        """The block reads a copy laid out by a map of those of its axes that the buffer is read at. Returns the block that copies."""
+    def reindex_cache_read(
+        self, block: BlockAt | str, read_buffer_index: int | str, storage_scope: str, index_map: Layout
+    ) -> BlockAt:
+        """The block reads a copy laid out by a map of those of its axes that the buffer is read at. Returns the block
+        that copies."""
         which = ("read", read_buffer_index)
         return self._reindexed(block, which, storage_scope, index_map, storage_scope)
 
     @recorded
-    def reindex_cache_write(self, block: BlockAt | str, write_buffer_index: int | str, storage_scope: str, index_map: Layout) -> BlockAt:
+    def reindex_cache_write(
+        self, block: BlockAt | str, write_buffer_index: int | str, storage_scope: str, index_map: Layout
+    ) -> BlockAt:
         """The block writes to a copy laid out by a map of its axes. Returns the block that brings the result home."""
         which = ("write", write_buffer_index)
         return self._reindexed(block, which, storage_scope, index_map, storage_scope)
 
-    def _reindexed(self, block: BlockAt | str, buffer: Any, scope: str, index_map: Layout | None, suffix: str) -> BlockAt:
+    def _reindexed(
+        self, block: BlockAt | str, buffer: Any, scope: str, index_map: Layout | None, suffix: str
+    ) -> BlockAt:
         check_scope(scope)
         at, e = self._in(block)
         found = self._buffer(at, e, buffer)

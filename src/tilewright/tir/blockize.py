@@ -28,12 +28,21 @@ def blockize(func: PrimFunc, loop: Var) -> tuple[PrimFunc, str]:
         inner.append(body)
         body = body.body
     if not isinstance(body, Block):
-        raise fault(f"loop '{loop.name}' holds several statements; only the loops around one block become a block", target, func)
+        raise fault(
+            f"loop '{loop.name}' holds several statements; only the loops around one block become a block", target, func
+        )
     if any(f.kind != "serial" for f in inner) or not (isinstance(body.predicate, IntImm) and body.predicate.value):
-        raise fault(f"the loops of block '{body.name}' inside of '{loop.name}' are marked, or cover its domain only in part", target, func)
+        raise fault(
+            f"the loops of block '{body.name}' inside of '{loop.name}' are marked, or cover its domain only in part",
+            target, func
+        )
     mixed = next((f for f in inner if f.var in mixed_loops(body)), None)
     if mixed is not None:
-        raise fault(f"loop '{mixed.var.name}' is over a spatial and a reduction axis of block '{body.name}' at once; blockize before they are fused", mixed, func)
+        raise fault(
+            f"loop '{mixed.var.name}' is over a spatial and a reduction axis of block '{body.name}' at once; blockize "
+            "before they are fused",
+            mixed, func
+        )
     axes, points = [], dict[PrimExpr, PrimExpr]()
     for it, binding in zip(body.iters, body.bindings, strict=True):
         axes.append(_tile(func, target, it, binding, inner))
@@ -47,13 +56,16 @@ def blockize(func: PrimFunc, loop: Var) -> tuple[PrimFunc, str]:
         init = nest(spatial, substitute_stmt(substitute_stmt(body.init, points), fresh), fresh)
     block = Block(
         name, tuple(a for a, _, _, _ in axes), tuple(b for _, b, _, _ in axes), IntImm(BOOL, 1), init,
-        nest(inner, substitute_stmt(body.body, points)), {k: v for k, v in body.annotations.items() if k != "combiner"}, body.origin,
+        nest(inner, substitute_stmt(body.body, points)), {k: v for k, v in body.annotations.items() if k != "combiner"},
+        body.origin,
     )
     s._replace(target, block)
     return s.func, name
 
 
-def _tile(func: PrimFunc, at: For, it: IterVar, binding: PrimExpr, inner: Sequence[For]) -> tuple[IterVar, PrimExpr, int, PrimExpr]:
+def _tile(
+    func: PrimFunc, at: For, it: IterVar, binding: PrimExpr, inner: Sequence[For]
+) -> tuple[IterVar, PrimExpr, int, PrimExpr]:
     """The axis over tiles, its binding, the size of a tile, and where in the tile a trip of the inner loops is."""
     extents = {f.var: constant(f.extent, f"loop '{f.var.name}'", f, func) for f in inner}
     ranges = Ranges()
@@ -64,10 +76,16 @@ def _tile(func: PrimFunc, at: For, it: IterVar, binding: PrimExpr, inner: Sequen
     for atom, c in sorted(form.coefs.items(), key=lambda item: abs(item[1])):
         if isinstance(atom, Var) and atom in extents:
             if c != size:
-                raise fault(f"axis '{it.var.name}' is '{binding}', which is not a whole tile of the loops from '{at.var.name}' in", at, func)
+                raise fault(
+                    f"axis '{it.var.name}' is '{binding}', which is not a whole tile of the loops from '{at.var.name}' "
+                    "in",
+                    at, func
+                )
             rest, size = rest.plus(LinearForm({atom: c})), size * extents[atom]
         elif any(v in extents for v in free_vars(atom)):
-            raise fault(f"axis '{it.var.name}' is '{binding}', which is not a sum of a tile and a place in it", at, func)
+            raise fault(
+                f"axis '{it.var.name}' is '{binding}', which is not a sum of a tile and a place in it", at, func
+            )
         else:
             outer = outer.plus(LinearForm({atom: c}))
     whole = constant(it.extent, f"axis '{it.var.name}'", at, func)

@@ -2,7 +2,7 @@
 hardware instructions use.
 
     Bb = tir.decl_buffer((16, 64), "float32", name="B", strides=[te.var("s1"), 1])
-    tir.call_extern("int32", "gemv_update", cc.access_ptr("w"), aa.access_ptr("r"), Bb.access_ptr("r"), 16, 64, Bb.strides[0])
+    tir.call_extern("int32", "gemv_update", cc.access_ptr("w"), aa.access_ptr("r"), Bb.access_ptr("r"), 16, 64)
 """
 
 from __future__ import annotations
@@ -24,11 +24,15 @@ class DeclaredBuffer(Buffer):
 
     __slots__ = ()
 
-    def access_ptr(self, access_mask: str | int = "rw", ptr_type: str = "handle", content_lanes: int = 1, offset: Value = 0) -> PrimExpr:
+    def access_ptr(
+        self, access_mask: str | int = "rw", ptr_type: str = "handle", content_lanes: int = 1, offset: Value = 0
+    ) -> PrimExpr:
         """The address of the buffer, for a function that reads (`r`) or writes (`w`) it from `offset` elements on."""
         access = _ACCESS.get(access_mask) if isinstance(access_mask, str) else access_mask
         if access not in (1, 2, 3):
-            raise CompileError(f"access_ptr of '{self.name}' takes 'r', 'w' or 'rw', and was given {access_mask!r}", code="TW0609")
+            raise CompileError(
+                f"access_ptr of '{self.name}' takes 'r', 'w' or 'rw', and was given {access_mask!r}", code="TW0609"
+            )
         first: list[PrimExpr] = [const(0, INT64) for _ in self.shape]
         if first:
             first[-1] = cast(INT64, as_expr(offset))
@@ -46,23 +50,33 @@ class DeclaredBuffer(Buffer):
     def _lanes(self, begin: Any, dtype: str | DataType | None) -> tuple[PrimExpr, ...]:
         at = [cast(INT64, as_expr(i)) for i in (begin if isinstance(begin, (tuple, list)) else (begin,))]
         if len(at) != len(self.shape):
-            raise CompileError(f"'{self.name}' has {len(self.shape)} dimensions and was given {len(at)} indices", code="TW0609")
+            raise CompileError(
+                f"'{self.name}' has {len(self.shape)} dimensions and was given {len(at)} indices", code="TW0609"
+            )
         lanes = DataType(dtype).lanes if dtype is not None else 1
         return (*at[:-1], Ramp(at[-1], 1, lanes)) if lanes > 1 else tuple(at)
 
 
 def decl_buffer(
-    shape: Any, dtype: str | DataType = "float32", name: str = "buffer", data: Any = None, strides: Sequence[Any] | None = None,
+    shape: Any, dtype: str | DataType = "float32", name: str = "buffer", data: Any = None,
+    strides: Sequence[Any] | None = None,
     elem_offset: Any = None, scope: str = "", data_alignment: int = -1, offset_factor: int = 0, buffer_type: str = "",
 ) -> DeclaredBuffer:
-    """A buffer of `shape`, dense or with `strides`. Its place in memory is found where it is bound, so `elem_offset` and
-    `offset_factor` say nothing here; `data` and `buffer_type` are refused, since no two dimensions of a buffer may share memory.
+    """A buffer of `shape`, dense or with `strides`. Its place in memory is found where it is bound, so `elem_offset`
+    and `offset_factor` say nothing here; `data` and `buffer_type` are refused, since no two dimensions of a buffer may
+    share memory.
     """
     if data is not None or buffer_type:
-        raise CompileError(f"decl_buffer '{name}': memory is given by the caller, and every element is stored once; leave data= and buffer_type= out", code="TW0609")
+        raise CompileError(
+            f"decl_buffer '{name}': memory is given by the caller, and every element is stored once; leave data= and "
+            "buffer_type= out",
+            code="TW0609"
+        )
     dims = shape if isinstance(shape, (list, tuple)) else (shape,)
     if strides is not None and len(strides) not in (0, len(dims)):
-        raise CompileError(f"decl_buffer '{name}' has {len(dims)} dimensions and was given {len(strides)} strides", code="TW0609")
+        raise CompileError(
+            f"decl_buffer '{name}' has {len(dims)} dimensions and was given {len(strides)} strides", code="TW0609"
+        )
     sizes = [int(d) if isinstance(d, IntImm) else d for d in dims]
     return DeclaredBuffer(name, sizes, dtype, scope or "global", strides or ())
 

@@ -1,6 +1,7 @@
-"""Whether a statement writes all that it reads of an inner value, so that the value needs to live no longer than the statement.
+"""Whether a statement writes all that it reads of an inner value, so that the value needs to live no longer than the
+statement.
 
-    for x in range(3): B[i + x] = …;  C[i] = B[i] + B[i + 2]       trips of a loop i around this need nothing of each other's B
+    for x in range(3): B[i + x] = …;  C[i] = B[i] + B[i + 2]     iterations of an outer loop i are independent in B
 
 A loop nest writes a box when each index is a sum of loops that count like digits. Any other write is assumed to have
 holes, and a read that no earlier box holds is taken to need what was there before.
@@ -23,7 +24,8 @@ from tilewright.tir.stmt import For, Stmt
 
 
 def fills(s: Stmt, buffer: Buffer, outer: Ranges) -> bool:
-    """Whether each read of `buffer` in `s` finds what `s` itself wrote before, in the text or as the first value of its sum."""
+    """Whether each read of `buffer` in `s` finds what `s` itself wrote before, in the text or as the first value of
+    its sum."""
     before: list[Access] = []
     held: set[tuple[object, ...]] = set()
     for a in accesses(s, buffer):
@@ -40,12 +42,15 @@ def fills(s: Stmt, buffer: Buffer, outer: Ranges) -> bool:
 
 
 def lives_in_trips(loop: For, buffer: Buffer, outer: Ranges) -> bool:
-    """Whether no trip of `loop` reads what an earlier one wrote to `buffer`, which nothing outside of the loop uses: each may have its own."""
+    """Whether no trip of `loop` reads what an earlier one wrote to `buffer`, which nothing outside of the loop uses:
+    each may have its own."""
     if fills(loop.body, buffer, outer.bind_loop(loop.var, loop.min, loop.extent)):
         return True
     found = accesses(loop, buffer)
     written = frozenset((buffer,))
-    return not any(across_trips(loop.var, w, r, outer, written) for w in found if w.writes for r in found if not r.writes)
+    return (
+        not any(across_trips(loop.var, w, r, outer, written) for w in found if w.writes for r in found if not r.writes)
+    )
 
 
 def _own_sum(read: Access, before: Sequence[Access]) -> bool:
@@ -54,7 +59,10 @@ def _own_sum(read: Access, before: Sequence[Access]) -> bool:
     if block is None or block.init is None:
         return False
     reduce = [v for i, b in zip(block.iters, block.bindings, strict=True) if i.kind == "reduce" for v in free_vars(b)]
-    return any(w.block is block and w.indices == read.indices for w in before) and not any(v in reduce for i in read.indices for v in free_vars(i))
+    return (
+        any(w.block is block and w.indices == read.indices for w in before)
+        and not any(v in reduce for i in read.indices for v in free_vars(i))
+    )
 
 
 def writes_whole(w: Access) -> bool:
@@ -74,7 +82,8 @@ def writes_whole(w: Access) -> bool:
 
 @dataclass(slots=True)
 class _Span:
-    """Indices from `base + low` through `base + high` along one dimension; the base is over variables that are fixed."""
+    """Indices from `base + low` through `base + high` along one dimension; the base is over variables that are
+    fixed."""
 
     base: LinearForm
     low: int
@@ -108,9 +117,15 @@ def _holds(w: Access, read: Access, fixed: Ranges, inner: set[Var]) -> bool:
         need = _read(read, k, fixed, within)
         low = span.base.plus(LinearForm({}, span.low))
         high = span.base.plus(LinearForm({}, span.high))
-        starts = _never_more(low, LinearForm({}), fixed) or (need is not None and _never_more(low, need.base.plus(LinearForm({}, need.low)), fixed))
+        starts = (
+            _never_more(low, LinearForm({}), fixed)
+            or (need is not None and _never_more(low, need.base.plus(LinearForm({}, need.low)), fixed))
+        )
         end = linear(extent).plus(LinearForm({}, -1)) if isinstance(extent, PrimExpr) else LinearForm({}, extent - 1)
-        ends = _never_more(end, high, fixed) or (need is not None and _never_more(need.base.plus(LinearForm({}, need.high)), high, fixed))
+        ends = (
+            _never_more(end, high, fixed)
+            or (need is not None and _never_more(need.base.plus(LinearForm({}, need.high)), high, fixed))
+        )
         if not starts or not ends:
             return False
     return True
@@ -146,7 +161,8 @@ def _span(index: PrimExpr, inner: set[Var], ranges: Ranges) -> _Span | None:
 
 
 def _written(w: Access, fixed: Ranges, inner: set[Var], allowed: Sequence[PrimExpr]) -> list[_Span | None] | None:
-    """Return the interval that a write with its loops fills along each dimension (None: the whole dimension); None where it has holes."""
+    """Return the interval that a write with its loops fills along each dimension (None: the whole dimension); None
+    where it has holes."""
     ranges = fixed
     for f in w.loops:
         if f.var in inner and not (isinstance(f.extent, IntImm) or not any(v in inner for v in free_vars(f.extent))):
@@ -161,7 +177,10 @@ def _written(w: Access, fixed: Ranges, inner: set[Var], allowed: Sequence[PrimEx
         taken |= moving
         whole = w.buffer.shape[k]
         if w.sizes:
-            spans.append(None if (not moving and w.sizes[k] is whole) or (isinstance(whole, int) and w.sizes[k] == whole) else _Span(linear(index), 0, 0))
+            spans.append(
+                None if (not moving and w.sizes[k] is whole) or (isinstance(whole, int) and w.sizes[k] == whole)
+                else _Span(linear(index), 0, 0)
+            )
             continue
         if len(moving) == 1 and index in moving and _extent_is(w, next(iter(moving)), whole):
             spans.append(None)
@@ -208,7 +227,8 @@ def _dense(index: PrimExpr, moving: set[Var], ranges: Ranges) -> _Span | None:
 
 
 def _cut(c: PrimExpr, w: Access, spans: list[_Span | None], inner: set[Var], ranges: Ranges) -> bool:
-    """Whether a condition leaves out only what is above some index or below one; the span of that dimension becomes smaller."""
+    """Whether a condition leaves out only what is above some index or below one; the span of that dimension becomes
+    smaller."""
     if not isinstance(c, Comparison) or not isinstance(c, (LT, GE)):
         return False
     condition = linear(simplify(c.a - c.b, ranges))

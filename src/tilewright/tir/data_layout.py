@@ -1,8 +1,9 @@
 """Layouts by name, `NCHW`, `NCHW8c`, `OIHW4i16o`: the order of dimensions in memory, and conversions between layouts.
 
-A capital letter is a dimension. A small one with a number before it is a block of that dimension, which stands where the letter
-stands: in `NCHW8c` element `c` is in chunk `c // 8` at `C` and in lane `c % 8` at `8c`. A dimension may have several blocks, the
-slowest first. A dimension that its blocks do not divide is filled up: forward, the last chunk is padded with zeros.
+A capital letter is a dimension. A small one with a number before it is a block of that dimension, which stands where
+the letter stands: in `NCHW8c` element `c` is in chunk `c // 8` at `C` and in lane `c % 8` at `8c`. A dimension may have
+several blocks, the slowest first. A dimension that its blocks do not divide is filled up: forward, the last chunk is
+padded with zeros.
 """
 
 from __future__ import annotations
@@ -66,9 +67,17 @@ class Layout:
 
     def require_shape(self, shape: Sequence[Any], what: str = "a tensor") -> None:
         """Raises `ShapeError` for a shape of other rank, or with other blocks."""
-        fits = len(shape) == len(self.axes) and all(not size or not isinstance(n, int) or n == size for n, (_, size) in zip(shape, self.axes, strict=True))
+        fits = (
+            len(shape) == len(self.axes)
+            and all(
+                not size or not isinstance(n, int) or n == size for n, (_, size) in zip(shape, self.axes, strict=True)
+            )
+        )
         if not fits:
-            raise ShapeError(f"{what} of shape {_shown(shape)} does not have the layout {self.name}, which has {len(self.axes)} dimensions{self._blocks_text()}")
+            raise ShapeError(
+                f"{what} of shape {_shown(shape)} does not have the layout {self.name}, which has {len(self.axes)} "
+                f"dimensions{self._blocks_text()}"
+            )
 
     def _blocks_text(self) -> str:
         blocks = [f"dimension {k} is {size}" for k, (_, size) in enumerate(self.axes) if size]
@@ -87,17 +96,27 @@ def layout(name: str) -> Layout:
     found = re.findall(r"(\d*)([A-Za-z])", name)
     axes = tuple((letter, int(number or 0)) for number, letter in found)
     if not axes or "".join(number + letter for number, letter in found) != name:
-        raise ShapeError(f"'{name}' is not a layout; it has capital letters, and numbers only before small letters, for example NCHW8c")
+        raise ShapeError(
+            f"'{name}' is not a layout; it has capital letters, and numbers only before small letters, for example "
+            "NCHW8c"
+        )
     letters = [letter for letter, _ in axes]
     for (number, letter), (_, size) in zip(found, axes, strict=True):
         if letter.isupper() and number:
-            raise ShapeError(f"the layout '{name}' has a size before the dimension {letter}; only blocks have one: {number}{letter.lower()}")
+            raise ShapeError(
+                f"the layout '{name}' has a size before the dimension {letter}; only blocks have one: "
+                f"{number}{letter.lower()}"
+            )
         if letter.isupper() and letters.count(letter) > 1:
             raise ShapeError(f"the layout '{name}' has the dimension {letter} twice")
         if letter.islower() and size < 1:
-            raise ShapeError(f"the layout '{name}' has the block {letter} without a size; write it before, as 8{letter}")
+            raise ShapeError(
+                f"the layout '{name}' has the block {letter} without a size; write it before, as 8{letter}"
+            )
         if letter.islower() and letter.upper() not in letters:
-            raise ShapeError(f"the layout '{name}' has blocks {number}{letter} of a dimension {letter.upper()} that it does not have")
+            raise ShapeError(
+                f"the layout '{name}' has blocks {number}{letter} of a dimension {letter.upper()} that it does not have"
+            )
     return Layout(name, axes)
 
 
@@ -109,7 +128,8 @@ class BijectiveLayout:
     dst: Layout
 
     def forward_shape(self, shape: Sequence[Any]) -> list[Any]:
-        """The shape in the layout `dst` of a tensor of `shape` in `src`; raises `ShapeError` when it does not fit `src`."""
+        """The shape in the layout `dst` of a tensor of `shape` in `src`; raises `ShapeError` when it does not fit
+        `src`."""
         return _shape(shape, self.src, self.dst)
 
     def backward_shape(self, shape: Sequence[Any]) -> list[Any]:
@@ -140,10 +160,14 @@ class BijectiveLayout:
 
 @lru_cache(maxsize=512)
 def bijective_layout(src_layout: str, dst_layout: str) -> BijectiveLayout:
-    """The way from one layout to another; raises `ShapeError` for a wrong name, or when they do not have the same dimensions."""
+    """The way from one layout to another; raises `ShapeError` for a wrong name, or when they do not have the same
+    dimensions."""
     src, dst = layout(src_layout), layout(dst_layout)
     if sorted(src.plain) != sorted(dst.plain):
-        raise ShapeError(f"layouts {src_layout} and {dst_layout} do not have the same dimensions: {', '.join(src.plain)} and {', '.join(dst.plain)}")
+        raise ShapeError(
+            f"layouts {src_layout} and {dst_layout} do not have the same dimensions: {', '.join(src.plain)} and "
+            f"{', '.join(dst.plain)}"
+        )
     return BijectiveLayout(src, dst)
 
 

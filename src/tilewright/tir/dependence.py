@@ -1,12 +1,12 @@
 """Whether two accesses can meet at one element, and in which trips of the loops around them.
 
-    for i: for j: A[i * 8 + j + 1] = A[i * 8 + j]       the store of trip (i, j) meets the load of a trip with j one more
+    for i: for j: A[i * 8 + j + 1] = A[i * 8 + j]    the store of iteration (i, j) meets the load of (i, j + 1)
 
-`Meeting` asks about two accesses, `b` in some trips of the loops that they share and `a` in trips that are `delta` further on.
-That the indices agree, and that both are performed, are linear equations over the trips of `b`, the deltas, and the loops of
-one access alone; quotients and remainders by constants are unknowns with an equation of their own. Intervals are narrowed
-until they are empty (the accesses never meet) or nothing changes (they may). An index that is not a linear form may be any
-number in its bounds, so "never" is proved and "may" is cautious.
+`Meeting` asks about two accesses, `b` in some trips of the loops that they share and `a` in trips that are `delta`
+further on. That the indices agree, and that both are performed, are linear equations over the trips of `b`, the deltas,
+and the loops of one access alone; quotients and remainders by constants are unknowns with an equation of their own.
+Intervals are narrowed until they are empty (the accesses never meet) or nothing changes (they may). An index that is
+not a linear form may be any number in its bounds, so "never" is proved and "may" is cautious.
 """
 
 from __future__ import annotations
@@ -43,7 +43,8 @@ from tilewright.tir.accesses import Access
 from tilewright.tir.stmt import For
 
 Key: TypeAlias = tuple[str, PrimExpr | int]
-"""An unknown: the value of an expression where `b` runs, its `delta`, or its value where only `a` runs; `slack` of a condition."""
+"""An unknown: the value of an expression where `b` runs, its `delta`, or its value where only `a` runs; `slack` of a
+condition."""
 Limits: TypeAlias = dict[Key, Interval]
 ROUNDS = 24
 """Narrowing ends after this many rounds: intervals can go on to shrink one by one."""
@@ -66,7 +67,8 @@ class Equation:
 
 @dataclass(slots=True)
 class Meeting:
-    """`a` and `b` at one element. `outer` are the variables that have one value for both; `written` are the buffers that change meanwhile."""
+    """`a` and `b` at one element. `outer` are the variables that have one value for both; `written` are the buffers
+    that change meanwhile."""
 
     a: Access
     b: Access
@@ -133,7 +135,10 @@ class Meeting:
             self.extents[f.var] = f.extent
             if before is not None:  # a variable of two loops
                 (lo, hi), (low, high) = before, ranges.of(f.var)
-                ranges = ranges.bind(f.var, None if lo is None or low is None else min(lo, low), None if hi is None or high is None else max(hi, high))
+                ranges = ranges.bind(
+                    f.var, None if lo is None or low is None else min(lo, low),
+                    None if hi is None or high is None else max(hi, high)
+                )
         return ranges
 
     def _equal(self, x: PrimExpr, y: PrimExpr) -> None:
@@ -229,10 +234,16 @@ class Meeting:
     def _divide(self, atom: FloorDiv | FloorMod | TruncDiv | TruncMod, kind: str) -> None:
         """a == c * (a // c) + a % c, for the values and for the deltas."""
         a, c = atom.a, atom.b
-        if isinstance(atom, (TruncDiv, TruncMod)) and (bounds(a, self.ranges)[0] is None or (bounds(a, self.ranges)[0] or 0) < 0):
+        if (
+            isinstance(atom, (TruncDiv, TruncMod))
+            and (bounds(a, self.ranges)[0] is None or (bounds(a, self.ranges)[0] or 0) < 0)
+        ):
             return
         if not isinstance(c, IntImm):
-            if kind == "delta" and isinstance(atom, (FloorDiv, FloorMod)) and not any(v in self.known for v in free_vars(c)):
+            if (
+                kind == "delta" and isinstance(atom, (FloorDiv, FloorMod))
+                and not any(v in self.known for v in free_vars(c))
+            ):
                 self.divided.setdefault((a, c), {})[type(atom)] = ("delta", atom)
             return
         if c.value <= 0:
@@ -370,8 +381,11 @@ def across_trips(loop: Var, a: Access, b: Access, outer: Ranges, written: frozen
     return meeting.possible({loop: (1, None)}) or (a is not b and meeting.possible({loop: (None, -1)}))
 
 
-def turned(chain: Sequence[Var], order: Sequence[Var], a: Access, b: Access, outer: Ranges, written: frozenset[Buffer]) -> bool:
-    """Whether `a` and `b` may meet in trips that `order`, outermost loop first, runs the other way round than `chain`."""
+def turned(
+    chain: Sequence[Var], order: Sequence[Var], a: Access, b: Access, outer: Ranges, written: frozenset[Buffer]
+) -> bool:
+    """Whether `a` and `b` may meet in trips that `order`, outermost loop first, runs the other way round than
+    `chain`."""
     meeting: Meeting | None = None
     for p, first in enumerate(chain):
         for q, now in enumerate(order):

@@ -1,4 +1,5 @@
-"""Maps from indices to indices, `lambda i, j: (i // 4, j, i % 4)`: of a buffer's layout, or of the loops around a block.
+"""Maps from indices to indices, `lambda i, j: (i // 4, j, i % 4)`: of a buffer's layout, or of the loops around a
+block.
 
 A map is data: its text is what a trace stores, and only names, whole numbers and `+ - * // %` are read from it.
 """
@@ -41,7 +42,8 @@ _OPERATORS: Final[dict[type, Callable[[Any, Any], Any]]] = {
 }
 _MOST_POINTS: Final = 1 << 22
 AXIS_SEPARATOR: Final = "axis_separator"
-"""Between the results of a map: where memory of several dimensions would be cut. Memory of a CPU has one; it says nothing here."""
+"""Between the results of a map: where memory of several dimensions would be cut. Memory of a CPU has one; it says
+nothing here."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,8 +72,12 @@ class IndexMap:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """A name for each result: that of a parameter which it is, else those of the parameters in it with its number."""
-        return tuple(r.name if isinstance(r, Var) else ".".join([*(v.name for v in self.params if v in free_vars(r)), str(k)]) for k, r in enumerate(self.results))
+        """A name for each result: that of a parameter which it is, else those of the parameters in it with its
+        number."""
+        return tuple(
+            r.name if isinstance(r, Var) else ".".join([*(v.name for v in self.params if v in free_vars(r)), str(k)])
+            for k, r in enumerate(self.results)
+        )
 
     def __call__(self, indices: Sequence[PrimExpr]) -> tuple[PrimExpr, ...]:
         points: dict[PrimExpr, PrimExpr] = dict(zip(self.params, indices, strict=True))
@@ -89,10 +95,15 @@ class IndexMap:
         for r in self.results:
             low, high = bounds(simplify(r, self.ranges(shape)), self.ranges(shape))
             if low is None or high is None or low < 0:
-                raise ScheduleError(f"the index '{r}' of '{self}' is not within known bounds from 0 for sizes {tuple(shape)}")
+                raise ScheduleError(
+                    f"the index '{r}' of '{self}' is not within known bounds from 0 for sizes {tuple(shape)}"
+                )
             made.append(high + 1)
         if self._meets(shape, made):
-            raise ScheduleError(f"'{self}' brings several elements of {tuple(shape)} to one place; a layout gives each a place of its own")
+            raise ScheduleError(
+                f"'{self}' brings several elements of {tuple(shape)} to one place; a layout gives each a place of its "
+                "own"
+            )
         return tuple(made)
 
     def _meets(self, shape: Sequence[int], made: Sequence[int]) -> bool:
@@ -210,7 +221,9 @@ def _read(text: str) -> IndexMap:
                 return as_expr(_OPERATORS[type(e.op)](value(e.left), value(e.right)))
             case ast.UnaryOp(op=ast.USub()):
                 return sub(const(0, INT64), value(e.operand))
-        raise ScheduleError(f"'{ast.unparse(e)}' is not allowed in an index map; use its parameters, whole numbers and + - * // %")
+        raise ScheduleError(
+            f"'{ast.unparse(e)}' is not allowed in an index map; use its parameters, whole numbers and + - * // %"
+        )
 
     results = tree.body.elts if isinstance(tree.body, (ast.Tuple, ast.List)) else [tree.body]
     return IndexMap(tuple(params.values()), tuple(map(value, results)))

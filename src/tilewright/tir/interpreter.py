@@ -21,14 +21,17 @@ from tilewright.tir.stmt import Allocate, Block, Evaluate, For, IfThenElse, Let,
 def run(func: PrimFunc, arrays: Sequence[np.ndarray[Any, Any]], numbers: Mapping[Var, Any] | None = None) -> None:
     """Execute `func` on `arrays`, one per parameter (any shape of the right size), which are written in place.
 
-    `numbers` are the values of symbolic sizes and scalar parameters; a size that is a whole dimension is taken from the arrays.
+    `numbers` are the values of symbolic sizes and scalar parameters; a size that is a whole dimension is taken from the
+    arrays.
     """
     if len(arrays) != len(func.params):
         raise InternalError(f"{func.name} has {len(func.params)} parameters and was given {len(arrays)} arrays")
     machine = _Machine()
     for buffer, array in zip(func.params, arrays, strict=True):
         if len(buffer.shape) == array.ndim:
-            machine.env.update({d: typed(n, d.dtype) for d, n in zip(buffer.shape, array.shape, strict=True) if isinstance(d, Var)})
+            machine.env.update(
+                {d: typed(n, d.dtype) for d, n in zip(buffer.shape, array.shape, strict=True) if isinstance(d, Var)}
+            )
     machine.env.update({v: typed(n, v.dtype) for v, n in (numbers or {}).items()})
     copies = []
     for buffer, array in zip(func.params, arrays, strict=True):
@@ -74,7 +77,10 @@ class _Machine:
         lanes = mask if e.dtype.lanes > 1 else True
         if not np.any(lanes):
             return typed(0, e.dtype)
-        found = self.memory[e.buffer][self.place(e.buffer, indices, lanes)] if e.buffer in self.memory else self.place(e.buffer, indices, lanes)
+        found = (
+            self.memory[e.buffer][self.place(e.buffer, indices, lanes)] if e.buffer in self.memory
+            else self.place(e.buffer, indices, lanes)
+        )
         return found if lanes is True else np.where(lanes, found, np.zeros((), e.dtype.numpy()))
 
     def run(self, s: Stmt) -> None:

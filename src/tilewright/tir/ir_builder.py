@@ -27,14 +27,32 @@ from tilewright.base.types import BOOL, INT64, DataType
 from tilewright.scalar.expr import Buffer, Load, PrimExpr, Value, Var, as_expr, cast, floordiv, floormod, sub
 from tilewright.tir.block_rewrites import check_scope
 from tilewright.tir.buffers import fitted
-from tilewright.tir.stmt import PARALLEL, SERIAL, UNROLLED, VECTORIZED, Allocate, Evaluate, For, IfThenElse, Let, Seq, Stmt, Store, seq
+from tilewright.tir.stmt import (
+    PARALLEL,
+    SERIAL,
+    UNROLLED,
+    VECTORIZED,
+    Allocate,
+    Evaluate,
+    For,
+    IfThenElse,
+    Let,
+    Seq,
+    Stmt,
+    Store,
+    seq,
+)
 
-_KINDS: Final = {"serial": SERIAL, "parallel": PARALLEL, "vectorize": VECTORIZED, "vectorized": VECTORIZED, "unroll": UNROLLED, "unrolled": UNROLLED}
+_KINDS: Final = {
+    "serial": SERIAL, "parallel": PARALLEL, "vectorize": VECTORIZED, "vectorized": VECTORIZED, "unroll": UNROLLED,
+    "unrolled": UNROLLED
+}
 _Part = Stmt | Callable[[Stmt], Stmt]
 
 
 class BufferVar:
-    """A buffer to read and write by index: `a[i]`, `a[i, j] = value`. One index into several dimensions counts elements."""
+    """A buffer to read and write by index: `a[i]`, `a[i, j] = value`. One index into several dimensions counts
+    elements."""
 
     def __init__(self, builder: IRBuilder, buffer: Buffer) -> None:
         self._builder, self.buffer = builder, buffer
@@ -50,7 +68,11 @@ class BufferVar:
         stored = as_expr(value, None if isinstance(value, PrimExpr) else self.buffer.dtype)
         fitting = fitted(stored, self.buffer.dtype)
         if fitting is None:
-            raise CompileError(f"a value of {stored.dtype} is stored in '{self.buffer.name}', which holds {self.buffer.dtype}; write .astype('{self.buffer.dtype}')", code="TW0608")
+            raise CompileError(
+                f"a value of {stored.dtype} is stored in '{self.buffer.name}', which holds {self.buffer.dtype}; write "
+                f".astype('{self.buffer.dtype}')",
+                code="TW0608"
+            )
         self._builder.emit(Store(self.buffer, fitting, self._place(index)))
 
     def _place(self, index: Any) -> tuple[PrimExpr, ...]:
@@ -59,7 +81,9 @@ class BufferVar:
         if len(given) == len(shape):
             return tuple(given)
         if len(given) != 1:
-            raise CompileError(f"'{self.buffer.name}' has {len(shape)} dimensions and was given {len(given)} indices", code="TW0608")
+            raise CompileError(
+                f"'{self.buffer.name}' has {len(shape)} dimensions and was given {len(given)} indices", code="TW0608"
+            )
         places, rest = list[PrimExpr](), given[0]
         for d in reversed(shape[1:]):
             places.append(floormod(rest, d))
@@ -80,15 +104,25 @@ class IRBuilder:
     def buffer_ptr(self, buf: Buffer, shape: Sequence[Any] | None = None) -> BufferVar:
         """A buffer, to be indexed."""
         if not isinstance(buf, Buffer):
-            raise CompileError(f"buffer_ptr takes a buffer, one of the arguments of a te.extern body, and was given a {type(buf).__name__}", code="TW0608")
+            raise CompileError(
+                "buffer_ptr takes a buffer, one of the arguments of a te.extern body, and was given a "
+                f"{type(buf).__name__}",
+                code="TW0608"
+            )
         if shape is not None and len(shape) != len(buf.shape):
-            raise CompileError(f"buffer '{buf.name}' has {len(buf.shape)} dimensions and cannot be seen with {len(shape)}", code="TW0608")
+            raise CompileError(
+                f"buffer '{buf.name}' has {len(buf.shape)} dimensions and cannot be seen with {len(shape)}",
+                code="TW0608"
+            )
         return BufferVar(self, buf)
 
     def allocate(self, dtype: str | DataType, shape: Any, name: str = "buf", scope: str = "global") -> BufferVar:
-        """Memory for the rest of this block: `global`, or `local` (registers, else the stack). Its contents start undefined."""
+        """Memory for the rest of this block: `global`, or `local` (registers, else the stack). Its contents start
+        undefined."""
         check_scope(scope)
-        buffer = Buffer(name, [as_expr(d) for d in (shape if isinstance(shape, (list, tuple)) else (shape,))], dtype, scope)
+        buffer = Buffer(
+            name, [as_expr(d) for d in (shape if isinstance(shape, (list, tuple)) else (shape,))], dtype, scope
+        )
         self._open[-1].append(lambda rest: Allocate(buffer, rest))
         return BufferVar(self, buffer)
 
@@ -96,7 +130,9 @@ class IRBuilder:
     def for_range(
         self, begin: Value, end: Value, name: str = "i", dtype: str | None = None, kind: str = "serial", grain: int = 1,
     ) -> Iterator[PrimExpr]:
-        """A loop over `[begin, end)`: `serial`, `parallel`, `vectorize` or `unroll`. The variable is int64, seen as `dtype` when one is given.
+        """A loop over `[begin, end)`: `serial`, `parallel`, `vectorize` or `unroll`.
+
+        The variable is int64, seen as `dtype` when one is given.
 
         The threads of a parallel loop take `grain` trips at a time.
         """
@@ -121,7 +157,7 @@ class IRBuilder:
         """Statements that run where the condition of the `if_scope` directly before does not hold."""
         last = self._open[-1][-1] if self._open[-1] else None
         if not isinstance(last, IfThenElse) or last.else_case is not None:
-            raise CompileError("else_scope stands directly after an if_scope", code="TW0608")
+            raise CompileError("else_scope must directly follow an if_scope", code="TW0608")
         self._open[-1].pop()
         self._open.append([])
         yield
@@ -140,12 +176,18 @@ class IRBuilder:
 
     def scope_attr(self, node: Any, attr_key: str, value: Any) -> None:
         """Refused: attributes belong to loops and blocks here."""
-        raise CompileError(f"scope_attr '{attr_key}' has no meaning here; name the kind of a loop in for_range, and the memory in allocate", code="TW0608")
+        raise CompileError(
+            f"scope_attr '{attr_key}' has no meaning here; name the kind of a loop in for_range, and the memory in "
+            "allocate",
+            code="TW0608"
+        )
 
     def get(self) -> Stmt:
         """The whole program. Raises `CompileError` inside an open `with`."""
         if len(self._open) != 1:
-            raise CompileError("get() is called inside a for_range, if_scope or else_scope; call it after their end", code="TW0608")
+            raise CompileError(
+                "get() is called inside a for_range, if_scope or else_scope; call it after their end", code="TW0608"
+            )
         body = self._close()
         self._open.append([body])
         return body

@@ -13,7 +13,21 @@ from typing import Any
 from tilewright.base.errors import ScheduleError
 from tilewright.base.types import BOOL, INT64
 from tilewright.scalar.arith import Ranges, simplify
-from tilewright.scalar.expr import LT, Buffer, FloatImm, IntImm, Load, PrimExpr, Select, Var, all_of, as_expr, compare, const, number_of
+from tilewright.scalar.expr import (
+    LT,
+    Buffer,
+    FloatImm,
+    IntImm,
+    Load,
+    PrimExpr,
+    Select,
+    Var,
+    all_of,
+    as_expr,
+    compare,
+    const,
+    number_of,
+)
 from tilewright.scalar.walk import free_vars, rewrite, substitute, walk
 from tilewright.tir.block_rewrites import free_name, nest_of
 from tilewright.tir.index_map import IndexMap
@@ -47,7 +61,8 @@ def sizes(buffer: Buffer) -> tuple[int, ...]:
 
 
 def transform_layout(func: PrimFunc, buffer: Buffer, how: IndexMap) -> PrimFunc:
-    """A value lies in memory in another order:  B[i, j]  ->  B[i // 4, j, i % 4]  everywhere. A parameter then is one of other shape."""
+    """A value lies in memory in another order: B[i, j] -> B[i // 4, j, i % 4] everywhere. A parameter then is one of
+    other shape."""
     for x in walk_stmt(func.body):
         if isinstance(x, Block) and buffer in stored_buffers(x):
             _not_aligned(func, x)
@@ -87,18 +102,26 @@ def transform_block_layout(func: PrimFunc, block: str, how: IndexMap) -> PrimFun
         return map_expressions(part, lambda e: simplify(substitute(e, points), ranges))
 
     init = None if node.init is None else moved(node.init)
-    s._replace(top, nest_of(replace(node, iters=tuple(axes), bindings=(), predicate=IntImm(BOOL, 1), init=init, body=moved(node.body))))
+    s._replace(
+        top,
+        nest_of(
+            replace(node, iters=tuple(axes), bindings=(), predicate=IntImm(BOOL, 1), init=init, body=moved(node.body))
+        )
+    )
     return s.func
 
 
 def _own_nest(func: PrimFunc, s: Schedule, node: Block) -> Stmt:
-    """The outermost statement that holds `node` and loops alone. Raises `ScheduleError` where other statements share its loops."""
+    """The outermost statement that holds `node` and loops alone. Raises `ScheduleError` where other statements share
+    its loops."""
     around = s.around(node)
     top: Stmt = node
     while around and isinstance(around[-1], For):
         top = around.pop()
     if any(isinstance(f, For) for f in around):
-        raise fault(f"the loops around block '{node.name}' hold other blocks too; do this before compute_at", node, func)
+        raise fault(
+            f"the loops around block '{node.name}' hold other blocks too; do this before compute_at", node, func
+        )
     check_all_points(func, node)
     if isinstance(node.predicate, IntImm) and node.predicate.value:
         return top
@@ -107,11 +130,17 @@ def _own_nest(func: PrimFunc, s: Schedule, node: Block) -> Stmt:
 
 def _not_aligned(func: PrimFunc, block: Block) -> None:
     if ALIGNED in block.annotations:
-        raise fault(f"the rows of what block '{block.name}' makes were aligned for the layout that it has; storage_align after the layout is changed", block, func)
+        raise fault(
+            f"the rows of what block '{block.name}' makes were aligned for the layout that it has; storage_align after "
+            "the layout is changed",
+            block, func
+        )
 
 
 # Copies in the order of a block's axes.
-def reindex_read(func: PrimFunc, block: str, buffer: Buffer, scope: str, how: IndexMap | None, suffix: str) -> tuple[PrimFunc, str]:
+def reindex_read(
+    func: PrimFunc, block: str, buffer: Buffer, scope: str, how: IndexMap | None, suffix: str
+) -> tuple[PrimFunc, str]:
     """The block reads a copy that is laid out by its axes.
 
     C[i] = A[i * 2 + 1]  ->  A_reindex[i] = A[i * 2 + 1];  C[i] = A_reindex[i]
@@ -125,7 +154,9 @@ def reindex_read(func: PrimFunc, block: str, buffer: Buffer, scope: str, how: In
     copy, axes, place = _copy_of(func, node, buffer, at, scope, how, suffix)
     fresh = {i.var: Var(i.var.name) for i in axes}
     own = tuple(replace(i, var=fresh[i.var], kind="spatial") for i in axes)
-    store = Store(copy, Load(buffer, tuple(substitute(i, fresh) for i in at)), tuple(substitute(i, fresh) for i in place))
+    store = Store(
+        copy, Load(buffer, tuple(substitute(i, fresh) for i in at)), tuple(substitute(i, fresh) for i in place)
+    )
     guard = _guard(node, at, axes, fresh)
     made = nest_of(Block(copy.name, own, (), guard, None, store))
     new = replace(node, body=redirect(node.body, buffer, copy, lambda _: place))
@@ -136,7 +167,9 @@ def reindex_read(func: PrimFunc, block: str, buffer: Buffer, scope: str, how: In
     return s.func, copy.name
 
 
-def reindex_write(func: PrimFunc, block: str, buffer: Buffer, scope: str, how: IndexMap | None, suffix: str) -> tuple[PrimFunc, str]:
+def reindex_write(
+    func: PrimFunc, block: str, buffer: Buffer, scope: str, how: IndexMap | None, suffix: str
+) -> tuple[PrimFunc, str]:
     """The block writes to a copy that is laid out by its axes, and another block brings the result home.
 
     C[i * 2 + 1] = …  ->  C_reindex[i] = …;  C[i * 2 + 1] = C_reindex[i]
@@ -148,12 +181,19 @@ def reindex_write(func: PrimFunc, block: str, buffer: Buffer, scope: str, how: I
     stores = [x.indices for x in walk_stmt(node) if isinstance(x, Store) and x.buffer is buffer]
     loads = [e.indices for e in _all_loads(node) if e.buffer is buffer]
     at = _one_access(func, node, stores + loads, buffer, "writes")
-    if any(v in free_vars(i) for i in at for v in (a.var for a in node.iters if a.kind == "reduce")) or len(stored_buffers(node)) != 1:
-        raise fault(f"block '{block}' writes '{buffer.name}' along a reduction axis, or has several results", node, func)
+    if (
+        any(v in free_vars(i) for i in at for v in (a.var for a in node.iters if a.kind == "reduce"))
+        or len(stored_buffers(node)) != 1
+    ):
+        raise fault(
+            f"block '{block}' writes '{buffer.name}' along a reduction axis, or has several results", node, func
+        )
     copy, axes, place = _copy_of(func, node, buffer, at, scope, how, suffix)
     fresh = {i.var: Var(i.var.name) for i in axes}
     own = tuple(replace(i, var=fresh[i.var]) for i in axes)
-    store = Store(buffer, Load(copy, tuple(substitute(i, fresh) for i in place)), tuple(substitute(i, fresh) for i in at))
+    store = Store(
+        buffer, Load(copy, tuple(substitute(i, fresh) for i in place)), tuple(substitute(i, fresh) for i in at)
+    )
     home = nest_of(Block(copy.name, own, (), IntImm(BOOL, 1), None, store))
     new = redirect(node, buffer, copy, lambda _: place)
     s._replace(node, new)
@@ -174,12 +214,21 @@ def _all_loads(node: Block) -> list[Load]:
     return [e for s in walk_stmt(node) for top in expressions(s) for e in walk(top) if isinstance(e, Load)]
 
 
-def _one_access(func: PrimFunc, node: Block, found: Sequence[tuple[PrimExpr, ...]], buffer: Buffer, does: str) -> tuple[PrimExpr, ...]:
+def _one_access(
+    func: PrimFunc, node: Block, found: Sequence[tuple[PrimExpr, ...]], buffer: Buffer, does: str
+) -> tuple[PrimExpr, ...]:
     if not found or any(a != found[0] for a in found):
-        raise fault(f"block '{node.name}' {does} '{buffer.name}' at {len(set(found))} places, and one is needed", node, func)
+        raise fault(
+            f"block '{node.name}' {does} '{buffer.name}' at {len(set(found))} places, and one is needed", node, func
+        )
     axes = {i.var for i in node.iters}
-    if any(v not in axes for i in found[0] for v in free_vars(i)) or any(isinstance(e, Load) for i in found[0] for e in walk(i)):
-        raise fault(f"block '{node.name}' {does} '{buffer.name}' at a place that is no function of its axes", node, func)
+    if (
+        any(v not in axes for i in found[0] for v in free_vars(i))
+        or any(isinstance(e, Load) for i in found[0] for e in walk(i))
+    ):
+        raise fault(
+            f"block '{node.name}' {does} '{buffer.name}' at a place that is no function of its axes", node, func
+        )
     return found[0]
 
 
@@ -200,10 +249,14 @@ def _copy_of(
 
 
 def _guard(node: Block, at: tuple[PrimExpr, ...], axes: list[IterVar], points: Mapping[Any, PrimExpr]) -> PrimExpr:
-    """When the copy may read: what conditions the block's own read stands under, inside of a choice or an `if`, is not looked into."""
+    """When the copy may read: what conditions the block's own read stands under, inside of a choice or an `if`, is not
+    looked into."""
     for s in walk_stmt(node.body):
         if any(isinstance(e, Select) for top in expressions(s) for e in walk(top)) or type(s).__name__ == "IfThenElse":
-            raise ScheduleError(f"block '{node.name}' reads under a condition, where a copy of all it might read would read outside; decompose_padding first")
+            raise ScheduleError(
+                f"block '{node.name}' reads under a condition, where a copy of all it might read would read outside; "
+                "decompose_padding first"
+            )
     return IntImm(BOOL, 1)
 
 
@@ -229,7 +282,14 @@ def cache_index(func: PrimFunc, block: str, scope: str) -> tuple[PrimFunc, list[
             s._set(s.func.body, drop=table, new=table)
             fresh = {a.var: Var(a.var.name) for a in axes}
             own = tuple(IterVar(fresh[a.var], a.extent) for a in axes)
-            made.append(nest_of(Block(table.name, own, (), IntImm(BOOL, 1), None, Store(table, substitute(i, fresh), tuple(a.var for a in own)))))
+            made.append(
+                nest_of(
+                    Block(
+                        table.name, own, (), IntImm(BOOL, 1), None,
+                        Store(table, substitute(i, fresh), tuple(a.var for a in own))
+                    )
+                )
+            )
             tables[i] = Load(table, tuple(a.var for a in axes))
     if not tables:
         raise fault(f"block '{block}' has no index that is more than a sum", node, func)
@@ -280,7 +340,12 @@ def decompose_padding(func: PrimFunc, block: str, loop: Var) -> tuple[PrimFunc, 
     s = Schedule(func)
     node, target = s.block(block), s.loop(loop)
     body = node.body
-    if not (isinstance(body, Store) and isinstance(body.value, Select) and number_of(body.value.false_value) is not None and node.init is None):
+    if (
+        not (
+            isinstance(body, Store) and isinstance(body.value, Select)
+            and number_of(body.value.false_value) is not None and node.init is None
+        )
+    ):
         raise fault(f"block '{block}' is not a choice between a value and a number", node, func)
     around = [f for f in s.around(node) if isinstance(f, For)]
     if target not in around or any(isinstance(x, Block) and x is not node for x in walk_stmt(target)):
@@ -296,7 +361,13 @@ def decompose_padding(func: PrimFunc, block: str, loop: Var) -> tuple[PrimFunc, 
         body=Store(body.buffer, body.value.false_value, tuple(substitute(i, axes) for i in body.indices)),
     )
     fill = nest(inner, fill, own)
-    s._replace(node, replace(node, predicate=all_of(node.predicate, body.value.condition), body=Store(body.buffer, body.value.true_value, body.indices)))
+    s._replace(
+        node,
+        replace(
+            node, predicate=all_of(node.predicate, body.value.condition),
+            body=Store(body.buffer, body.value.true_value, body.indices)
+        )
+    )
     target = s.loop(loop)
     s._replace(target, seq(fill, target))
     return s.func, name
@@ -305,7 +376,8 @@ def decompose_padding(func: PrimFunc, block: str, loop: Var) -> tuple[PrimFunc, 
 def pad_einsum(func: PrimFunc, block: str, padding: Sequence[int]) -> PrimFunc:
     """A sum of products over axes rounded up to multiples of `padding`; inputs gain zeros, and the result is cut.
 
-    C[i] += A[i, k] * B[k]  (i of 5, padding 4)  ->  A_pad[i of 8, k] = A or 0;  C_pad[i of 8] += A_pad * B;  C[i] = C_pad[i]
+    C[i] += A[i, k] * B[k]  (i of 5, padding 4)
+        ->  A_pad[i of 8, k] = A or 0;  C_pad[i of 8] += A_pad * B;  C[i] = C_pad[i]
     """
     s = Schedule(func)
     node = s.block(block)
@@ -314,7 +386,10 @@ def pad_einsum(func: PrimFunc, block: str, padding: Sequence[int]) -> PrimFunc:
         raise fault(f"block '{block}' has {len(node.iters)} axes, and the padding is {list(padding)}", node, func)
     loads = [e for e in _all_loads(node) if e.buffer not in stored_buffers(node)]
     _check_einsum(func, node, loads)
-    grown = {i.var: -(-constant(i.extent, f"axis '{i.var.name}'", node, func) // p) * p for i, p in zip(node.iters, padding, strict=True)}
+    grown = {
+        i.var: -(-constant(i.extent, f"axis '{i.var.name}'", node, func) // p) * p
+        for i, p in zip(node.iters, padding, strict=True)
+    }
     (home,) = stored_buffers(node)
     made: list[Stmt] = []
     new: Stmt = node
@@ -354,17 +429,26 @@ def _check_einsum(func: PrimFunc, node: Block, loads: Sequence[Load]) -> None:
     reduce = {i.var for i in node.iters if i.kind == "reduce"}
     plain = all(set(e.indices) <= axes and len(set(e.indices)) == len(e.indices) for e in loads)
     one_place = all(len({e.indices for e in loads if e.buffer is b}) == 1 for b in {e.buffer for e in loads})
-    if combiner is None or combiner.name != "sum" or node.init is None or any(x.indices != spatial for x in stores) or not plain or not one_place:
+    if (
+        combiner is None or combiner.name != "sum" or node.init is None or any(x.indices != spatial for x in stores)
+        or not plain or not one_place
+    ):
         raise fault(f"block '{node.name}' is not a sum of products at its own axes", node, func)
     step = node.body
     assert isinstance(step, Store)
     terms = [o for o in step.value.operands() if not (isinstance(o, Load) and o.buffer is step.buffer)]
     zero: dict[PrimExpr, PrimExpr] = {e: const(0, e.dtype) for e in loads if reduce & set(free_vars(e))}
     product = [rewrite(t, zero.get) for t in terms]
-    vanish = any(isinstance(p, (IntImm, FloatImm)) and p.value == 0 for p in product) if type(step.value).__name__ == "Add" else False
+    vanish = (
+        any(isinstance(p, (IntImm, FloatImm)) and p.value == 0 for p in product) if type(step.value).__name__ == "Add"
+        else False
+    )
     covered = all(any(v in free_vars(e) for e in zero) for v in reduce)
     if not vanish or not covered:
-        raise fault(f"block '{node.name}' adds something where its inputs are zero, so that zeros cannot be added to them", node, func)
+        raise fault(
+            f"block '{node.name}' adds something where its inputs are zero, so that zeros cannot be added to them",
+            node, func
+        )
 
 
 def access_axes(node: Block, buffer: Buffer) -> list[Var]:

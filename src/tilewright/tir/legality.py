@@ -1,10 +1,11 @@
-"""Checks that a schedule step keeps the meaning of the program, and errors that show the loops and mark the loop at fault."""
+"""Checks that a schedule step keeps the meaning of the program, and errors that show the loops and mark the loop at
+fault."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from tilewright.base.errors import ScheduleError
+from tilewright.base.errors import ScheduleError, TargetError
 from tilewright.scalar.arith import Ranges
 from tilewright.scalar.expr import Buffer, IntImm, Load, PrimExpr, Var
 from tilewright.scalar.walk import free_vars, substitute, walk
@@ -15,6 +16,7 @@ from tilewright.tir.printer import text_marking
 from tilewright.tir.stmt import (
     PARALLEL,
     ROLLING,
+    THREAD,
     VECTORIZED,
     Block,
     For,
@@ -74,10 +76,14 @@ def check_nested(func: PrimFunc, loop: For, kind: str, around: Sequence[Stmt]) -
     """Raise `ScheduleError` where lanes would hold other lanes or threads."""
     lanes = next((s for s in around if isinstance(s, For) and s.kind == VECTORIZED), None)
     if lanes is not None and kind in (PARALLEL, VECTORIZED):
-        raise fault(f"loop '{loop.var.name}' cannot be {kind} inside of the vectorized loop '{lanes.var.name}'", loop, func)
+        raise fault(
+            f"loop '{loop.var.name}' cannot be {kind} inside of the vectorized loop '{lanes.var.name}'", loop, func
+        )
     for s in walk_stmt(loop) if kind == VECTORIZED else ():
         if isinstance(s, For) and s is not loop and s.kind in (PARALLEL, VECTORIZED):
-            raise fault(f"loop '{loop.var.name}' cannot be vectorized around the {s.kind} loop '{s.var.name}'", loop, func)
+            raise fault(
+                f"loop '{loop.var.name}' cannot be vectorized around the {s.kind} loop '{s.var.name}'", loop, func
+            )
 
 
 def check_trips(func: PrimFunc, loop: For, kind: str, around: Sequence[Stmt]) -> None:
@@ -93,7 +99,8 @@ def check_trips(func: PrimFunc, loop: For, kind: str, around: Sequence[Stmt]) ->
 
 
 def check_threads(func: PrimFunc, loop: For) -> None:
-    """Raise `ScheduleError` unless the trips of `loop` may belong to threads: they depend on each other in sums alone."""
+    """Raise `ScheduleError` unless the trips of `loop` may belong to threads: they depend on each other in sums
+    alone."""
     _check_apart(func, loop, "bound to threads", path_to(func.body, loop))
 
 
@@ -110,12 +117,16 @@ def _check_apart(func: PrimFunc, loop: For, kind: str, around: Sequence[Stmt]) -
 
 
 def _stores_same(a: Access, loop: For) -> bool:
-    """Whether trips that write one element write one value: the axes of the block are the element, and all that the value depends on.
+    """Whether trips that write one element write one value: the axes of the block are the element, and all that the
+    value depends on.
 
     So it is with the stages of tensor expressions, whatever their loops were split, fused and guarded into.
     """
     block = a.block
-    if block is None or not isinstance(block.body, Store) or block.body is not a.at or any(i.kind == "reduce" for i in block.iters):
+    if (
+        block is None or not isinstance(block.body, Store) or block.body is not a.at
+        or any(i.kind == "reduce" for i in block.iters)
+    ):
         return False
     store = block.body
     element = [i for i in store.indices if not isinstance(i, IntImm)]
@@ -133,7 +144,10 @@ def _clash(a: Access, b: Access) -> str:
     first, second = (a, b) if a.writes else (b, a)
     if first is second:
         return f"'{a.buffer.name}' is written at {first}, which may be one element"
-    return f"'{a.buffer.name}' is written at {first} and {'written' if second.writes else 'read'} at {second}, which may be one element"
+    return (
+        f"'{a.buffer.name}' is written at {first} and {'written' if second.writes else 'read'} at {second}, which may "
+        "be one element"
+    )
 
 
 def _ranges(around: Iterable[Stmt]) -> Ranges:
@@ -144,7 +158,8 @@ def _ranges(around: Iterable[Stmt]) -> Ranges:
 
 
 def _kept_in(func: PrimFunc, loop: For, around: Sequence[Stmt]) -> set[Buffer]:
-    """The inner values that a trip of `loop` makes and uses up: each trip, of it and of the loops around, has memory of its own for them."""
+    """The inner values that a trip of `loop` makes and uses up: each trip, of it and of the loops around, has memory
+    of its own for them."""
     inner = {b for b in func.attrs.get("intermediates", ()) if b in stored_buffers(loop)}
     if not inner:
         return inner
@@ -158,11 +173,15 @@ def _kept_in(func: PrimFunc, loop: For, around: Sequence[Stmt]) -> set[Buffer]:
             stack.extend(bodies(s))
     within = _ranges([*around, loop])
     nest = [s for s in (*around, loop) if isinstance(s, For)]
-    return {b for b in inner - used if fills(loop.body, b, within) or all(lives_in_trips(f, b, _ranges(nest[:k])) for k, f in enumerate(nest))}
+    return {
+        b for b in inner - used
+        if fills(loop.body, b, within) or all(lives_in_trips(f, b, _ranges(nest[:k])) for k, f in enumerate(nest))
+    }
 
 
 def is_sum(block: Block) -> bool:
-    """Whether `block` combines terms in any order: a known reducer, and of its results it reads the element that it stores alone."""
+    """Whether `block` combines terms in any order: a known reducer, and of its results it reads the element that it
+    stores alone."""
     if block.annotations.get("combiner") is None:
         return False
     stores = [s for s in walk_stmt(block.body) if isinstance(s, Store)]
@@ -186,7 +205,11 @@ def check_fuse(func: PrimFunc, loops: Sequence[For]) -> None:
     for k, f in enumerate(loops):
         for v in (*free_vars(f.min), *free_vars(f.extent)):
             if any(v is g.var for g in loops[:k]):
-                raise fault(f"loop '{f.var.name}' goes from {f.min} for {f.extent} trips, which depends on loop '{v.name}', so they cannot be fused", loops[0], func)
+                raise fault(
+                    f"loop '{f.var.name}' goes from {f.min} for {f.extent} trips, which depends on loop '{v.name}', so "
+                    "they cannot be fused",
+                    loops[0], func
+                )
 
 
 def check_bounds(func: PrimFunc, order: Sequence[For]) -> None:
@@ -194,11 +217,16 @@ def check_bounds(func: PrimFunc, order: Sequence[For]) -> None:
     for k, f in enumerate(order):
         for v in (*free_vars(f.min), *free_vars(f.extent)):
             if any(v is g.var for g in order[k + 1 :]):
-                raise fault(f"loop '{f.var.name}' goes from {f.min} for {f.extent} trips, which depends on loop '{v.name}': it stays inside of that", f, func)
+                raise fault(
+                    f"loop '{f.var.name}' goes from {f.min} for {f.extent} trips, which depends on loop '{v.name}': it "
+                    "stays inside of that",
+                    f, func
+                )
 
 
 def check_order(func: PrimFunc, chain: Sequence[For], order: Sequence[For], around: Sequence[Stmt]) -> None:
-    """Raise `ScheduleError` unless the trips of the nest `chain` may run in the order that `order` of its loops gives."""
+    """Raise `ScheduleError` unless the trips of the nest `chain` may run in the order that `order` of its loops
+    gives."""
     outer, whole = _ranges(around), chain[0]
     kept = _kept_in(func, chain[-1], [*around, *chain[:-1]])
     found = [a for a in accesses(whole) if a.buffer not in kept]
@@ -209,7 +237,9 @@ def check_order(func: PrimFunc, chain: Sequence[For], order: Sequence[For], arou
             continue
         if turned(before, after, a, b, outer, written) and not _added_up(a, b, outer, written):
             names = ", ".join(v.name for v in after)
-            raise fault(f"the loops cannot run in the order {names}: {_clash(a, b)} in trips that change places", whole, func)
+            raise fault(
+                f"the loops cannot run in the order {names}: {_clash(a, b)} in trips that change places", whole, func
+            )
 
 
 def _added_up(a: Access, b: Access, outer: Ranges, written: frozenset[Buffer]) -> bool:
@@ -230,7 +260,10 @@ def check_any_order(func: PrimFunc, at: Stmt, step: str) -> None:
     written = written_in(found)
     loops = [s.var for s in walk_stmt(at) if isinstance(s, For)]
     for a, b in pairs(found):
-        if any(v in {f.var for f in a.loops} and across_trips(v, a, b, outer, written) for v in loops) and not _added_up(a, b, outer, written):
+        if (
+            any(v in {f.var for f in a.loops} and across_trips(v, a, b, outer, written) for v in loops)
+            and not _added_up(a, b, outer, written)
+        ):
             raise fault(f"{step}: {_clash(a, b)} in different iterations, and their order matters", at, func)
 
 
@@ -241,52 +274,78 @@ def makers(func: PrimFunc, buffer: Buffer) -> list[Block]:
 
 
 def only_maker(func: PrimFunc, block: Block) -> None:
-    """Raise `ScheduleError` where another block stores to the results of `block` too, as after `decompose_reduction`."""
+    """Raise `ScheduleError` where another block stores to the results of `block` too, as after
+    `decompose_reduction`."""
     for buffer in stored_buffers(block):
         other = next((m for m in makers(func, buffer) if m is not block), None)
         if other is not None:
-            raise fault(f"'{buffer.name}' is made by block '{other.name}' too; do this before the two were taken apart", block, func)
+            raise fault(
+                f"'{buffer.name}' is made by block '{other.name}' too; do this before the two were taken apart", block,
+                func
+            )
 
 
 def check_complete(func: PrimFunc, block: Block) -> None:
-    """Raise `ScheduleError` unless what `block` stores depends on its point alone: it reads nothing that its other points store."""
+    """Raise `ScheduleError` unless what `block` stores depends on its point alone: it reads nothing that its other
+    points store."""
     at = {s.indices for s in walk_stmt(block.body) if isinstance(s, Store)}
     for e in _own_loads(block):
         if block.init is None or at != {e.indices}:
-            raise fault(f"block '{block.name}' reads {e}, which it also writes, so that its points are bound to their order and place", block, func)
+            raise fault(
+                f"block '{block.name}' reads {e}, which it also writes, so that its points are bound to their order "
+                "and place",
+                block, func
+            )
 
 
 def check_sum(func: PrimFunc, block: Block) -> None:
-    """Raise `ScheduleError` where `block` has a reducer and reads more of its results than the element that it adds to."""
+    """Raise `ScheduleError` where `block` has a reducer and reads more of its results than the element that it adds
+    to."""
     if block.annotations.get("combiner") is not None and not is_sum(block):
-        raise fault(f"block '{block.name}' reads what it makes at other places than its own element, so its steps are no sum", block, func)
+        raise fault(
+            f"block '{block.name}' reads what it makes at other places than its own element, so its steps are no sum",
+            block, func
+        )
 
 
 def check_own_axes(func: PrimFunc, block: Block) -> None:
-    """Raise `ScheduleError` where the body of `block` uses the variable of a loop around it, and none of its own axes, or is inside of another."""
+    """Raise `ScheduleError` where the body of `block` uses the variable of a loop around it, and none of its own axes,
+    or is inside of another."""
     path = path_to(func.body, block)
     holder = next((s for s in path if isinstance(s, Block)), None)
     if holder is not None:
-        raise fault(f"block '{block.name}' is inside of block '{holder.name}'; steps are for blocks that hold no others, so give each loops of its own", block, func)
+        raise fault(
+            f"block '{block.name}' is inside of block '{holder.name}'; steps are for blocks that hold no others, so "
+            "give each loops of its own",
+            block, func
+        )
     if not block.iters:  # nothing is said about it, so that steps that need to know are refused
         return
     around = {s.var for s in path if isinstance(s, For)}
     for s in (x for part in (block.init, block.body) if part is not None for x in walk_stmt(part)):
         v = next((v for e in expressions(s) for v in free_vars(e) if v in around), None)
         if v is not None:
-            raise fault(f"block '{block.name}' uses loop '{v.name}' around it; bind an axis to it: v = T.axis.spatial(extent, {v.name})", block, func)
+            raise fault(
+                f"block '{block.name}' uses loop '{v.name}' around it; bind an axis to it: v = T.axis.spatial(extent, "
+                f"{v.name})",
+                block, func
+            )
 
 
 def check_passed(func: PrimFunc, node: Block, target: Stmt, link: Sequence[Buffer]) -> None:
-    """Raise `ScheduleError` unless `node` may run inside of `target`, or where that is: no block that it comes to stand before, behind
-    or beside changes what it reads, or uses what it writes. `link` are the buffers for which it moves there.
+    """Raise `ScheduleError` unless `node` may run inside of `target`, or where that is: no block that it comes to
+    stand before, behind or beside changes what it reads, or uses what it writes. `link` are the buffers for which it
+    moves there.
     """
     around = _around_both(func, node, target)
     for other in _passed(func, node, target):
         for mine, theirs in _clashes(func, node, other, link, around):
             how = "writes" if theirs.writes else "reads"
             does = "writes" if mine.writes else "reads"
-            raise fault(f"block '{node.name}' {does} {mine} and cannot move past block '{other.name}', which {how} {theirs}", other, func)
+            raise fault(
+                f"block '{node.name}' {does} {mine} and cannot move past block '{other.name}', which {how} {theirs}",
+                other, func
+            )
 
 
 def _around_both(func: PrimFunc, a: Stmt, b: Stmt) -> list[For]:
@@ -294,9 +353,14 @@ def _around_both(func: PrimFunc, a: Stmt, b: Stmt) -> list[For]:
     return [s for s in path_to(func.body, b) if isinstance(s, For) and any(s is x for x in own)]
 
 
-def _clashes(func: PrimFunc, node: Block, other: Block, but: Sequence[Buffer], around: Sequence[For]) -> Iterator[tuple[Access, Access]]:
+def _clashes(
+    func: PrimFunc, node: Block, other: Block, but: Sequence[Buffer], around: Sequence[For]
+) -> Iterator[tuple[Access, Access]]:
     """The accesses of two blocks that may meet, one a write, in one trip of the loops `around` both."""
-    touched = set(stored_buffers(node)) & {*stored_buffers(other), *loaded_buffers(other)} | set(loaded_buffers(node)) & set(stored_buffers(other))
+    touched = (
+        set(stored_buffers(node)) & {*stored_buffers(other), *loaded_buffers(other)} | set(loaded_buffers(node))
+        & set(stored_buffers(other))
+    )
     if not touched - set(but):
         return
     found = [a for a in accesses(func.body) if a.buffer in touched and a.buffer not in but]
@@ -311,9 +375,18 @@ def _passed(func: PrimFunc, node: Block, target: Stmt) -> list[Block]:
     order = {id(s): k for k, s in enumerate(walk_stmt(func.body))}
     first, last = sorted((order[id(node)], order[id(target)]))
     with_target = path_to(func.body, target)
-    own = next((s for s in path_to(func.body, node) if isinstance(s, For) and s is not target and not any(s is x for x in with_target)), node)
+    own = next(
+        (
+            s for s in path_to(func.body, node)
+            if isinstance(s, For) and s is not target and not any(s is x for x in with_target)
+        ),
+        node
+    )
     beside = {id(s) for s in (*walk_stmt(target), *walk_stmt(own))}
-    return [s for s in walk_stmt(func.body) if isinstance(s, Block) and s is not node and (first < order[id(s)] < last or id(s) in beside)]
+    return [
+        s for s in walk_stmt(func.body)
+        if isinstance(s, Block) and s is not node and (first < order[id(s)] < last or id(s) in beside)
+    ]
 
 
 def check_inlined(func: PrimFunc, node: Block) -> None:
@@ -335,16 +408,29 @@ def check_written_whole(func: PrimFunc, block: Block, at: Stmt) -> None:
     """Raise `ScheduleError` unless `block`, in the nest `at`, writes each element of the parameters that it writes."""
     for a in accesses(at):
         if a.block is block and a.writes and a.buffer in func.params and a.at is not block.init and not writes_whole(a):
-            raise fault(f"block '{block.name}' writes {a} for a part of '{a.buffer.name}' only, and a copy of all would change the rest", block, func)
+            raise fault(
+                f"block '{block.name}' writes {a} for a part of '{a.buffer.name}' only, and a copy of all would change "
+                "the rest",
+                block, func
+            )
 
 
 def check_all_points(func: PrimFunc, block: Block) -> None:
-    """Raise `ScheduleError` unless the loops around `block` visit every point of its axes, so that they can be made anew."""
+    """Raise `ScheduleError` unless the loops around `block` visit every point of its axes, so that they can be made
+    anew."""
     loops = [s for s in path_to(func.body, block) if isinstance(s, For)]
     points: dict[PrimExpr, PrimExpr] = dict(zip((i.var for i in block.iters), block.bindings, strict=True))
     domain = Buffer(block.name, [i.extent for i in block.iters])
-    if not writes_whole(Access(domain, block.bindings, True, tuple(loops), (substitute(block.predicate, points),), block, block)):
-        raise fault(f"the loops around block '{block.name}' visit a part of its axes only, as far as can be told, and this step would visit all", block, func)
+    if (
+        not writes_whole(
+            Access(domain, block.bindings, True, tuple(loops), (substitute(block.predicate, points),), block, block)
+        )
+    ):
+        raise fault(
+            f"the loops around block '{block.name}' visit a part of its axes only, as far as can be told, and this "
+            "step would visit all",
+            block, func
+        )
 
 
 def check_once(func: PrimFunc, block: Block, loops: Sequence[For], around: Sequence[Stmt]) -> None:
@@ -355,11 +441,16 @@ def check_once(func: PrimFunc, block: Block, loops: Sequence[For], around: Seque
     outer = _ranges(around)
     for f in loops:
         if across_trips(f.var, visit, visit, outer, frozenset()):
-            raise fault(f"trips of loop '{f.var.name}' compute points of block '{block.name}' again, each time from its first value on", f, func)
+            raise fault(
+                f"trips of loop '{f.var.name}' compute points of block '{block.name}' again, each time from its first "
+                "value on",
+                f, func
+            )
 
 
 def check_not_used_before(func: PrimFunc, block: Block, target: For) -> None:
-    """Raise `ScheduleError` where other blocks in `target` touch results of `block` before it stores their first values."""
+    """Raise `ScheduleError` where other blocks in `target` touch results of `block` before it stores their first
+    values."""
     outer = _ranges(path_to(func.body, target))
     found = accesses(target)
     written = written_in(found)
@@ -368,7 +459,11 @@ def check_not_used_before(func: PrimFunc, block: Block, target: For) -> None:
     for first in (a for a in found if a.block is block and a.at in initial and a.writes):
         for other in (a for a in found if a.block is not block and a.buffer is first.buffer):
             if _earlier(other, first, outer, written, place[id(other.at)] < place[id(first.at)]):
-                raise fault(f"'{first.buffer.name}' is {'written' if other.writes else 'read'} at {other} before block '{block.name}' stores its first value there", target, func)
+                raise fault(
+                    f"'{first.buffer.name}' is {'written' if other.writes else 'read'} at {other} before block "
+                    f"'{block.name}' stores its first value there",
+                    target, func
+                )
 
 
 def _earlier(a: Access, b: Access, outer: Ranges, written: frozenset[Buffer], before: bool) -> bool:
@@ -386,15 +481,21 @@ def _earlier(a: Access, b: Access, outer: Ranges, written: frozenset[Buffer], be
 
 def _check_parallel(func: PrimFunc, loop: For, reductions: list[Block]) -> None:
     if reductions:
-        why = f"its trips add to the same elements of block '{reductions[0].name}'; rfactor that reduction first"
+        why = f"its iterations add to the same elements of block '{reductions[0].name}'; rfactor that reduction first"
         raise fault(f"loop '{loop.var.name}' cannot be parallel: {why}", loop, func)
     if loop.annotations.get(ROLLING):
-        raise fault(f"loop '{loop.var.name}' cannot be parallel: a rolling buffer keeps what one trip made for the next", loop, func)
+        raise fault(
+            f"loop '{loop.var.name}' cannot be parallel: a rolling buffer keeps what one trip made for the next", loop,
+            func
+        )
 
 
 def _check_lanes(func: PrimFunc, loop: For, reductions: list[Block]) -> None:
     if loop.annotations.get(ROLLING):
-        raise fault(f"loop '{loop.var.name}' cannot be vectorized: a rolling buffer keeps what one trip made for the next", loop, func)
+        raise fault(
+            f"loop '{loop.var.name}' cannot be vectorized: a rolling buffer keeps what one trip made for the next",
+            loop, func
+        )
     if not reductions:
         return
     body: Stmt = loop
@@ -402,11 +503,34 @@ def _check_lanes(func: PrimFunc, loop: For, reductions: list[Block]) -> None:
         body = body.body
     (block, *_), (combiner) = reductions, reductions[0].annotations.get("combiner")
     if body is not block or block.init is None:
-        raise fault(f"loop '{loop.var.name}' reduces block '{block.name}' and holds other statements; vectorize another loop, or rfactor", loop, func)
+        raise fault(
+            f"loop '{loop.var.name}' reduces block '{block.name}' and holds other statements; vectorize another loop, "
+            "or rfactor",
+            loop, func
+        )
     if combiner is None or combiner.name not in ACROSS_LANES:
-        raise fault(f"reduction '{block.name}' cannot be vectorized along '{loop.var.name}': only sums, products, maxima and minima of one value can", loop, func)
+        raise fault(
+            f"reduction '{block.name}' cannot be vectorized along '{loop.var.name}': only sums, products, maxima and "
+            "minima of one value can",
+            loop, func
+        )
     mixed = {v for i, b in zip(block.iters, block.bindings, strict=True) if i.kind == "spatial" for v in free_vars(b)}
     over = {v for i, b in zip(block.iters, block.bindings, strict=True) if i.kind == "reduce" for v in free_vars(b)}
     if mixed & over:
         name = next(iter(mixed & over)).name
-        raise fault(f"loop '{name}' of block '{block.name}' is over a spatial and a reduction axis at once; vectorize another block, or split before fusing", loop, func)
+        raise fault(
+            f"loop '{name}' of block '{block.name}' is over a spatial and a reduction axis at once; vectorize another "
+            "block, or split before fusing",
+            loop, func
+        )
+
+
+def refuse_gpu_threads(func: PrimFunc) -> None:
+    """Raise `TargetError` for loops that are threads of a GPU: code is made for CPUs."""
+    for s in walk_stmt(func.body):
+        tag = s.annotations.get(THREAD, "") if isinstance(s, For) else ""
+        if isinstance(s, For) and tag and not tag.startswith(("vthread", "cthread")):
+            raise TargetError(
+                f"loop '{s.var.name}' of '{func.name}' is bound to '{tag}', threads of a GPU, and the target is a CPU; "
+                "use parallel for its cores and vectorize for its lanes, or bind to te.thread_axis(n, 'vthread')", code="TW0512"
+            )

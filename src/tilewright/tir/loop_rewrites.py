@@ -39,27 +39,45 @@ from tilewright.tir.transform.lower_blocks import mixed_loops
 
 
 def merge(func: PrimFunc, loops: Sequence[For]) -> tuple[PrimFunc, Var]:
-    """Loops of several nests, with those around them up to where the nests stand side by side, become one nest. Returns its inner variable.
+    """Loops of several nests, with those around them up to where the nests stand side by side, become one nest.
 
-    for i: for j: B[i, j] = …;  for i: for j: C[i, j] = B[i, j]  ->  for i_m: { for j: B[i_m, j] = …; for j: C[i_m, j] = B[i_m, j] }
+    Returns its inner variable.
+
+    for i: for j: B[i, j] = …;  for i: for j: C[i, j] = B[i, j]
+        ->  for i_m: { for j: B[i_m, j] = …; for j: C[i_m, j] = B[i_m, j] }
     """
     if len(loops) < 2:
         raise ScheduleError("merge takes two loops or more")
     paths = [[*path_to(func.body, f), f] for f in loops]
-    shared = sum(1 for level in itertools.takewhile(lambda level: all(s is level[0] for s in level), zip(*paths, strict=False)))
+    shared = sum(
+        1 for level in itertools.takewhile(lambda level: all(s is level[0] for s in level), zip(*paths, strict=False))
+    )
     around, nests = paths[0][shared - 1] if shared else None, [p[shared:] for p in paths]
     names = ", ".join(f.var.name for f in loops)
     if not isinstance(around, Seq) or not all(nests):
-        raise fault(f"the loops {names} are not in nests that stand side by side, so they cannot be merged", loops[0], func)
+        raise fault(
+            f"the loops {names} are not in nests that stand side by side, so they cannot be merged", loops[0], func
+        )
     places = [next(k for k, s in enumerate(around.stmts) if s is n[0]) for n in nests]
     if places != list(range(places[0], places[0] + len(nests))):
-        raise fault(f"the nests of the loops {names} do not follow each other directly, in this order; nothing may stand between them", loops[0], func)
+        raise fault(
+            f"the nests of the loops {names} do not follow each other directly, in this order; nothing may stand "
+            "between them",
+            loops[0], func
+        )
     chains = [_chain(func, nest) for nest in nests]
     first = chains[0]
     for chain in chains[1:]:
-        if len(chain) != len(first) or any(a.extent is not b.extent or a.min is not b.min for a, b in zip(first, chain, strict=False)):
+        if (
+            len(chain) != len(first)
+            or any(a.extent is not b.extent or a.min is not b.min for a, b in zip(first, chain, strict=False))
+        ):
             sizes = " and ".join(" x ".join(str(f.extent) for f in c) for c in (first, chain))
-            raise fault(f"the nests down to the loops {names} have to be of the same loops to be merged, and are of {sizes} trips", chain[0], func)
+            raise fault(
+                f"the nests down to the loops {names} have to be of the same loops to be merged, and are of {sizes} "
+                "trips",
+                chain[0], func
+            )
     merged = [Var(f"{f.var.name}_m") for f in first]
     parts = [substitute_stmt(c[-1].body, {f.var: v for f, v in zip(c, merged, strict=True)}) for c in chains]
     _check_apart(func, first, merged, parts)
@@ -74,7 +92,11 @@ def _chain(func: PrimFunc, nest: Sequence[Stmt]) -> list[For]:
     found = []
     for s in nest:
         if not isinstance(s, For):
-            raise fault(f"there are other statements between the loops around '{_loop_name(nest)}', so their trips cannot be merged with others", nest[0], func)
+            raise fault(
+                f"there are other statements between the loops around '{_loop_name(nest)}', so their trips cannot be "
+                "merged with others",
+                nest[0], func
+            )
         found.append(_plain(func, s, "merge"))
     return found
 
@@ -86,7 +108,10 @@ def _loop_name(nest: Sequence[Stmt]) -> str:
 def _plain(func: PrimFunc, loop: For, step: str) -> For:
     if loop.kind != SERIAL or loop.annotations:
         said = loop.kind if loop.kind != SERIAL else f"annotated with {', '.join(loop.annotations)}"
-        kept = "; the trips of a rolling buffer stay as they are" if loop.annotations.get(ROLLING) else f"; {step} before that"
+        kept = (
+            "; the trips of a rolling buffer stay as they are" if loop.annotations.get(ROLLING)
+            else f"; {step} before that"
+        )
         raise fault(f"loop '{loop.var.name}' is {said}{kept}", loop, func)
     return loop
 
@@ -104,13 +129,15 @@ def _check_apart(func: PrimFunc, loops: Sequence[For], merged: Sequence[Var], pa
             if not _disjoint(seq(a, b), buffer, loops, merged, ranges):
                 names = ", ".join(f.var.name for f in loops)
                 raise fault(
-                    f"a trip of the loops {names} touches elements of '{buffer.name}' that other trips write, which are all done before now; "
+                    f"a trip of the loops {names} touches elements of '{buffer.name}' that other trips write, which "
+                    "are all done before now; "
                     "merge loops with iterations that each access elements of their own", loops[0], func,
                 )
 
 
 def _disjoint(both: Stmt, buffer: Buffer, loops: Sequence[For], merged: Sequence[Var], ranges: Ranges) -> bool:
-    """Whether different trips of the merged loops touch different elements: along some dimension, each loop steps over all that a trip touches."""
+    """Whether different trips of the merged loops touch different elements: along some dimension, each loop steps over
+    all that a trip touches."""
     box = region_of(both, buffer, ranges, stores=True)
     if box is None:
         return True
@@ -131,13 +158,17 @@ def loop_partition(func: PrimFunc, loop: For, factors: Sequence[int | None]) -> 
     """
     _plain(func, loop, "loop_partition")
     if not isinstance(loop.extent, IntImm):
-        raise fault(f"loop '{loop.var.name}' has the extent {loop.extent}, and parts of it are of constant sizes", loop, func)
+        raise fault(
+            f"loop '{loop.var.name}' has the extent {loop.extent}, and parts of it are of constant sizes", loop, func
+        )
     sizes = _sizes(loop, loop.extent.value, factors)
     around = [s.var for s in path_to(func.body, loop) if isinstance(s, For)]
     for b in walk_stmt(loop):
         if isinstance(b, Block) and b.init is not None and any(_sums_over(b, v) for v in around):
             raise fault(
-                f"block '{b.name}' adds up along a loop around '{loop.var.name}', and has its first value stored before that; decompose_reduction first", loop, func
+                f"block '{b.name}' adds up along a loop around '{loop.var.name}', and has its first value stored "
+                "before that; decompose_reduction first",
+                loop, func
             )
     taken = set(block_names(func)) - {b.name for b in walk_stmt(loop) if isinstance(b, Block)}
     parts: list[Stmt] = []
@@ -146,7 +177,9 @@ def loop_partition(func: PrimFunc, loop: For, factors: Sequence[int | None]) -> 
     for k, size in enumerate(sizes):
         v = Var(f"{loop.var.name}_{k}")
         body = substitute_stmt(loop.body, {loop.var: add(add(v, start), loop.min)})
-        parts.append(For(v, const(0, INT64), as_expr(size), SERIAL, _copied(body, v, k, taken, loop.var), origin=loop.origin))
+        parts.append(
+            For(v, const(0, INT64), as_expr(size), SERIAL, _copied(body, v, k, taken, loop.var), origin=loop.origin)
+        )
         new.append(v)
         start += size
     return convert_ssa(replaced(func, loop, seq(*parts))), new
@@ -159,7 +192,10 @@ def _sizes(loop: For, extent: int, factors: Sequence[int | None]) -> list[int]:
         raise ScheduleError(f"{text}: give sizes of 1 or more, of which one may be None for the rest")
     rest = extent - sum(known)
     if (len(known) == len(factors) and rest != 0) or (len(known) < len(factors) and rest < 1):
-        raise ScheduleError(f"{text}: the parts have {sum(known)} trips together; leave one None for the rest, or give sizes that add up")
+        raise ScheduleError(
+            f"{text}: the parts have {sum(known)} trips together; leave one None for the rest, or give sizes that add "
+            "up"
+        )
     return [rest if f is None else f for f in factors]
 
 
@@ -168,7 +204,8 @@ def _sums_over(b: Block, v: Var) -> bool:
 
 
 def _copied(s: Stmt, loop: Var, k: int, taken: set[str], old: Var) -> Stmt:
-    """A part's blocks under names of their own; only the first part of a sum stores its first value, unless other sums begin in it too."""
+    """A part's blocks under names of their own; only the first part of a sum stores its first value, unless other sums
+    begin in it too."""
     if not isinstance(s, Block):
         return map_bodies(s, lambda b: _copied(b, loop, k, taken, old)) or s
     wanted = name = f"{s.name}_{old.name}{k}"

@@ -1,4 +1,5 @@
-"""The steps of `tir.Schedule` over loops and copies, and how loops and blocks are named in them (`module_schedule.py` has the whole)."""
+"""The steps of `tir.Schedule` over loops and copies, and how loops and blocks are named in them (`module_schedule.py`
+has the whole)."""
 
 from __future__ import annotations
 
@@ -22,7 +23,17 @@ from tilewright.tir.legality import (
     only_maker,
 )
 from tilewright.tir.steps import BlockAt, LoopAt, Recorder, recorded
-from tilewright.tir.stmt import PARALLEL, VECTORIZED, Block, For, PrimFunc, block_names, expressions, stored_buffers, walk_stmt
+from tilewright.tir.stmt import (
+    PARALLEL,
+    VECTORIZED,
+    Block,
+    For,
+    PrimFunc,
+    block_names,
+    expressions,
+    stored_buffers,
+    walk_stmt,
+)
 from tilewright.tir.transform.convert_ssa import convert_ssa
 from tilewright.tir.transform.infer_reducers import infer_reducers
 
@@ -43,15 +54,21 @@ class LoopRV:
 class LoopSteps(Recorder):
     """Steps over the functions of a module, each from loops and blocks to loops and blocks that compute the same.
 
-    `mod` is an `IRModule`, or a function, which becomes `main`. Every step raises `ScheduleError` where it cannot be done.
+    `mod` is an `IRModule`, or a function, which becomes `main`. Every step raises `ScheduleError` where it cannot be
+    done.
     """
 
     def __init__(self, mod: PrimFunc | IRModule) -> None:
         module = IRModule({MAIN: mod}) if isinstance(mod, PrimFunc) else mod
         if not isinstance(module, IRModule):
-            raise ScheduleError(f"a schedule takes a PrimFunc or an IRModule of them, and was given a {type(mod).__name__}")
+            raise ScheduleError(
+                f"a schedule takes a PrimFunc or an IRModule of them, and was given a {type(mod).__name__}"
+            )
         self._module = module
-        self._engines = {name: engine.Schedule(convert_ssa(infer_reducers(f)), checked=True) for name, f in module.items() if isinstance(f, PrimFunc)}
+        self._engines = {
+            name: engine.Schedule(convert_ssa(infer_reducers(f)), checked=True) for name, f in module.items()
+            if isinstance(f, PrimFunc)
+        }
         self.steps = []
         for name, e in self._engines.items():
             _check_blocks(name, e.func)
@@ -107,8 +124,11 @@ class LoopSteps(Recorder):
         return LoopRV(self._together(loops).merge(*(v.var for v in loops)), loops[0].func)
 
     @recorded
-    def loop_partition(self, loop: LoopRV, factors: Sequence[int | None], preserve_unit_iters: bool = True) -> list[LoopRV]:
-        """The trips of a loop as several loops, one after another, of `factors` trips; one may be None for the rest. Blocks get a copy for each."""
+    def loop_partition(
+        self, loop: LoopRV, factors: Sequence[int | None], preserve_unit_iters: bool = True
+    ) -> list[LoopRV]:
+        """The trips of a loop as several loops, one after another, of `factors` trips; one may be None for the rest.
+        Blocks get a copy for each."""
         sizes = [None if f is None else int(f) for f in factors]
         return [LoopRV(v, loop.func) for v in self._engine(loop.func).loop_partition(loop.var, sizes)]
 
@@ -149,7 +169,8 @@ class LoopSteps(Recorder):
 
     @recorded
     def set_scope(self, block: BlockAt | str, buffer_index: int | str, storage_scope: str) -> None:
-        """Where the value that a block computes lives: `global` or `local`. All results of a block live in one place."""
+        """Where the value that a block computes lives: `global` or `local`. All results of a block live in one
+        place."""
         at = self._block(block)
         self._pick(stored_buffers(self._engine(at.func).block(at.block)), buffer_index, f"block '{at.block}' writes")
         self._engine(at.func).set_scope(at.block, storage_scope)
@@ -165,15 +186,19 @@ class LoopSteps(Recorder):
 
     @recorded
     def cache_read(
-        self, block: BlockAt | str, read_buffer_index: int | str, storage_scope: str, consumer_blocks: Sequence[BlockAt | str] = ()
+        self, block: BlockAt | str, read_buffer_index: int | str, storage_scope: str,
+        consumer_blocks: Sequence[BlockAt | str] = ()
     ) -> BlockAt:
-        """The block, or `consumer_blocks` instead, read a copy of a value in other memory. Returns the block that makes the copy."""
+        """The block, or `consumer_blocks` instead, read a copy of a value in other memory. Returns the block that
+        makes the copy."""
         at = self._block(block)
         node = self._engine(at.func).block(at.block)
         read: dict[Buffer, None] = {}
         for s in walk_stmt(node.body):
             for top in expressions(s):
-                read.update({e.buffer: None for e in walk(top) if isinstance(e, Load) and e.buffer not in stored_buffers(node)})
+                read.update(
+                    {e.buffer: None for e in walk(top) if isinstance(e, Load) and e.buffer not in stored_buffers(node)}
+                )
         buffer = self._pick(list(read), read_buffer_index, f"block '{at.block}' reads")
         readers = [self._block(b).block for b in consumer_blocks] or [at.block]
         return replace(at, block=self._engine(at.func).cache_read(buffer.name, storage_scope, readers))
@@ -187,12 +212,15 @@ class LoopSteps(Recorder):
         only_maker(e.func, node)
         check_complete(e.func, node)
         check_written_whole(e.func, node, e.func.body)
-        self._pick(stored_buffers(self._engine(at.func).block(at.block)), write_buffer_index, f"block '{at.block}' writes")
+        self._pick(
+            stored_buffers(self._engine(at.func).block(at.block)), write_buffer_index, f"block '{at.block}' writes"
+        )
         return replace(at, block=self._engine(at.func).cache_write(at.block, storage_scope))
 
     @recorded
     def rfactor(self, loop: LoopRV, factor_axis: int) -> BlockAt:
-        """The trips of a reduction loop get results of their own, which are added up after. Returns the block that makes these."""
+        """The trips of a reduction loop get results of their own, which are added up after. Returns the block that
+        makes these."""
         at = self.reference(loop)
         func, node = self._engine(loop.func).func, self._engine(loop.func).block(at.block)
         check_sum(func, node)
@@ -232,7 +260,10 @@ class LoopSteps(Recorder):
     def _engine(self, func: str) -> engine.Schedule:
         found = self._engines.get(self._named(func))
         if found is None:
-            raise ScheduleError(f"there is no loop function '{func}' in the module; there are {', '.join(self._engines) or 'none'}", code="TW0613")
+            raise ScheduleError(
+                f"there is no loop function '{func}' in the module; there are {', '.join(self._engines) or 'none'}",
+                code="TW0613"
+            )
         return found
 
     def _together(self, loops: Sequence[LoopRV]) -> engine.Schedule:
@@ -245,7 +276,10 @@ class LoopSteps(Recorder):
         """One of the buffers, by place or name."""
         found = [b for k, b in enumerate(buffers) if index in (k, b.name)]
         if not found:
-            raise ScheduleError(f"{which} {', '.join(f'{k}: {b.name}' for k, b in enumerate(buffers))}; there is no {index!r} among them")
+            raise ScheduleError(
+                f"{which} {', '.join(f'{k}: {b.name}' for k, b in enumerate(buffers))}; there is no {index!r} among "
+                "them"
+            )
         return found[0]
 
 
@@ -253,7 +287,9 @@ def _check_blocks(name: str, func: PrimFunc) -> None:
     """Blocks are known by their names."""
     names = block_names(func)
     if not names:
-        raise ScheduleError(f"function '{name}' has no blocks; steps are for programs whose stores are in blocks: with T.block(\"C\"):")
+        raise ScheduleError(
+            f"function '{name}' has no blocks; steps are for programs whose stores are in blocks: with T.block(\"C\"):"
+        )
     for s in walk_stmt(func.body):
         if isinstance(s, Block):
             check_own_axes(func, s)

@@ -1,4 +1,5 @@
-"""`tir.Schedule`: the steps of `tir/schedule.py` under the names of TVM v0.13, over one function or a module of several.
+"""`tir.Schedule`: the steps of `tir/schedule.py` under the names of TVM v0.13, over one function or a module of
+several.
 
     sch = tir.Schedule(func)
     block = sch.get_block("C")
@@ -33,8 +34,8 @@ __all__ = ["LoopRV", "Schedule", "Trace", "replay"]
 class Schedule(SampleSteps):
     """Steps over the functions of a module, each from loops and blocks to loops and blocks that compute the same.
 
-    `mod` is an `IRModule`, or a function, which becomes `main`. `seed` is for the samples. Every step raises `ScheduleError`
-    where it cannot be done, and nothing has changed then.
+    `mod` is an `IRModule`, or a function, which becomes `main`. `seed` is for the samples. Every step raises
+    `ScheduleError` where it cannot be done, and nothing has changed then.
     """
 
     def __init__(self, mod: PrimFunc | IRModule, seed: int | None = None) -> None:
@@ -91,13 +92,17 @@ class Schedule(SampleSteps):
         at, e = self._in(block)
         node = e.block(at.block)
         read = loaded_buffers(node)
-        return [replace(at, block=b.name) for b in _blocks(e) if b is not node and any(x in read for x in stored_buffers(b))]
+        return [
+            replace(at, block=b.name) for b in _blocks(e) if b is not node and any(x in read for x in stored_buffers(b))
+        ]
 
     def get_consumers(self, block: BlockAt | str) -> list[BlockAt]:
         at, e = self._in(block)
         node = e.block(at.block)
         made = stored_buffers(node)
-        return [replace(at, block=b.name) for b in _blocks(e) if b is not node and any(x in made for x in loaded_buffers(b))]
+        return [
+            replace(at, block=b.name) for b in _blocks(e) if b is not node and any(x in made for x in loaded_buffers(b))
+        ]
 
     def get_child_blocks(self, block_or_loop: BlockAt | LoopRV | str) -> list[BlockAt]:
         """Return the blocks inside a loop, in order; a block contains none."""

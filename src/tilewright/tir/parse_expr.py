@@ -19,20 +19,33 @@ from tilewright.base.settings import nearest
 from tilewright.base.types import DataType
 from tilewright.scalar import expr as E
 from tilewright.scalar import intrinsics as I
-from tilewright.scalar.expr import Binary, Buffer, FloatImm, IntImm, Intrinsic, Load, PrimExpr, Var, max_value, min_value
+from tilewright.scalar.expr import (
+    Binary,
+    Buffer,
+    FloatImm,
+    IntImm,
+    Intrinsic,
+    Load,
+    PrimExpr,
+    Var,
+    max_value,
+    min_value,
+)
 
 INTRINSICS: Final = {f.name: f for f in vars(I).values() if isinstance(f, Intrinsic)}
 _BINARY: Final[dict[type[ast.operator], type[Binary]]] = {
     ast.Add: E.Add, ast.Sub: E.Sub, ast.Mult: E.Mul, ast.Div: E.Div, ast.FloorDiv: E.FloorDiv, ast.Mod: E.FloorMod,
 }
 _BITS: Final[dict[type[ast.operator], Intrinsic]] = {
-    ast.BitAnd: I.bitwise_and, ast.BitOr: I.bitwise_or, ast.BitXor: I.bitwise_xor, ast.LShift: I.shift_left, ast.RShift: I.shift_right,
+    ast.BitAnd: I.bitwise_and, ast.BitOr: I.bitwise_or, ast.BitXor: I.bitwise_xor, ast.LShift: I.shift_left,
+    ast.RShift: I.shift_right,
 }
 _COMPARE: Final[dict[type[ast.cmpop], type[Binary]]] = {
     ast.Eq: E.EQ, ast.NotEq: E.NE, ast.Lt: E.LT, ast.LtE: E.LE, ast.Gt: E.GT, ast.GtE: E.GE,
 }
 _NAMED: Final[dict[str, type[Binary]]] = {
-    "min": E.Min, "max": E.Max, "truncdiv": E.TruncDiv, "truncmod": E.TruncMod, "floordiv": E.FloorDiv, "floormod": E.FloorMod, "Sub": E.Sub,
+    "min": E.Min, "max": E.Max, "truncdiv": E.TruncDiv, "truncmod": E.TruncMod, "floordiv": E.FloorDiv,
+    "floormod": E.FloorMod, "Sub": E.Sub,
 }
 _LITERAL: Final = (bool, int, float)
 MODULES: Final = ("T", "tir")
@@ -53,12 +66,17 @@ class Source:
         row = getattr(node, "lineno", 1)
         text = self.lines[row - 1] if row <= len(self.lines) else ""
         start = _column(text, getattr(node, "col_offset", 0))
-        end = _column(text, getattr(node, "end_col_offset", None) or 0) if getattr(node, "end_lineno", row) == row else len(text)
+        end = (
+            _column(text, getattr(node, "end_col_offset", None) or 0) if getattr(node, "end_lineno", row) == row
+            else len(text)
+        )
         return self.located(row, start, end, message)
 
     def located(self, row: int, start: int, end: int, message: str) -> ParseError:
         text = self.lines[row - 1] if 0 < row <= len(self.lines) else ""
-        return ParseError(f"{self.file or 'the text'}:{row + self.first_line - 1}: {message}\n{excerpt(text, start, end)}")
+        return ParseError(
+            f"{self.file or 'the text'}:{row + self.first_line - 1}: {message}\n{excerpt(text, start, end)}"
+        )
 
 
 def _column(text: str, bytes_before: int) -> int:
@@ -101,7 +119,9 @@ class ExprReader:
         if kind.is_float:
             number: PrimExpr = FloatImm(kind, float(value))
         elif isinstance(value, float):
-            raise self.error(node, f"{value} is not a value of {dtype}; write a whole number, or T.cast({value}, \"{dtype}\")")
+            raise self.error(
+                node, f"{value} is not a value of {dtype}; write a whole number, or T.cast({value}, \"{dtype}\")"
+            )
         else:
             number = self.integer(node, value, kind)
         return E.broadcast(number, dtype.lanes)
@@ -132,7 +152,10 @@ class ExprReader:
         if isinstance(found, (PrimExpr, *_LITERAL)):
             return found
         if found is not None:
-            raise self.error(node, f"'{node.id}' is a {type(found).__name__}, and only numbers are taken from the Python around a function")
+            raise self.error(
+                node,
+                f"'{node.id}' is a {type(found).__name__}, and only numbers are taken from the Python around a function"
+            )
         raise self.error(node, f"nothing is named '{node.id}' here{nearest(node.id, self.names)}")
 
     def buffer(self, node: ast.expr) -> Buffer:
@@ -147,7 +170,9 @@ class ExprReader:
         buffer = self.buffer(node.value)
         items = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
         if len(items) != len(buffer.shape):
-            raise self.error(node, f"buffer '{buffer.name}' has {len(buffer.shape)} dimensions, and is given {len(items)} indices")
+            raise self.error(
+                node, f"buffer '{buffer.name}' has {len(buffer.shape)} dimensions, and is given {len(items)} indices"
+            )
         return tuple(self.expr(i) for i in items)
 
     def load(self, node: ast.Subscript) -> PrimExpr:
@@ -172,7 +197,10 @@ class ExprReader:
             return E.Call(x.dtype, bits, (x, y))
         kind = _BINARY.get(type(node.op))
         if kind is None:
-            raise self.error(node, f"{type(node.op).__name__} is no operator of the loop language; it has + - * / // % and those on bits")
+            raise self.error(
+                node,
+                f"{type(node.op).__name__} is no operator of the loop language; it has + - * / // % and those on bits"
+            )
         return self.binary(node, kind, a, b)
 
     def binary(self, node: ast.expr, kind: type[Binary], a: Any, b: Any) -> Any:
@@ -218,7 +246,9 @@ class ExprReader:
         for op, a, b in zip(node.ops, values, values[1:], strict=False):
             kind = _COMPARE.get(type(op))
             if kind is None:
-                raise self.error(node, f"{type(op).__name__} is no comparison of the loop language; it has == != < <= > >=")
+                raise self.error(
+                    node, f"{type(op).__name__} is no comparison of the loop language; it has == != < <= > >="
+                )
             one = self.binary(node, kind, a, b)
             result = one if result is None else self.binary(node, E.And, result, one)
         return result
@@ -264,7 +294,11 @@ class ExprReader:
         most = least if most is None else most
         if not least <= len(node.args) <= most:
             wanted = str(least) if least == most else f"{least} to {most}"
-            raise self.error(node, f"{ast.unparse(node.func)} takes {wanted} argument{'' if most == 1 else 's'}, and is given {len(node.args)}")
+            raise self.error(
+                node,
+                f"{ast.unparse(node.func)} takes {wanted} argument{'' if most == 1 else 's'}, and is given "
+                f"{len(node.args)}"
+            )
         return node.args
 
     def keywords(self, node: ast.Call, *known: str) -> dict[str, ast.expr]:
@@ -286,7 +320,9 @@ class ExprReader:
         """`T.int8(3)`, `T.float32("inf")`; of an expression, the cast."""
         (argument,) = self.arguments(node, 1)
         text = argument.value if isinstance(argument, ast.Constant) else None
-        value = float(text) if isinstance(text, str) and text.lower() in ("inf", "-inf", "nan") else self.value(argument)
+        value = (
+            float(text) if isinstance(text, str) and text.lower() in ("inf", "-inf", "nan") else self.value(argument)
+        )
         if isinstance(value, PrimExpr):
             return E.Cast(dtype, value)
         if isinstance(value, float) and not dtype.is_float:
@@ -328,7 +364,10 @@ class ExprReader:
         """`T.min_value(dtype)`, `T.max_value(dtype)`, `T.infinity(dtype)`."""
         dtype = self.dtype(self.arguments(node, 1)[0])
         name = module_name(node.func)
-        return min_value(dtype) if name == "min_value" else max_value(dtype) if name == "max_value" else FloatImm(dtype, math.inf)
+        return (
+            min_value(dtype) if name == "min_value" else max_value(dtype) if name == "max_value"
+            else FloatImm(dtype, math.inf)
+        )
 
     # What is known while reading.
     def whole(self, node: ast.expr) -> int:
@@ -353,13 +392,17 @@ class ExprReader:
             return DataType(name)
         except CompileError as error:
             if isinstance(node, ast.Call):
-                raise self.error(node.func, f"there is no T.{name}{nearest(name, [*INTRINSICS, *_CALLS, *_NAMED])}") from None
+                raise self.error(
+                    node.func, f"there is no T.{name}{nearest(name, [*INTRINSICS, *_CALLS, *_NAMED])}"
+                ) from None
             raise self.error(node, str(error)) from None
 
     def extern(self, node: ast.Call) -> PrimExpr:
         """`T.call_extern("int32", "symbol", argument, …)`."""
         if len(node.args) < 2:
-            raise self.error(node, f'{ast.unparse(node.func)} takes the type of its result and a symbol: ("int32", "f", argument, …)')
+            raise self.error(
+                node, f'{ast.unparse(node.func)} takes the type of its result and a symbol: ("int32", "f", argument, …)'
+            )
         dtype, name = (str(self.literal(a)) for a in node.args[:2])
         function = I.extern(name, pure=module_name(node.func) == "call_pure_extern")
         return E.Call(dtype, function, [self.expr(a) for a in node.args[2:]])
@@ -374,28 +417,38 @@ class ExprReader:
             case ast.List():
                 return list(map(self.literal, node.elts))
             case ast.Dict() if None not in node.keys:
-                return {self.literal(k): self.literal(v) for k, v in zip(node.keys, node.values, strict=True) if k is not None}
+                return {
+                    self.literal(k): self.literal(v) for k, v in zip(node.keys, node.values, strict=True)
+                    if k is not None
+                }
             case _:
                 value = self.value(node)
                 if isinstance(value, (IntImm, FloatImm)):
                     return bool(value.value) if value.dtype.code == "bool" else value.value
                 if isinstance(value, PrimExpr):
-                    raise self.error(node, "a plain value is expected here: a number, a string, or a container of these")
+                    raise self.error(
+                        node, "a plain value is expected here: a number, a string, or a container of these"
+                    )
                 return value
 
 
 def _described(node: ast.AST) -> str:
     kind = type(node).__name__
-    return {"Lambda": "a function", "Dict": "a dictionary", "List": "a list", "Tuple": "a tuple", "Slice": "a slice"}.get(kind, f"Python's {kind}")
+    return {
+        "Lambda": "a function", "Dict": "a dictionary", "List": "a list", "Tuple": "a tuple", "Slice": "a slice"
+    }.get(kind, f"Python's {kind}")
 
 
 _VALUES: Final[dict[type[ast.expr], Callable[[ExprReader, Any], Any]]] = {
-    ast.Constant: ExprReader.constant, ast.Name: ExprReader.named, ast.Subscript: ExprReader.load, ast.UnaryOp: ExprReader.unary,
-    ast.BinOp: ExprReader.operator, ast.Compare: ExprReader.compare, ast.BoolOp: ExprReader.logic, ast.IfExp: ExprReader.choice,
+    ast.Constant: ExprReader.constant, ast.Name: ExprReader.named, ast.Subscript: ExprReader.load,
+    ast.UnaryOp: ExprReader.unary,
+    ast.BinOp: ExprReader.operator, ast.Compare: ExprReader.compare, ast.BoolOp: ExprReader.logic,
+    ast.IfExp: ExprReader.choice,
     ast.Call: ExprReader.call,
 }
 _CALLS: Final[dict[str, Callable[[ExprReader, ast.Call], Any]]] = {
-    "cast": ExprReader.cast, "Cast": ExprReader.cast, "if_then_else": ExprReader.selected, "Select": ExprReader.selected,
+    "cast": ExprReader.cast, "Cast": ExprReader.cast, "if_then_else": ExprReader.selected,
+    "Select": ExprReader.selected,
     "ramp": ExprReader.ramp, "Ramp": ExprReader.ramp, "broadcast": ExprReader.spread, "Broadcast": ExprReader.spread,
     "logical_not": ExprReader.negated, "Not": ExprReader.negated, "float": ExprReader.python_float,
     "call_extern": ExprReader.extern, "call_pure_extern": ExprReader.extern,

@@ -48,7 +48,9 @@ from tilewright.tir.stmt import (
     walk_stmt,
 )
 
-_LOOPS: Final = {"serial": SERIAL, "parallel": PARALLEL, "vectorized": VECTORIZED, "unrolled": UNROLLED, "unroll": UNROLLED}
+_LOOPS: Final = {
+    "serial": SERIAL, "parallel": PARALLEL, "vectorized": VECTORIZED, "unrolled": UNROLLED, "unroll": UNROLLED
+}
 _AXES: Final = {"spatial": "spatial", "reduce": "reduce", "S": "spatial", "R": "reduce"}
 _IGNORED: Final = ("reads", "writes")
 Wrapper = Callable[[Stmt], Stmt]
@@ -59,7 +61,10 @@ def parse(text: str, file: str = "") -> PrimFunc:
     """The function that `text` defines; `file` is for messages. Raises `ParseError`."""
     functions = _functions(text, file)
     if len(functions) != 1:
-        raise ParseError(f"{file or 'the text'} defines {len(functions)} functions where one is expected; read several with parse_module")
+        raise ParseError(
+            f"{file or 'the text'} defines {len(functions)} functions where one is expected; read several with "
+            "parse_module"
+        )
     return functions[0]
 
 
@@ -76,14 +81,17 @@ def parse_python(function: Callable[..., Any]) -> PrimFunc:
     try:
         lines, first = inspect.getsourcelines(function)
     except (OSError, TypeError):
-        raise ParseError(f"the source of '{getattr(function, '__name__', function)}' is in no file; give its text to tir.parse") from None
+        raise ParseError(
+            f"the source of '{getattr(function, '__name__', function)}' is in no file; give its text to tir.parse"
+        ) from None
     source = Source(textwrap.dedent("".join(lines)), inspect.getsourcefile(function) or "", first)
     (definition,) = _definitions(source)
     return _read(source, _around(function), definition)
 
 
 def _around(function: Callable[..., Any]) -> dict[str, Any]:
-    """Return the current values of the names around a Python function; a class that is still being defined has no value."""
+    """Return the current values of the names around a Python function; a class that is still being defined has no
+    value."""
     cells = zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
     bound = {}
     for name, cell in cells:
@@ -122,7 +130,9 @@ def _definitions(source: Source) -> list[ast.FunctionDef]:
             if isinstance(x, ast.FunctionDef):
                 found.append(x)
             elif not isinstance(x, (ast.Import, ast.ImportFrom)):
-                raise source.error(x, "a function is expected here: @T.prim_func, then def name(A: T.Buffer((8,), \"float32\")):")
+                raise source.error(
+                    x, "a function is expected here: @T.prim_func, then def name(A: T.Buffer((8,), \"float32\")):"
+                )
     return found
 
 
@@ -164,7 +174,9 @@ class FunctionReader(ExprReader):
             raise self.error(node, f"the parameters of '{node.name}' are buffers by position, without defaults")
         read = self.sequence(body)
         buffers = [p if isinstance(p, Buffer) else self.matched(node, p) for p in params]
-        return PrimFunc(self.symbol(node), tuple(buffers), read, self.attributes(read), self.origin(node, node.name, "function"))
+        return PrimFunc(
+            self.symbol(node), tuple(buffers), read, self.attributes(read), self.origin(node, node.name, "function")
+        )
 
     def symbol(self, node: ast.FunctionDef) -> str:
         for d in node.decorator_list:
@@ -177,7 +189,10 @@ class FunctionReader(ExprReader):
         """The attributes; a function with blocks lists its inner memory, were there none, unless it says otherwise."""
         stated = self.attrs.get(INNER, ())
         inner = tuple(self.inner)
-        if inner or (stated is not None and (INNER in self.attrs or any(isinstance(s, Block) for s in walk_stmt(body)))):
+        if (
+            inner
+            or (stated is not None and (INNER in self.attrs or any(isinstance(s, Block) for s in walk_stmt(body))))
+        ):
             return {**self.attrs, INNER: inner}
         return {k: v for k, v in self.attrs.items() if k != INNER}
 
@@ -186,9 +201,13 @@ class FunctionReader(ExprReader):
 
     # Parameters and names.
     def declare_sizes(self, body: Sequence[ast.stmt]) -> None:
-        """Read variables of a type, `n = T.int64()`. They precede the parameters because they may be sizes of parameters."""
+        """Read variables of a type, `n = T.int64()`. They precede the parameters because they may be sizes of
+        parameters."""
         for s in body:
-            if isinstance(s, ast.Assign) and isinstance(s.targets[0], ast.Name) and (dtype := self.declared(s.value)) is not None:
+            if (
+                isinstance(s, ast.Assign) and isinstance(s.targets[0], ast.Name)
+                and (dtype := self.declared(s.value)) is not None
+            ):
                 self.names[s.targets[0].id] = self.known[s.targets[0].id] = Var(s.targets[0].id, dtype)
 
     def scalar(self, node: ast.arg) -> Var | None:
@@ -205,7 +224,10 @@ class FunctionReader(ExprReader):
         name = module_name(node.func)
         if name == "var" and len(node.args) == 1:
             return self.dtype(node.args[0])
-        return self.dtype_named(node, name) if name.startswith(("int", "uint", "float", "bool")) and not node.args else None
+        return (
+            self.dtype_named(node, name) if name.startswith(("int", "uint", "float", "bool")) and not node.args
+            else None
+        )
 
     def parameter(self, node: ast.arg) -> str | Buffer:
         """A buffer, or the name of a handle that is matched to a buffer later."""
@@ -223,7 +245,9 @@ class FunctionReader(ExprReader):
     def matched(self, node: ast.FunctionDef, handle: str) -> Buffer:
         found = self.handles[handle]
         if found is None:
-            raise self.error(node, f"parameter '{handle}' is a handle, and no T.match_buffer({handle}, …) says what it points to")
+            raise self.error(
+                node, f"parameter '{handle}' is a handle, and no T.match_buffer({handle}, …) says what it points to"
+            )
         return found
 
     def new_buffer(self, name: str, node: ast.Call, args: Sequence[ast.expr], scope: str) -> Buffer:
@@ -234,7 +258,10 @@ class FunctionReader(ExprReader):
         dtype = given.get("dtype") or (rest.pop(0) if rest else None)
         where = given.get("scope") or (rest.pop(0) if rest else None)
         if shape is None or rest:
-            raise self.error(node, f'{ast.unparse(node.func)} takes a shape, a data type and a scope: ((8,), "float32", scope="local")')
+            raise self.error(
+                node,
+                f'{ast.unparse(node.func)} takes a shape, a data type and a scope: ((8,), "float32", scope="local")'
+            )
         dims = shape.elts if isinstance(shape, (ast.Tuple, ast.List)) else [shape]
         sizes = [self.value(d) for d in dims]
         kind = self.dtype(dtype) if dtype is not None else DataType("float32")
@@ -247,7 +274,8 @@ class FunctionReader(ExprReader):
         return self.bind(name, Var(name, dtype), lambda old, new: old.dtype is new.dtype)
 
     def bind(self, name: str, made: N, same: Callable[[N, N], bool]) -> N:
-        """Bring a name into scope: what it meant before, when that is out of scope and of the same kind, else `made`."""
+        """Bring a name into scope: what it meant before, when that is out of scope and of the same kind, else
+        `made`."""
         old = self.known.get(name)
         if isinstance(old, type(made)) and name not in self.names and same(old, made):
             made = old
@@ -279,7 +307,10 @@ class FunctionReader(ExprReader):
     def opening(self, node: ast.stmt) -> Wrapper | None:
         """The statement around all that follow, for `x = value` and `A = T.allocate(…)`."""
         if isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Name):
-            return None if _call_name(node.value) in _DECLARATIONS or self.declared(node.value) else self.opened(node.targets[0].id, node.value)
+            return (
+                None if _call_name(node.value) in _DECLARATIONS or self.declared(node.value)
+                else self.opened(node.targets[0].id, node.value)
+            )
         if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) and node.value is not None:
             return self.opened(node.target.id, node.value, self.dtype(node.annotation))
         return None
@@ -296,7 +327,10 @@ class FunctionReader(ExprReader):
 
     def declares(self, node: ast.stmt) -> bool:
         """True for statements that say something about the function or its memory, and do nothing."""
-        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call) and module_name(node.value.func) == "func_attr":
+        if (
+            isinstance(node, ast.Expr) and isinstance(node.value, ast.Call)
+            and module_name(node.value.func) == "func_attr"
+        ):
             self.attrs.update(self.literal(self.arguments(node.value, 1)[0]))
             return True
         if not isinstance(node, ast.Assign) or not isinstance(node.targets[0], ast.Name):
@@ -307,7 +341,10 @@ class FunctionReader(ExprReader):
             if call == "match_buffer":
                 handle = args[0].id if args and isinstance(args[0], ast.Name) else ""
                 if handle not in self.handles:
-                    raise self.error(node.value, f"T.match_buffer takes a handle of the parameters; they are {', '.join(self.handles) or 'none'}")
+                    raise self.error(
+                        node.value,
+                        f"T.match_buffer takes a handle of the parameters; they are {', '.join(self.handles) or 'none'}"
+                    )
                 args = args[1:]
             made = self.new_buffer(name, node.value, args, "global")
             if call == "match_buffer":
@@ -341,7 +378,9 @@ class FunctionReader(ExprReader):
                 raise self.error(t, "the variable of a loop is a name")
             var = self.new_var(t.id, self.dtype(given["dtype"]) if "dtype" in given else extent.dtype)
             self.extents[var] = extent
-            loops.append(For(var, low, extent, _LOOPS.get(name, SERIAL), Seq(()), notes, self.origin(node, t.id, "loop")))
+            loops.append(
+                For(var, low, extent, _LOOPS.get(name, SERIAL), Seq(()), notes, self.origin(node, t.id, "loop"))
+            )
         body = self.sequence(node.body)
         self.names = before
         for f in reversed(loops):
@@ -364,7 +403,9 @@ class FunctionReader(ExprReader):
     def branch(self, node: ast.If) -> Stmt:
         condition = self.expr(node.test)
         if condition.dtype.element != "bool":
-            raise self.error(node.test, f"a condition is true or false, and this is {condition.dtype}; compare it with something")
+            raise self.error(
+                node.test, f"a condition is true or false, and this is {condition.dtype}; compare it with something"
+            )
         return IfThenElse(condition, self.sequence(node.body), self.sequence(node.orelse) if node.orelse else None)
 
     def assign(self, node: ast.Assign) -> Stmt:
@@ -382,7 +423,11 @@ class FunctionReader(ExprReader):
         stored = self.expr(value, buffer.dtype.with_lanes(lanes))
         fitting = fitted(stored, buffer.dtype)
         if fitting is None:
-            raise self.error(value, f"a value of {stored.dtype} is stored in '{buffer.name}', which holds {buffer.dtype}; write T.cast(value, \"{buffer.dtype}\")")
+            raise self.error(
+                value,
+                f"a value of {stored.dtype} is stored in '{buffer.name}', which holds {buffer.dtype}; write "
+                f"T.cast(value, \"{buffer.dtype}\")"
+            )
         return Store(buffer, fitting, indices, mask)
 
     def update(self, node: ast.AugAssign) -> Stmt:
@@ -416,7 +461,9 @@ class FunctionReader(ExprReader):
             body = self.sequence(node.body)
             self.names = before
             return wrapper(body)
-        raise self.error(item.context_expr, "with is for T.block(\"name\"), T.allocate(…) as A, T.let(value) as x, and T.seq()")
+        raise self.error(
+            item.context_expr, "with is for T.block(\"name\"), T.allocate(…) as A, T.let(value) as x, and T.seq()"
+        )
 
     def scoped(self, nodes: Sequence[ast.stmt]) -> tuple[Stmt, ...]:
         before = dict(self.names)
@@ -434,9 +481,14 @@ class FunctionReader(ExprReader):
                 rest.append(s)
         body = self.sequence(rest)
         self.names = before
-        if name == "root" and not header.iters and header.init is None and not header.annotations and any(isinstance(s, Block) for s in walk_stmt(body)):
+        if (
+            name == "root" and not header.iters and header.init is None and not header.annotations
+            and any(isinstance(s, Block) for s in walk_stmt(body))
+        ):
             return body
-        return Block(name, tuple(header.iters), tuple(header.bindings), header.predicate, header.init, body, header.annotations,
+        return Block(name, tuple(header.iters), tuple(
+            header.bindings
+        ), header.predicate, header.init, body, header.annotations,
                      self.origin(node, name, "block"))
 
     def header(self, node: ast.stmt, header: _Header) -> bool:
@@ -444,7 +496,10 @@ class FunctionReader(ExprReader):
         if isinstance(node, ast.With) and _call_name(node.items[0].context_expr) == "init":
             header.init = self.sequence(node.body)
             return True
-        if isinstance(node, ast.Assign) and _call_name(node.value).startswith("axis.") and isinstance(node.value, ast.Call):
+        if (
+            isinstance(node, ast.Assign) and _call_name(node.value).startswith("axis.")
+            and isinstance(node.value, ast.Call)
+        ):
             self.axes(node.targets[0], node.value, header)
             return True
         call = node.value if isinstance(node, ast.Expr) else None
@@ -468,7 +523,9 @@ class FunctionReader(ExprReader):
             bound = loops.elts if isinstance(loops, (ast.List, ast.Tuple)) else []
             letters = str(self.literal(kinds))
             if not len(names) == len(bound) == len(letters):
-                raise self.error(call, f"{len(names)} names, {len(letters)} letters and {len(bound)} loops do not go together")
+                raise self.error(
+                    call, f"{len(names)} names, {len(letters)} letters and {len(bound)} loops do not go together"
+                )
             axes = [(k, self.extent_of(b), b) for k, b in zip(letters, bound, strict=True)]
         else:
             extent, binding = self.arguments(call, 2)
@@ -476,7 +533,11 @@ class FunctionReader(ExprReader):
         given = self.keywords(call, "dtype")
         for name, (kind, extent_expr, binding) in zip(names, axes, strict=True):
             if kind not in _AXES or not isinstance(name, ast.Name):
-                raise self.error(call, "the axes of a block are T.axis.spatial(extent, i), T.axis.reduce(extent, k) and T.axis.remap(\"SR\", [i, k])")
+                raise self.error(
+                    call,
+                    "the axes of a block are T.axis.spatial(extent, i), T.axis.reduce(extent, k) and "
+                    "T.axis.remap(\"SR\", [i, k])"
+                )
             header.bindings.append(self.expr(binding))
             var = self.new_var(name.id, self.dtype(given["dtype"]) if "dtype" in given else extent_expr.dtype)
             header.iters.append(IterVar(var, extent_expr, _AXES[kind]))
@@ -493,18 +554,30 @@ class FunctionReader(ExprReader):
         """The extent of the loop that an axis is bound to."""
         found = self.extents.get(self.value(node))
         if found is None:
-            raise self.error(node, "T.axis.remap takes variables of the loops around; write T.axis.spatial(extent, value) for anything else")
+            raise self.error(
+                node,
+                "T.axis.remap takes variables of the loops around; write T.axis.spatial(extent, value) for anything "
+                "else"
+            )
         return found
 
     def reducer(self, call: ast.Call) -> Reducer:
-        """`T.reducer("sum", lambda x, y: (x + y,), (0.0,))`: the values, first the old then the new, are typed by the neutral ones."""
+        """`T.reducer("sum", lambda x, y: (x + y,), (0.0,))`: the values, first the old then the new, are typed by the
+        neutral ones."""
         name, function, start = self.arguments(call, 3)
-        if not isinstance(function, ast.Lambda) or not isinstance(function.body, ast.Tuple) or not isinstance(start, ast.Tuple):
+        if (
+            not isinstance(function, ast.Lambda) or not isinstance(function.body, ast.Tuple)
+            or not isinstance(start, ast.Tuple)
+        ):
             raise self.error(call, "a reducer is written T.reducer(\"sum\", lambda x, y: (x + y,), (0.0,))")
         neutral = tuple(self.expr(e) for e in start.elts)
         names = [a.arg for a in function.args.args]
         if len(names) != 2 * len(neutral) or len(function.body.elts) != len(neutral):
-            raise self.error(function, f"a reducer of {len(neutral)} value{'s' if len(neutral) > 1 else ''} takes {2 * len(neutral)} and gives {len(neutral)}")
+            raise self.error(
+                function,
+                f"a reducer of {len(neutral)} value{'s' if len(neutral) > 1 else ''} takes {2 * len(neutral)} and "
+                f"gives {len(neutral)}"
+            )
         before = dict(self.names)
         params = tuple(self.new_var(n, e.dtype) for n, e in zip(names, (*neutral, *neutral), strict=True))
         body = tuple(self.expr(e) for e in function.body.elts)
@@ -513,7 +586,10 @@ class FunctionReader(ExprReader):
 
 
 def _same_buffer(a: Buffer, b: Buffer) -> bool:
-    same_shape = len(a.shape) == len(b.shape) and all(x is y or (isinstance(x, int) and x == y) for x, y in zip(a.shape, b.shape, strict=True))
+    same_shape = (
+        len(a.shape) == len(b.shape)
+        and all(x is y or (isinstance(x, int) and x == y) for x, y in zip(a.shape, b.shape, strict=True))
+    )
     return same_shape and a.strides == b.strides and a.dtype is b.dtype and a.scope == b.scope
 
 
@@ -527,6 +603,7 @@ def _call_name(node: ast.expr) -> str:
 _DECLARATIONS: Final = ("alloc_buffer", "match_buffer", "Buffer", "buffer_decl")
 _HEADERS: Final = ("where", "block_attr", "reducer", *_IGNORED)
 _STATEMENTS: Final[dict[type[ast.stmt], Callable[[FunctionReader, Any], Stmt]]] = {
-    ast.For: FunctionReader.loop, ast.If: FunctionReader.branch, ast.Assign: FunctionReader.assign, ast.AugAssign: FunctionReader.update,
+    ast.For: FunctionReader.loop, ast.If: FunctionReader.branch, ast.Assign: FunctionReader.assign,
+    ast.AugAssign: FunctionReader.update,
     ast.Expr: FunctionReader.evaluate, ast.Pass: FunctionReader.nothing, ast.With: FunctionReader.scope,
 }

@@ -5,9 +5,10 @@
         for i in T.parallel(8):
             B[i] = A[i] + 1.0
 
-A name means one variable or buffer in the whole text: different ones of one name are told apart by a number, `i`, `i_1`.
-Numbers are int64 and float32 where nothing else is said: `T.int8(3)`. A loop that does not start at 0 prints both ends:
-`T.serial(1, n)`. A scope that ends before the following statements is opened by `with`. `docs/tir.md` has the grammar.
+A name means one variable or buffer in the whole text: different ones of one name are told apart by a number, `i`,
+`i_1`. Numbers are int64 and float32 where nothing else is said: `T.int8(3)`. A loop that does not start at 0 prints
+both ends: `T.serial(1, n)`. A scope that ends before the following statements is opened by `with`. `docs/tir.md` has
+the grammar.
 """
 
 from __future__ import annotations
@@ -62,7 +63,10 @@ from tilewright.tir.stmt import (
     walk_stmt,
 )
 
-_STRENGTH: Final = {"or": 1, "and": 2, "==": 4, "!=": 4, "<": 4, "<=": 4, ">": 4, ">=": 4, "+": 6, "-": 6, "*": 7, "/": 7, "//": 7, "%": 7}
+_STRENGTH: Final = {
+    "or": 1, "and": 2, "==": 4, "!=": 4, "<": 4, "<=": 4, ">": 4, ">=": 4, "+": 6, "-": 6, "*": 7, "/": 7, "//": 7,
+    "%": 7
+}
 _ATOM: Final = 9
 INNER: Final = "intermediates"
 _RESERVED: Final = frozenset({"T", "min", "max", "float", "range"})
@@ -279,7 +283,9 @@ class _Printer:
                     self.put(depth, "else:")
                     self.body(s.else_case, depth + 1)
             case Evaluate():
-                self.put(depth, self.expr(s.value) if isinstance(s.value, Call) else f"T.evaluate({self.expr(s.value)})")
+                self.put(
+                    depth, self.expr(s.value) if isinstance(s.value, Call) else f"T.evaluate({self.expr(s.value)})"
+                )
             case Block():
                 self.block(s, depth)
             case _:
@@ -300,7 +306,9 @@ class _Printer:
     def store(self, s: Store, depth: int) -> None:
         target = f"{self.name(s.buffer)}[{', '.join(map(self.expr, s.indices)) or '()'}]"
         value = self.expr(s.value)
-        self.put(depth, f"{target} = {value}" if s.mask is None else f"{target} = T.masked({self.expr(s.mask)}, {value})")
+        self.put(
+            depth, f"{target} = {value}" if s.mask is None else f"{target} = T.masked({self.expr(s.mask)}, {value})"
+        )
 
     def block(self, s: Block, depth: int) -> None:
         bindings = [self.expr(b) for b in s.bindings]
@@ -331,7 +339,8 @@ class _Printer:
         return self.strong(e)[0]
 
     def strong(self, e: PrimExpr) -> tuple[str, int]:
-        """The text of `e`, or `...` where it is longer than `LONGEST_TEXT`, and how strongly its outermost operator binds."""
+        """The text of `e`, or `...` where it is longer than `LONGEST_TEXT`, and how strongly its outermost operator
+        binds."""
         known = self.texts.get(e)
         if known is None:
             known = self._strong(e)
@@ -402,7 +411,8 @@ class _Printer:
 
 
 def _free(func: PrimFunc) -> tuple[list[Var], list[Buffer]]:
-    """The variables and buffers that nothing in the function binds, in order of use; sizes of parameters are among them."""
+    """The variables and buffers that nothing in the function binds, in order of use; sizes of parameters are among
+    them."""
     used: dict[Any, None] = {}
     bound: set[Any] = {*func.params, *(func.attrs.get(INNER) or ()), *(v for _, v in func.attrs.get(SCALARS, ()))}
     seen: set[PrimExpr] = set()

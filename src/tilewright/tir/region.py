@@ -21,7 +21,8 @@ Box: TypeAlias = list[tuple[PrimExpr, Size]]
 
 
 def region_of(s: Stmt, buffer: Buffer, outer: Ranges, *, stores: bool = False) -> Box | None:
-    """The smallest box of `buffer` that `s` reads (or, with `stores`, reads and writes), in terms of the variables of `outer`.
+    """The smallest box of `buffer` that `s` reads (or, with `stores`, reads and writes), in terms of the variables of
+    `outer`.
 
     None when `s` does not access the buffer. A dimension with an unknown part is taken whole.
     """
@@ -41,8 +42,14 @@ def _accesses(
         for e in walk(top):
             if isinstance(e, Load) and e.buffer is buffer:
                 yield [substitute(i, points) for i in e.indices], ranges
-            elif isinstance(e, Call) and e.op is address_of and isinstance(first := e.args[0], Load) and first.buffer is buffer:
-                yield [substitute(sub(add(i, n), 1), points) for i, n in zip(first.indices, e.args[2:], strict=True)], ranges
+            elif (
+                isinstance(e, Call) and e.op is address_of and isinstance(first := e.args[0], Load)
+                and first.buffer is buffer
+            ):
+                yield (
+                    [substitute(sub(add(i, n), 1), points) for i, n in zip(first.indices, e.args[2:], strict=True)],
+                    ranges
+                )
     if isinstance(s, Store) and stores and s.buffer is buffer:
         yield [substitute(i, points) for i in s.indices], ranges
     if isinstance(s, For):

@@ -1,7 +1,8 @@
 """A value computed inside of its reader's loop keeps what the next trip needs again, in a ring.
 
     for i in range(8):                                     for i in range(8):                      rolling: B
-        for x in range(3): B[i + x] = A[i + x] * 2    ->       for x in range(3): if i == 0 or x == 2: B[(i + x) % 3] = A[i + x] * 2
+        for x in range(3): B[i + x] = A[i + x] * 2
+            ->  for x in range(3): if i == 0 or x == 2: B[(i + x) % 3] = A[i + x] * 2
         C[i] = B[i] + B[i + 1] + B[i + 2]                      C[i] = B[i % 3] + B[(i + 1) % 3] + B[(i + 2) % 3]
 
 The note `ROLLING` on the loop names the rings: their memory is allocated around it, and its trips stay in their order.
@@ -42,8 +43,15 @@ def rolling_buffer(func: PrimFunc, block: Block, around: Sequence[Stmt]) -> Prim
     """
     results = stored_buffers(block)
     axes = [i.var for i in block.iters if i.kind == "spatial"]
-    if len(results) != 1 or results[0] in func.params or any(s.indices != tuple(axes) for s in walk_stmt(block.body) if isinstance(s, Store)):
-        raise fault(f"block '{block.name}' has several results, computes a parameter, or does not store at its own axes, so it cannot roll", block, func)
+    if (
+        len(results) != 1 or results[0] in func.params
+        or any(s.indices != tuple(axes) for s in walk_stmt(block.body) if isinstance(s, Store))
+    ):
+        raise fault(
+            f"block '{block.name}' has several results, computes a parameter, or does not store at its own axes, so it "
+            "cannot roll",
+            block, func
+        )
     (buffer,) = results
     target = _reading_loop(func, block, around)
     loops = [f for f in around[: around.index(target) + 1] if isinstance(f, For)]
@@ -52,7 +60,11 @@ def rolling_buffer(func: PrimFunc, block: Block, around: Sequence[Stmt]) -> Prim
         ranges = ranges.bind_loop(f.var, f.min, f.extent)
     box = region_of(swap(target.body, block, Seq(())), buffer, ranges)
     if box is None or any(buffer in handed_out(e) for s in walk_stmt(target) for e in expressions(s)):
-        raise fault(f"'{buffer.name}' is not read in loop '{target.var.name}', or a function takes its address, so it cannot roll there", target, func)
+        raise fault(
+            f"'{buffer.name}' is not read in loop '{target.var.name}', or a function takes its address, so it cannot "
+            "roll there",
+            target, func
+        )
     dim, step = _moving(func, target, buffer, box, ranges)
     first, size = box[dim]
     assert isinstance(size, int)
@@ -67,7 +79,8 @@ def rolling_buffer(func: PrimFunc, block: Block, around: Sequence[Stmt]) -> Prim
     shape = [size if k == dim else d for k, d in enumerate(buffer.shape)]
     ring = Buffer(buffer.name, shape, buffer.dtype, buffer.scope)
     noted = replace(
-        target, body=swap(target.body, block, rolled), annotations={**target.annotations, ROLLING: (*target.annotations.get(ROLLING, ()), buffer.name)},
+        target, body=swap(target.body, block, rolled),
+        annotations={**target.annotations, ROLLING: (*target.annotations.get(ROLLING, ()), buffer.name)},
     )
 
     def turned(indices: tuple[PrimExpr, ...]) -> tuple[PrimExpr, ...]:
@@ -83,9 +96,13 @@ def _reading_loop(func: PrimFunc, block: Block, around: Sequence[Stmt]) -> For:
     for s in reversed(around):
         if isinstance(s, For) and any(isinstance(x, Block) and x is not block for x in walk_stmt(s)):
             if s.kind != SERIAL:
-                raise fault(f"loop '{s.var.name}' is {s.kind}, and a ring keeps what one trip made for the next", s, func)
+                raise fault(
+                    f"loop '{s.var.name}' is {s.kind}, and a ring keeps what one trip made for the next", s, func
+                )
             return s
-    raise fault(f"block '{block.name}' is computed by itself; compute_at a loop of its reader before it can roll", block, func)
+    raise fault(
+        f"block '{block.name}' is computed by itself; compute_at a loop of its reader before it can roll", block, func
+    )
 
 
 def _moving(func: PrimFunc, target: For, buffer: Buffer, box: Box, ranges: Ranges) -> tuple[int, int]:
@@ -100,7 +117,8 @@ def _moving(func: PrimFunc, target: For, buffer: Buffer, box: Box, ranges: Range
     if len(moves) != 1 or not isinstance(size, int) or not 0 < found[1] < size:
         part = ", ".join(f"{first}: {n}" for first, n in box)
         raise fault(
-            f"the part [{part}] of '{buffer.name}' that a trip of loop '{target.var.name}' reads does not move on along one dimension by less than its size, "
+            f"the part [{part}] of '{buffer.name}' that a trip of loop '{target.var.name}' reads does not move on "
+            "along one dimension by less than its size, "
             "so nothing of it can be kept", target, func,
         )
     return found

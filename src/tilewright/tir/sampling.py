@@ -1,4 +1,6 @@
-"""Sampling steps for loop factors, numbers and locations. The trace keeps each sample as a decision, so that it can be repeated.
+"""Sampling steps for loop factors, numbers and locations.
+
+The trace keeps each sample as a decision, so that it can be repeated.
 
 Draws come from a generator seeded by `seed`; samples return plain numbers and loops, which the steps after them hold.
 """
@@ -25,13 +27,20 @@ class SampleSteps(BlockSteps):
     random: random.Random
 
     def _decided(self, name: str, args: tuple[Any, ...], options: dict[str, Any], decision: Any) -> None:
-        self.steps.append(Step(name, self.noted(args), {**{k: self.noted(v) for k, v in options.items()}, "decision": self.noted(decision)}))
+        self.steps.append(
+            Step(
+                name, self.noted(args),
+                {**{k: self.noted(v) for k, v in options.items()}, "decision": self.noted(decision)}
+            )
+        )
 
     @notes_itself
     def sample_categorical(self, candidates: Sequence[int], probs: Sequence[float], decision: int | None = None) -> int:
         """One of the candidates, as likely as `probs` says; `decision` is its place. A step."""
         if len(candidates) != len(probs) or not candidates or min(probs) < 0 or abs(sum(probs) - 1) > 1e-6:
-            raise ScheduleError(f"probabilities of {len(candidates)} candidates are {list(probs)}; give one for each, of sum 1")
+            raise ScheduleError(
+                f"probabilities of {len(candidates)} candidates are {list(probs)}; give one for each, of sum 1"
+            )
         chosen = self.random.choices(range(len(candidates)), probs)[0] if decision is None else int(decision)
         if not 0 <= chosen < len(candidates):
             raise ScheduleError(f"decision {chosen} is no place among {len(candidates)} candidates")
@@ -39,8 +48,11 @@ class SampleSteps(BlockSteps):
         return candidates[chosen]
 
     @notes_itself
-    def sample_perfect_tile(self, loop: LoopRV, n: int, max_innermost_factor: int = 16, decision: Sequence[int] | None = None) -> list[int]:
-        """Sample `n` factors with the extent of `loop` as their product, the last at most `max_innermost_factor`. A step."""
+    def sample_perfect_tile(
+        self, loop: LoopRV, n: int, max_innermost_factor: int = 16, decision: Sequence[int] | None = None
+    ) -> list[int]:
+        """Sample `n` factors with the extent of `loop` as their product, the last at most `max_innermost_factor`. A
+        step."""
         extent = self._engine(loop.func).extent(loop.var)
         drawn = self._factors(extent, n, max_innermost_factor) if decision is None else [int(d) for d in decision]
         total = 1
@@ -53,13 +65,15 @@ class SampleSteps(BlockSteps):
 
     @notes_itself
     def sample_partitioned_tile(
-        self, loop: LoopRV, n: int, partition_pos: int = 0, innerpart_factor: int = 1, decision: Sequence[int] | None = None
+        self, loop: LoopRV, n: int, partition_pos: int = 0, innerpart_factor: int = 1,
+        decision: Sequence[int] | None = None
     ) -> list[int]:
         """The same with the product of the factors from `partition_pos` on a multiple of `innerpart_factor`. A step."""
         extent = self._engine(loop.func).extent(loop.var)
         if not 0 < partition_pos < n or extent % innerpart_factor:
             raise ScheduleError(
-            f"the extent {extent} of loop '{loop.var.name}' has no {n} factors with a product from position {partition_pos} on that is a multiple of "
+            f"the extent {extent} of loop '{loop.var.name}' has no {n} factors with a product from position "
+            f"{partition_pos} on that is a multiple of "
             f"{innerpart_factor}"
         )
         if decision is None:
@@ -69,7 +83,10 @@ class SampleSteps(BlockSteps):
         for k, f in enumerate(drawn):
             total, inner = total * f, inner * f if k >= partition_pos else inner
         if len(drawn) != n or total != extent or inner % innerpart_factor:
-            raise ScheduleError(f"decision {drawn} is not {n} factors of the {extent} trips of loop '{loop.var.name}', the inner ones of {innerpart_factor}")
+            raise ScheduleError(
+                f"decision {drawn} is not {n} factors of the {extent} trips of loop '{loop.var.name}', the inner ones "
+                f"of {innerpart_factor}"
+            )
         self._decided("sample_partitioned_tile", (loop, n, partition_pos, innerpart_factor), {}, tuple(drawn))
         return drawn
 
@@ -86,7 +103,8 @@ class SampleSteps(BlockSteps):
 
     @notes_itself
     def sample_compute_location(self, block: BlockAt | str, decision: int | None = None) -> LoopRV | int:
-        """A loop of the first reader of the block to compute it at, or `ROOT`, or `INLINE`. A step; the decision is a loop's place."""
+        """A loop of the first reader of the block to compute it at, or `ROOT`, or `INLINE`. A step; the decision is a
+        loop's place."""
         at, e = self._in(block)
         node = e.block(at.block)
         loops = self._places(at, node)
@@ -96,7 +114,9 @@ class SampleSteps(BlockSteps):
                 choices.append(INLINE)
             decision = self.random.choice(choices)
         if not INLINE <= decision < len(loops):
-            raise ScheduleError(f"decision {decision} is no place to compute block '{at.block}' at; there are {len(loops)} loops")
+            raise ScheduleError(
+                f"decision {decision} is no place to compute block '{at.block}' at; there are {len(loops)} loops"
+            )
         self._decided("sample_compute_location", (at,), {}, decision)
         return decision if decision < 0 else loops[decision]
 

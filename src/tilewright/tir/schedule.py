@@ -1,9 +1,9 @@
 """Schedules: steps that change the loops of a program and never what it computes.
 
 A `Schedule` holds a schedulable program (stores in blocks). Loops are named by their variables, blocks by their names.
-Each step replaces the program by a new one and is noted in `steps`: these are the schedule, as data, and `apply` does them
-again on another copy of the program. A step that does
-not apply raises `ScheduleError`, which names the loop or block at fault and shows the loops around it.
+Each step replaces the program by a new one and is noted in `steps`: these are the schedule, as data, and `apply` does
+them again on another copy of the program. A step that does not apply raises `ScheduleError`, which names the loop or
+block at fault and shows the loops around it.
 """
 
 from __future__ import annotations
@@ -41,7 +41,16 @@ from tilewright.scalar.expr import (
 from tilewright.scalar.walk import rewrite, substitute, walk
 from tilewright.tir import block_rewrites, loop_rewrites
 from tilewright.tir.block_rewrites import check_scope, reads
-from tilewright.tir.legality import check_bounds, check_fuse, check_inlined, check_order, check_passed, check_trips, fault, only_maker
+from tilewright.tir.legality import (
+    check_bounds,
+    check_fuse,
+    check_inlined,
+    check_order,
+    check_passed,
+    check_trips,
+    fault,
+    only_maker,
+)
 from tilewright.tir.region import Box, region_of
 from tilewright.tir.rolling_buffer import rolling_buffer
 from tilewright.tir.steps import BlockAt, LoopAt, Recorder, Step, recorded
@@ -75,7 +84,8 @@ from tilewright.tir.transform.place_prefetches import NEXT, SHARE
 class Schedule(Recorder):
     """Schedule steps over one program. `schedule.func` is the current program.
 
-    With `checked`, a step that would change the results of the program is refused; without, the caller guarantees that it does not.
+    With `checked`, a step that would change the results of the program is refused; without, the caller guarantees that
+    it does not.
     """
 
     def __init__(self, func: PrimFunc, *, checked: bool = False) -> None:
@@ -83,7 +93,8 @@ class Schedule(Recorder):
         self.checked = checked
         self.steps: list[Step] = []
         self._facts: dict[PrimExpr, Interval] = dict.fromkeys(sampled(), (1, None))
-        """Conditions that hold where a block runs: no symbolic size is 0, and no symbolic loop that is split with overlap is shorter than it."""
+        """Conditions that hold where a block runs: no symbolic size is 0, and no symbolic loop that is split with
+        overlap is shorter than it."""
 
     # What is there.
     def block(self, name: str) -> Block:
@@ -123,17 +134,25 @@ class Schedule(Recorder):
     # Steps.
     @recorded
     def split(self, loop: Var, factors: Sequence[int | None], *, overlap: bool = False) -> list[Var]:
-        """One loop becomes several, outermost first; one factor may be None. Where they do not divide, a predicate guards the rest.
+        """One loop becomes several, outermost first; one factor may be None.
 
-        for i in range(100): C[i]  ->  for i_0 in range(7): for i_1 in range(16): if i_0 * 16 + i_1 < 100: C[i_0 * 16 + i_1]
+        Where they do not divide, a predicate guards the rest.
 
-        With `overlap`, for two factors and a loop of no reduction, the last trip starts earlier instead, and some points are
+        for i in range(100): C[i]
+            ->  for i_0 in range(7): for i_1 in range(16): if i_0 * 16 + i_1 < 100: C[i_0 * 16 + i_1]
+
+        With `overlap`, for two factors and a loop of no reduction, the last trip starts earlier instead, and some
+        points are
         computed twice:  for i_0 in range(7): for i_1 in range(16): C[min(i_0 * 16, 84) + i_1]
-        A loop of symbolic extent is assumed to have at least as many iterations as the inner factor; the caller guarantees that.
+        A loop of symbolic extent is assumed to have at least as many iterations as the inner factor; the caller
+        guarantees that.
         """
         node = self._serial(loop, "split")
         extent = node.extent
-        sizes = _complete(loop, extent.value, factors) if isinstance(extent, IntImm) else _complete_open(loop, extent, factors)
+        sizes = (
+            _complete(loop, extent.value, factors) if isinstance(extent, IntImm)
+            else _complete_open(loop, extent, factors)
+        )
         new = [Var(f"{loop.name}_{k}") for k in range(len(sizes))]
         point: PrimExpr = const(0, INT64)
         covered: PrimExpr = const(1, INT64)
@@ -158,10 +177,23 @@ class Schedule(Recorder):
     def _may_repeat(self, node: For, sizes: Sequence[Any], extent: int) -> None:
         """Raise unless points along a loop may be computed twice, in whole trips of two new loops."""
         if len(sizes) != 2 or (sizes[1] > extent and not isinstance(extent, OpenSize)):
-            raise self._error(f"a split of loop '{node.var.name}' with overlap takes two factors, the inner one at most {extent}", node)
+            raise self._error(
+                f"a split of loop '{node.var.name}' with overlap takes two factors, the inner one at most {extent}",
+                node
+            )
         for s in walk_stmt(node.body):
-            if isinstance(s, Block) and (not s.iters or any(i.kind == "reduce" and _uses(b, node.var) for i, b in zip(s.iters, s.bindings, strict=True))):
-                raise self._error(f"block '{s.name}' adds up along loop '{node.var.name}', or has no axes: its points cannot be computed twice", node)
+            if (
+                isinstance(s, Block)
+                and (
+                    not s.iters
+                    or any(i.kind == "reduce" and _uses(b, node.var) for i, b in zip(s.iters, s.bindings, strict=True))
+                )
+            ):
+                raise self._error(
+                    f"block '{s.name}' adds up along loop '{node.var.name}', or has no axes: its points cannot be "
+                    "computed twice",
+                    node
+                )
 
     @recorded
     def fuse(self, *loops: Var) -> Var:
@@ -174,7 +206,9 @@ class Schedule(Recorder):
         nodes = [self._serial(v, "fuse") for v in loops]
         for outer, inner in itertools.pairwise(nodes):
             if outer.body is not inner:
-                raise self._error(f"loop '{inner.var.name}' is not directly inside '{outer.var.name}', so they cannot be fused", outer)
+                raise self._error(
+                    f"loop '{inner.var.name}' is not directly inside '{outer.var.name}', so they cannot be fused", outer
+                )
         check_fuse(self.func, nodes)
         fused = Var("_".join(v.name for v in loops))
         total, mapping, rest = const(1, INT64), dict[PrimExpr, PrimExpr](), fused.astype(INT64)
@@ -198,7 +232,10 @@ class Schedule(Recorder):
         at: Stmt = nodes[by_depth[0]]
         while True:
             if not isinstance(at, For):
-                raise self._error(f"there are other statements between the loops {', '.join(v.name for v in loops)}", nodes[by_depth[0]])
+                raise self._error(
+                    f"there are other statements between the loops {', '.join(v.name for v in loops)}",
+                    nodes[by_depth[0]]
+                )
             self._not_rolling(at)
             chain.append(at)
             if at.var is by_depth[-1]:
@@ -216,7 +253,9 @@ class Schedule(Recorder):
 
     @recorded
     def merge(self, *loops: Var) -> Var:
-        """Nests that follow each other become one, down to the loops given. Returns the variable of the inner merged loop.
+        """Nests that follow each other become one, down to the loops given.
+
+        Returns the variable of the inner merged loop.
 
         for i: B[i] = …;  for i: C[i] = B[i]  ->  for i_m: { B[i_m] = …; C[i_m] = B[i_m] }
         """
@@ -225,7 +264,8 @@ class Schedule(Recorder):
 
     @recorded
     def loop_partition(self, loop: Var, factors: Sequence[int | None]) -> list[Var]:
-        """The trips of a loop as several loops, one after another: of `factors` trips, one of which may be None for the rest.
+        """The trips of a loop as several loops, one after another: of `factors` trips, one of which may be None for
+        the rest.
 
         for i in range(10): B[i] = …  ->  for i_0 in range(2): B[i_0] = …;  for i_1 in range(8): B[i_1 + 2] = …
         """
@@ -249,7 +289,8 @@ class Schedule(Recorder):
 
     @recorded
     def vectorize(self, loop: Var) -> None:
-        """Run all trips of a loop at once, as lanes. Over a reduction axis: partial results in lanes, combined at the end."""
+        """Run all trips of a loop at once, as lanes. Over a reduction axis: partial results in lanes, combined at the
+        end."""
         self.extent(loop)
         self._may_run(loop, VECTORIZED)
         self._kind(loop, VECTORIZED)
@@ -281,13 +322,17 @@ class Schedule(Recorder):
     def prefetch(self, buffer: str, ahead: int) -> None:
         """With every vector loaded from a parameter, ask for the memory `ahead` bytes further on."""
         self._parameter(buffer)
-        self.func = replace(self.func, attrs={**self.func.attrs, "prefetch": {**self.func.attrs.get("prefetch", {}), buffer: ahead}})
+        self.func = replace(
+            self.func, attrs={**self.func.attrs, "prefetch": {**self.func.attrs.get("prefetch", {}), buffer: ahead}}
+        )
 
     @recorded
     def prefetch_next(self, buffer: str, outer: Var, inner: Var) -> None:
-        """While one trip of `outer` runs, the loops inside of it down to `inner` ask, each trip for its share, for what the next trip reads.
+        """While one trip of `outer` runs, the loops inside of it down to `inner` ask, each trip for its share, for
+        what the next trip reads.
 
-        for p: for m: for k: C[m, p] += A[m, k] * B[p, k]  ->  for p: for m: for k: prefetch(B[p + 1, share of (m, k)]); C[m, p] += …
+        for p: for m: for k: C[m, p] += A[m, k] * B[p, k]
+            ->  for p: for m: for k: prefetch(B[p + 1, share of (m, k)]); C[m, p] += …
         """
         self._parameter(buffer)
         if not any(isinstance(f, For) and f.var is inner for f in walk_stmt(self._loop(outer).body)):
@@ -297,7 +342,11 @@ class Schedule(Recorder):
 
     def _parameter(self, buffer: str) -> None:
         if buffer not in (b.name for b in self.func.params):
-            raise ScheduleError(f"there is no parameter '{buffer}' to prefetch; the parameters are {', '.join(b.name for b in self.func.params)}", code="TW0613")
+            raise ScheduleError(
+                f"there is no parameter '{buffer}' to prefetch; the parameters are "
+                f"{', '.join(b.name for b in self.func.params)}",
+                code="TW0613"
+            )
 
     @recorded
     def compute_inline(self, block: str) -> None:
@@ -308,7 +357,11 @@ class Schedule(Recorder):
         node = self.block(block)
         store = node.body
         if node.init is not None or not isinstance(store, Store) or store.buffer in self.func.params:
-            raise self._error(f"block '{block}' is a reduction, has several results, or is an output; only an inner elementwise value can be inlined", node)
+            raise self._error(
+                f"block '{block}' is a reduction, has several results, or is an output; only an inner elementwise "
+                "value can be inlined",
+                node
+            )
         if self.checked:
             check_inlined(self.func, node)
         buffer, variables = store.buffer, [i.var for i in node.iters]
@@ -335,7 +388,9 @@ class Schedule(Recorder):
 
     @recorded
     def cache_write(self, block: str, scope: str) -> str:
-        """The block computes into other memory, and a new block brings the result home. Returns the name of the new block.
+        """The block computes into other memory, and a new block brings the result home.
+
+        Returns the name of the new block.
 
         for i: C[i] = A[i] + 1  ->  for i: C_local[i] = A[i] + 1
                                     for i: C[i] = C_local[i]
@@ -359,8 +414,8 @@ class Schedule(Recorder):
 
         for i: B[i] = …; for io: for ii: C[io * 4 + ii] = B[io * 4 + ii]
           ->  for io: { for i in range(4): B[io * 4 + i] = …; for ii: C[…] = B[…] }
-        Returns the new loops around the block, in the order of its axes; for a spatial axis of one trip there is a loop only
-        with `preserve_unit_loops`.
+        Returns the new loops around the block, in the order of its axes; for a spatial axis of one trip there is a loop
+        only with `preserve_unit_loops`.
         """
         node = self.block(block)
         target = self._loop(loop)
@@ -373,7 +428,9 @@ class Schedule(Recorder):
             outer = outer.bind_loop(f.var, f.min, f.extent) if isinstance(f, For) else outer
         region = region_of(target.body, buffer, outer)
         if region is None:
-            raise self._error(f"'{buffer.name}' is not read inside loop '{loop.name}', or its part read there is not a box", target)
+            raise self._error(
+                f"'{buffer.name}' is not read inside loop '{loop.name}', or its part read there is not a box", target
+            )
         self._only_needed_in(target, node)
         if self.checked:
             only_maker(self.func, node)
@@ -386,7 +443,8 @@ class Schedule(Recorder):
 
     @recorded
     def rolling_buffer(self, block: str) -> None:
-        """A value computed in a loop of its reader keeps what the next trip needs again, in a ring (`tir/rolling_buffer.py`).
+        """A value computed in a loop of its reader keeps what the next trip needs again, in a ring
+        (`tir/rolling_buffer.py`).
 
         for i: { for x in range(3): B[i + x] = …; C[i] = B[i] + B[i + 2] }
           ->  for i: { for x in range(3): if i == 0 or x == 2: B[(i + x) % 3] = …; C[i] = B[i % 3] + B[(i + 2) % 3] }
@@ -405,7 +463,8 @@ class Schedule(Recorder):
 
     @recorded
     def tensorize(self, at: Var | str, intrin: TensorIntrin | str) -> None:
-        """An intrinsic (or the one registered under that name) does what a loop and all in it do, or a block with loops in it.
+        """An intrinsic (or the one registered under that name) does what a loop and all in it do, or a block with
+        loops in it.
 
         for j: for k: C[j] += A[k] * B[j, k]  ->  gemv(C, A, B)
         """
@@ -420,7 +479,9 @@ class Schedule(Recorder):
         """A value that is moved into a loop exists only there."""
         for buffer in stored_buffers(node):
             if buffer in self.func.params:
-                raise self._error(f"block '{node.name}' computes the parameter '{buffer.name}', which is needed whole", target)
+                raise self._error(
+                    f"block '{node.name}' computes the parameter '{buffer.name}', which is needed whole", target
+                )
             if reads(self.func.body, buffer, target, node):
                 raise self._error(f"'{buffer.name}' is read outside of loop '{target.var.name}' too", target)
 
@@ -437,7 +498,9 @@ class Schedule(Recorder):
             if isinstance(s, For) and s.var is arg:
                 block = next((b for b in walk_stmt(s) if isinstance(b, Block)), None)
                 if block is None:
-                    raise self._error(f"loop '{arg.name}' is inside of a block; steps are for the loops around blocks", s)
+                    raise self._error(
+                        f"loop '{arg.name}' is inside of a block; steps are for the loops around blocks", s
+                    )
                 return LoopAt(block.name, depth)
             stack.extend((b, depth + isinstance(s, For)) for b in reversed(bodies(s)))
         raise self._gone(arg)
@@ -474,7 +537,11 @@ class Schedule(Recorder):
     def _not_rolling(self, node: For) -> None:
         if node.annotations.get(ROLLING):
             kept = ", ".join(node.annotations[ROLLING])
-            raise self._error(f"the trips of loop '{node.var.name}' stay as they are, one after another: {kept} keeps what one made for the next", node)
+            raise self._error(
+                f"the trips of loop '{node.var.name}' stay as they are, one after another: {kept} keeps what one made "
+                "for the next",
+                node
+            )
 
     def _mark(self, at: Var | str, key: str, value: Any) -> None:
         node = self._loop(at) if isinstance(at, Var) else self.block(at)
@@ -512,7 +579,10 @@ class Schedule(Recorder):
         self._replace(parent, kept)
 
     def _set(self, body: Stmt, drop: Buffer, new: Buffer | None = None) -> None:
-        inner = tuple(b for b in self.func.attrs.get("intermediates", ()) if b is not drop) + (() if new is None else (new,))
+        inner = (
+            tuple(b for b in self.func.attrs.get("intermediates", ()) if b is not drop)
+            + (() if new is None else (new,))
+        )
         self.func = replace(self.func, body=body, attrs={**self.func.attrs, "intermediates": inner})
 
     def _error(self, message: str, at: Stmt) -> ScheduleError:
@@ -544,7 +614,10 @@ def _complete(loop: Var, extent: int, factors: Sequence[int | None]) -> list[Any
 def _complete_open(loop: Var, extent: PrimExpr, factors: Sequence[int | None]) -> list[int | PrimExpr]:
     """Return the factors of a loop of symbolic extent: one of them must be None."""
     if sum(f is None for f in factors) != 1:
-        raise ScheduleError(f"loop '{loop.name}' has {extent} trips, known only when it runs; leave one of the factors {list(factors)} open with None")
+        raise ScheduleError(
+            f"loop '{loop.name}' has {extent} trips, known only when it runs; leave one of the factors {list(factors)} "
+            "open with None"
+        )
     known = _complete(loop, 1, factors)
     covered = prod(known)
     return [simplify(floordiv(add(extent, covered - 1), covered), Ranges()) if f is None else f for f in factors]

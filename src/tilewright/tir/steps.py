@@ -1,8 +1,8 @@
 """Schedule steps as data: what was done to a program, to be printed, stored, edited and done again.
 
-A step is the name of a method of a schedule with its arguments. Blocks and loops in it are references that mean the same on
-every copy of the program: a block by its name, a loop by a block inside of it and its place among that block's loops,
-counted from outside at the time of the step.
+A step is the name of a method of a schedule with its arguments. Blocks and loops in it are references that mean the
+same on every copy of the program: a block by its name, a loop by a block inside of it and its place among that block's
+loops, counted from outside at the time of the step.
 
     {"step": "split", "args": [{"block": "C", "loop": 0}, [null, 16]]}      sch.split(sch.get_loops("C")[0], (None, 16))
 """
@@ -32,7 +32,9 @@ class BlockAt:
     func: str = ""
 
     def __str__(self) -> str:
-        return f"sch.get_block({value_text(self.block)}" + (f", func_name={value_text(self.func)})" if self.func else ")")
+        return (
+            f"sch.get_block({value_text(self.block)}" + (f", func_name={value_text(self.func)})" if self.func else ")")
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +52,8 @@ class LoopAt:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One step: the method `name` on `args` and `options`, which hold references, numbers, strings and tuples of these."""
+    """One step: the method `name` on `args` and `options`, which hold references, numbers, strings and tuples of
+    these."""
 
     name: str
     args: tuple[Any, ...] = ()
@@ -69,8 +72,13 @@ class Step:
     @staticmethod
     def from_json(data: Any) -> Step:
         """The step that `as_json` wrote; raises `ScheduleError` for anything else."""
-        if not isinstance(data, dict) or not isinstance(data.get("step"), str) or not isinstance(data.get("args"), list):
-            raise ScheduleError(f'{data!r} is not a schedule step; one is {{"step": "unroll", "args": [{{"block": "C", "loop": 0}}]}}')
+        if (
+            not isinstance(data, dict) or not isinstance(data.get("step"), str)
+            or not isinstance(data.get("args"), list)
+        ):
+            raise ScheduleError(
+                f'{data!r} is not a schedule step; one is {{"step": "unroll", "args": [{{"block": "C", "loop": 0}}]}}'
+            )
         options = {str(k): _from_json(v) for k, v in data.get("options", {}).items()}
         return Step(data["step"], tuple(_from_json(a) for a in data["args"]), options)
 
@@ -107,7 +115,9 @@ class Recorder:
         method: Any = getattr(type(self), step.name, None)
         if not hasattr(method, "is_step"):
             known = [name for name in dir(type(self)) if hasattr(getattr(type(self), name), "is_step")]
-            raise ScheduleError(f"there is no step '{step.name}'{nearest(step.name, known) or '; the steps are ' + ', '.join(known)}")
+            raise ScheduleError(
+                f"there is no step '{step.name}'{nearest(step.name, known) or '; the steps are ' + ', '.join(known)}"
+            )
         try:
             inspect.signature(method).bind(self, *step.args, **step.options)
         except TypeError as error:
@@ -156,7 +166,10 @@ def _to_json(value: Any) -> Any:
         case None | bool() | int() | float() | str():
             return value
         case _:
-            raise ScheduleError(f"a step holds {value!r} ({type(value).__name__}), which cannot be stored; annotate with numbers and strings")
+            raise ScheduleError(
+                f"a step holds {value!r} ({type(value).__name__}), which cannot be stored; annotate with numbers and "
+                "strings"
+            )
 
 
 def _from_json(value: Any) -> Any:

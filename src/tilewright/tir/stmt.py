@@ -10,10 +10,10 @@
            | Block(name, iters, bindings, predicate, init?, body)      while it is being scheduled
     func ::= PrimFunc(name, params, body, attrs)     params are buffers, inputs before outputs
 
-A program is *schedulable* while its stores sit in blocks, *lowered* once blocks are gone (`lower_blocks`), and *flat* once
-every buffer has one dimension and no loop is vectorized or unrolled; code generation takes flat programs.
-A block is one computation seen from inside: its `iters` range over the whole domain of the value it computes, and
-`bindings` say which point of the domain each trip of the loops around it visits. Blocks do not nest.
+A program is *schedulable* while its stores sit in blocks, *lowered* once blocks are gone (`lower_blocks`), and *flat*
+once every buffer has one dimension and no loop is vectorized or unrolled; code generation takes flat programs. A block
+is one computation seen from inside: its `iters` range over the whole domain of the value it computes, and `bindings`
+say which point of the domain each trip of the loops around it visits. Blocks do not nest.
 """
 
 from __future__ import annotations
@@ -138,7 +138,8 @@ class Reducer:
 
 @node
 class Block(Stmt):
-    """`body`, a store, at the point `iters := bindings`, where `predicate` holds; `init` runs before a first reduction step."""
+    """`body`, a store, at the point `iters := bindings`, where `predicate` holds; `init` runs before a first reduction
+    step."""
 
     name: str
     iters: tuple[IterVar, ...]
@@ -151,9 +152,11 @@ class Block(Stmt):
 
 
 SCALARS = "scalars"
-"""Attribute of a function: `((place, Var), …)`, the numbers among its arguments. Sizes of its buffers need no argument."""
+"""Attribute of a function: `((place, Var), …)`, the numbers among its arguments. Sizes of its buffers need no
+argument."""
 ALIGNED = "buffer_dim_align"
-"""Annotation of a block: `((result, dimension, factor, offset), …)`, how far apart in memory elements along dimensions are to be."""
+"""Annotation of a block: `((result, dimension, factor, offset), …)`, how far apart in memory elements along dimensions
+are to be."""
 IMPORTS = "import_llvm"
 """Attribute of a function: LLVM texts with functions that it calls."""
 ROLLING = "rolling"
@@ -297,14 +300,18 @@ def map_expressions(s: Stmt, f: Callable[[PrimExpr], PrimExpr]) -> Stmt:
             case For():
                 return replace(x, min=f(x.min), extent=f(x.extent), body=visit(x.body))
             case IfThenElse():
-                return IfThenElse(f(x.condition), visit(x.then_case), None if x.else_case is None else visit(x.else_case))
+                return IfThenElse(
+                    f(x.condition), visit(x.then_case), None if x.else_case is None else visit(x.else_case)
+                )
             case Evaluate():
                 return Evaluate(f(x.value))
             case Let():
                 return Let(x.var, f(x.value), visit(x.body))
             case Block():
                 init = None if x.init is None else visit(x.init)
-                return replace(x, bindings=tuple(f(b) for b in x.bindings), predicate=f(x.predicate), init=init, body=visit(x.body))
+                return replace(
+                    x, bindings=tuple(f(b) for b in x.bindings), predicate=f(x.predicate), init=init, body=visit(x.body)
+                )
             case _:
                 return map_bodies(x, visit) or x
 
@@ -317,7 +324,9 @@ def substitute_stmt(s: Stmt, mapping: Mapping[Any, PrimExpr]) -> Stmt:
     return map_expressions(s, lambda e: rewrite(e, mapping.get, memo)) if mapping else s
 
 
-def redirect(s: Stmt, old: Buffer, new: Buffer, at: Callable[[tuple[PrimExpr, ...]], tuple[PrimExpr, ...]] = lambda i: i) -> Stmt:
+def redirect(
+    s: Stmt, old: Buffer, new: Buffer, at: Callable[[tuple[PrimExpr, ...]], tuple[PrimExpr, ...]] = lambda i: i
+) -> Stmt:
     """Replace every access `old[i]` in `s` by `new[at(i)]`."""
     memo: dict[PrimExpr, PrimExpr] = {}
 
@@ -373,9 +382,13 @@ def stored_buffers(s: Stmt) -> list[Buffer]:
 
 
 def handed_out(e: PrimExpr, *, writes: bool = False) -> list[Buffer]:
-    """Return the buffers with addresses that a call passes on; with `writes`, only the buffers that the callee may write."""
+    """Return the buffers with addresses that a call passes on; with `writes`, only the buffers that the callee may
+    write."""
     calls = [x for x in walk(e) if isinstance(x, Call) and x.op is address_of]
-    return [load.buffer for c in calls if isinstance(load := c.args[0], Load) and (not writes or number_of(c.args[1]) in (2, 3))]
+    return [
+        load.buffer for c in calls
+        if isinstance(load := c.args[0], Load) and (not writes or number_of(c.args[1]) in (2, 3))
+    ]
 
 
 def loaded_buffers(s: Stmt) -> list[Buffer]:

@@ -4,10 +4,10 @@
         for j in range(32):                                for j_0 in range(2):
             for k in range(64): C[i, j] += …       ->          gemv(C[i_0, j_0 * 16:…], A[i_0, :], B[j_0 * 16:…, :])
 
-An intrinsic is a block, which says what it computes, and statements that do it: written with `te.decl_tensor_intrin`, or as two
-loop functions. The loops to be replaced, around a block or inside of one that `blockize` made, must do just that: what stands
-inside of them is compared with the intrinsic's block, expression by expression, and each buffer of the intrinsic becomes a box
-of one of the program, found from how the loops index it.
+An intrinsic is a block, which says what it computes, and statements that do it: written with `te.decl_tensor_intrin`,
+or as two loop functions. The loops to be replaced, around a block or inside of one that `blockize` made, must do just
+that: what stands inside of them is compared with the intrinsic's block, expression by expression, and each buffer of
+the intrinsic becomes a box of one of the program, found from how the loops index it.
 """
 
 from __future__ import annotations
@@ -70,7 +70,8 @@ from tilewright.tir.transform.lower_blocks import lower_blocks
 
 @node
 class TensorIntrin:
-    """An instruction: `body` computes `pattern`; `reset` and `update` do so for a reduction that continues over outer loops."""
+    """An instruction: `body` computes `pattern`; `reset` and `update` do so for a reduction that continues over outer
+    loops."""
 
     name: str
     pattern: Block
@@ -87,15 +88,22 @@ class TensorIntrin:
     def register(name: str, desc: PrimFunc, impl: PrimFunc, override: bool = False) -> TensorIntrin:
         """Make the intrinsic of two loop functions known as `name`: `impl` is run where `desc` was computed.
 
-        Both have the same parameters; `desc` is one nest of loops. Where `desc` has a first value (`T.init`) and the reduction
-        continues over loops outside the intrinsic, `impl` runs without its own initial values. Raises `ScheduleError`.
+        Both have the same parameters; `desc` is one nest of loops. Where `desc` has a first value (`T.init`) and the
+        reduction continues over loops outside the intrinsic, `impl` runs without its own initial values. Raises
+        `ScheduleError`.
         """
         shapes = [[(b.shape, b.dtype) for b in f.params] for f in (desc, impl)]
         if shapes[0] != shapes[1]:
-            raise ScheduleError(f"intrinsic '{name}': its two functions have other parameters; both take the same buffers in the same order")
+            raise ScheduleError(
+                f"intrinsic '{name}': its two functions have other parameters; both take the same buffers in the same "
+                "order"
+            )
         found = _one_nest(name, desc.body)
         if found is None:
-            raise ScheduleError(f"intrinsic '{name}' is described by one nest of loops around what each trip stores, and '{desc.name}' is not one:\n{desc}")
+            raise ScheduleError(
+                f"intrinsic '{name}' is described by one nest of loops around what each trip stores, and '{desc.name}' "
+                f"is not one:\n{desc}"
+            )
         _, pattern = found
         body = impl.body
         for own, described in zip(impl.params, desc.params, strict=True):
@@ -109,9 +117,12 @@ class TensorIntrin:
 
     @staticmethod
     def remember(intrin: TensorIntrin, override: bool = False) -> TensorIntrin:
-        """Make an intrinsic known by its name, which is how steps that are stored refer to it. Raises `ScheduleError`."""
+        """Make an intrinsic known by its name, which is how steps that are stored refer to it. Raises
+        `ScheduleError`."""
         if TensorIntrin.known.get(intrin.name, intrin) is not intrin and not override:
-            raise ScheduleError(f"there is an intrinsic '{intrin.name}' already; register it with override=True, or under another name")
+            raise ScheduleError(
+                f"there is an intrinsic '{intrin.name}' already; register it with override=True, or under another name"
+            )
         TensorIntrin.known[intrin.name] = intrin
         return intrin
 
@@ -120,7 +131,10 @@ class TensorIntrin:
         """The intrinsic of that name. Raises `ScheduleError`."""
         found = TensorIntrin.known.get(name)
         if found is None:
-            raise ScheduleError(f"there is no intrinsic '{name}'{nearest(name, TensorIntrin.known)}; make it known with TensorIntrin.register")
+            raise ScheduleError(
+                f"there is no intrinsic '{name}'{nearest(name, TensorIntrin.known)}; make it known with "
+                "TensorIntrin.register"
+            )
         return found
 
 
@@ -144,7 +158,8 @@ class _Box:
 
 
 def tensorize(func: PrimFunc, at: For | Block, outer: Ranges, intrin: TensorIntrin) -> Block:
-    """Return the block that replaces a loop with all of its contents, or a block with loops in it; `outer` are the ranges of the outer loops.
+    """Return the block that replaces a loop with all of its contents, or a block with loops in it; `outer` are the
+    ranges of the outer loops.
 
     Raises `ScheduleError`.
     """
@@ -152,7 +167,8 @@ def tensorize(func: PrimFunc, at: For | Block, outer: Ranges, intrin: TensorIntr
 
 
 class _Match:
-    """`target` is the block that stays, `leaf` what each trip of the loops `inner` computes: `target` itself where they are around it."""
+    """`target` is the block that stays, `leaf` what each trip of the loops `inner` computes: `target` itself where
+    they are around it."""
 
     def __init__(self, func: PrimFunc, at: For | Block, outer: Ranges, intrin: TensorIntrin) -> None:
         self.func, self.at, self.intrin, self.pattern = func, at, intrin, intrin.pattern
@@ -168,11 +184,18 @@ class _Match:
         for f in self.inner:
             self.ranges = self.ranges.bind_loop(f.var, f.min, f.extent)
             if f.kind != SERIAL or not isinstance(f.extent, IntImm):
-                raise self.error(f"loop '{f.var.name}' is {f.kind} with {f.extent} trips, and an instruction takes serial loops of constant extents")
+                raise self.error(
+                    f"loop '{f.var.name}' is {f.kind} with {f.extent} trips, and an instruction takes serial loops of "
+                    "constant extents"
+                )
 
     def error(self, why: str) -> ScheduleError:
         what = f"block '{self.at.name}'" if isinstance(self.at, Block) else f"loop '{self.at.var.name}'"
-        return fault(f"'{self.intrin.name}' cannot replace {what}: {why}. The instruction computes\n{self.pattern}\nand not the marked statement", self.at, self.func)
+        return fault(
+            f"'{self.intrin.name}' cannot replace {what}: {why}. The instruction computes\n{self.pattern}\nand not the "
+            "marked statement",
+            self.at, self.func
+        )
 
     def block(self) -> Block:
         zero: dict[PrimExpr, PrimExpr] = {f.var: f.min for f in self.inner}
@@ -195,7 +218,8 @@ class _Match:
             axes = [(it, b) for it, b in axes if it.kind == "spatial"]
         notes = {k: v for k, v in self.target.annotations.items() if k != "combiner"}
         return replace(
-            self.target, iters=tuple(it for it, _ in axes), bindings=tuple(b for _, b in axes), predicate=predicate, init=init, body=body, annotations=notes,
+            self.target, iters=tuple(it for it, _ in axes), bindings=tuple(b for _, b in axes), predicate=predicate,
+            init=init, body=body, annotations=notes,
         )
 
     def axes(self, first: Sequence[PrimExpr]) -> dict[PrimExpr, PrimExpr]:
@@ -229,7 +253,9 @@ class _Match:
     def predicate(self) -> PrimExpr:
         """Return the guard of the whole instruction; raises where the guard covers only a part of it."""
         mine = {f.var for f in self.inner}
-        axes: dict[PrimExpr, PrimExpr] = {it.var: b for it, b in zip(self.target.iters, self.target.bindings, strict=True)}
+        axes: dict[PrimExpr, PrimExpr] = {
+            it.var: b for it, b in zip(self.target.iters, self.target.bindings, strict=True)
+        }
         kept = []
         for c in conjuncts(self.target.predicate):
             if not any(v in mine for v in free_vars(substitute(c, axes))):
@@ -247,10 +273,16 @@ class _Match:
             case IfThenElse(else_case=None), IfThenElse(else_case=None):
                 return self.same(a.condition, b.condition, pairs) and self.same_stmt(a.then_case, b.then_case, pairs)
             case Seq(), Seq():
-                return len(a.stmts) == len(b.stmts) and all(self.same_stmt(x, y, pairs) for x, y in zip(a.stmts, b.stmts, strict=True))
+                return (
+                    len(a.stmts) == len(b.stmts)
+                    and all(self.same_stmt(x, y, pairs) for x, y in zip(a.stmts, b.stmts, strict=True))
+                )
             case Let(), Let():
                 renamed = _with_points(b.body, {b.var: a.var})
-                return a.var.dtype is b.var.dtype and self.same(a.value, b.value, pairs) and self.same_stmt(a.body, renamed, pairs)
+                return (
+                    a.var.dtype is b.var.dtype and self.same(a.value, b.value, pairs)
+                    and self.same_stmt(a.body, renamed, pairs)
+                )
             case _:
                 return False
 
@@ -272,10 +304,16 @@ class _Match:
             orders.append((y[1], y[0]))
         for order in orders:
             known = len(pairs)
-            if len(x) == len(order) and all(self.same(p, q, pairs) for p, q in zip(x, order, strict=True)) and self.agree(pairs):
+            if (
+                len(x) == len(order) and all(self.same(p, q, pairs) for p, q in zip(x, order, strict=True))
+                and self.agree(pairs)
+            ):
                 return True
             del pairs[known:]
-        return isinstance(a, (Binary, Cast)) and a.dtype.is_integer and simplify(sub(a, b), self.ranges) is const(0, a.dtype)
+        return (
+            isinstance(a, (Binary, Cast)) and a.dtype.is_integer
+            and simplify(sub(a, b), self.ranges) is const(0, a.dtype)
+        )
 
     def agree(self, pairs: Sequence[Pair]) -> bool:
         """Check that no buffer of the instruction matches two buffers."""
@@ -312,18 +350,23 @@ class _Match:
 
     # Building.
     def statements(self, going_on: bool, boxes: dict[Buffer, _Box], start: Stmt | None) -> tuple[Stmt | None, Stmt]:
-        """Return the initialization of a reduction (where it continues over outer loops) and the body of the intrinsic."""
+        """Return the initialization of a reduction (where it continues over outer loops) and the body of the
+        intrinsic."""
         given = self.intrin
         whole = given.body if given.body is not None else seq(given.reset, given.update)
         if self.pattern.init is None:
             if start is not None:
-                start = self.target.init if self.target is not self.leaf else _nest([i for i in self.pattern.iters if i.kind == "spatial"], start)
+                start = (
+                    self.target.init if self.target is not self.leaf
+                    else _nest([i for i in self.pattern.iters if i.kind == "spatial"], start)
+                )
             return start, _bound(whole, boxes)
         if start is not None and not going_on:
             return None, _bound(whole, boxes)
         if given.update is None or (given.reset is None and start is not None):
             raise self.error(
-                "its reduction continues over outer loops, so it must return (body, reduce_reset, reduce_update)" if start is not None
+                "its reduction continues over outer loops, so it must return (body, reduce_reset, reduce_update)"
+                if start is not None
                 else "they add to what is there, and it starts anew"
             )
         return None if start is None or given.reset is None else _bound(given.reset, boxes), _bound(given.update, boxes)
@@ -339,7 +382,8 @@ def _loops_around(s: Stmt) -> tuple[list[For], Block] | None:
 
 
 def _one_nest(name: str, s: Stmt, init: Stmt | None = None) -> tuple[list[For], Block] | None:
-    """A nest of loops, and what each of its trips does as a block with an axis for each loop; None for other statements.
+    """A nest of loops, and what each of its trips does as a block with an axis for each loop; None for other
+    statements.
 
     `init` is a nest over those of the loops that do not reduce.
     """
@@ -419,8 +463,10 @@ def _stride(box: _Box, k: int) -> PrimExpr:
 
 
 def _bound(s: Stmt, boxes: dict[Buffer, _Box]) -> Stmt:
-    """The statements of an intrinsic over the boxes of the program, with loop variables of their own, and what it is promised."""
-    addressed = {e.args[0].buffer for x in walk_stmt(s) for top in expressions(x) for e in walk(top) if isinstance(e, Call) and e.op is address_of
+    """The statements of an intrinsic over the boxes of the program, with loop variables of their own, and what it is
+    promised."""
+    addressed = {e.args[0].buffer for x in walk_stmt(s) for top in expressions(x) for e in walk(top)
+                 if isinstance(e, Call) and e.op is address_of
                  if isinstance(e.args[0], Load)}
     promises = [p for a, box in boxes.items() if a.strides or a in addressed for p in _promises(a, box)]
     s = _renewed(s)

@@ -54,10 +54,13 @@ class Trace:
         """The same with another decision at one sample; the steps after it are as they were recorded."""
         if not any(s is sample for s in self.steps):
             raise ScheduleError(f"{sample} is not in this trace")
-        return Trace(Step(s.name, s.args, {**s.options, "decision": decision}) if s is sample else s for s in self.steps)
+        return Trace(
+            Step(s.name, s.args, {**s.options, "decision": decision}) if s is sample else s for s in self.steps
+        )
 
     def simplified(self, remove_postproc: bool) -> Trace:
-        """Return the trace without samples, with their values in the later steps; `remove_postproc` also drops all steps from `enter_postproc` on."""
+        """Return the trace without samples, with their values in the later steps; `remove_postproc` also drops all
+        steps from `enter_postproc` on."""
         kept: list[Step] = []
         for s in self.steps:
             if s.name == POSTPROC and remove_postproc:

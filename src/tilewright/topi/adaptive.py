@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from tilewright import te
+from tilewright.backends.cpu.strategies.schedules.reduce import ReduceSchedule
 from tilewright.scalar import expr as E
 from tilewright.scalar.expr import PrimExpr, Value, Var
 from tilewright.topi.elementwise import greatest
-from tilewright.topi.schedules.reduce import ReduceSchedule
 
 
 def adaptive_pool(data: te.Tensor, spatial: Sequence[int], output: Sequence[int], mean: bool) -> te.Tensor:

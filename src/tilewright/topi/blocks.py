@@ -38,7 +38,7 @@ def depth_to_space_plan(shape: Shape, block_size: int, layout: str, mode: str) -
     """Channels become blocks of pixels; the block is the slower part of the channel (`DCR`) or the faster one (`CRD`)."""
     n, b = _sizes(shape, layout, "data"), block_size
     if mode not in ("DCR", "CRD"):
-        raise ShapeError(f"mode '{mode}' is not known; it is DCR or CRD")
+        raise ShapeError(f"mode '{mode}' is not supported; it must be DCR or CRD")
     sizes = {"n": n["N"], "h": n["H"], "w": n["W"], "y": b, "x": b, "c": _divided(n["C"], b * b, "channels")}
     split = {"N": "n", "C": "yxc" if mode == "DCR" else "cyx", "H": "h", "W": "w"}
     return _plan(layout, split, {"N": "n", "C": "c", "H": "hy", "W": "wx"}, sizes)

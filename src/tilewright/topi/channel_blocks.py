@@ -11,13 +11,13 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from tilewright import te
+from tilewright.backends.cpu.strategies.schedules.channel_blocks import ChannelBlocksSchedule
 from tilewright.base.errors import ShapeError
 from tilewright.base.types import DataType
 from tilewright.scalar.expr import PrimExpr, Var, all_of, cast, const, if_then_else
 from tilewright.tir.data_layout import BijectiveLayout, bijective_layout, layout
 from tilewright.tir.stmt import IterVar
 from tilewright.topi.layouts import SPATIAL
-from tilewright.topi.schedules.channel_blocks import ChannelBlocksSchedule
 
 Ints = Sequence[int]
 
@@ -68,9 +68,12 @@ class _Window:
 
 def conv(
     data: te.Tensor, weight: te.Tensor, strides: Ints, padding: Ints, dilation: Ints, groups: int, data_layout: str, kernel_layout: str,
-    out_layout: str, out_dtype: DataType, name: str = "conv_blocks",
+    out_layout: str, out_dtype: DataType, name: str = "conv_blocks", scheduled: bool = True,
 ) -> te.Tensor:
-    """A convolution of tensors in any layouts, such as NCHW8c, OIHW8i8o and NCHW8c, summed in `out_dtype`, half floats in float32."""
+    """A convolution of tensors in any layouts, such as NCHW8c, OIHW8i8o and NCHW8c, summed in `out_dtype`, half floats in float32.
+
+    Unless it is `scheduled`, it is the plain definition, for any back end.
+    """
     rank = len(strides)
     d, w, o = plain_data(data_layout, rank), plain_kernel(kernel_layout, rank), plain_data(out_layout, rank)
     batch, _, *sizes = d.forward_shape(data.extents)
@@ -93,12 +96,12 @@ def conv(
         return te.sum(if_then_else(inside, x, const(0, acc)) * k, axis=[chunk, *window.taps, lane])
 
     shape = o.backward_shape([batch, channels, *window.out])
-    return _scheduled(shape, element, o, math.prod(shape) * depth * math.prod(ksize), lambda total, _: cast(out_dtype, total), name)
+    return _scheduled(shape, element, o, math.prod(shape) * depth * math.prod(ksize), lambda total, _: cast(out_dtype, total), name, scheduled)
 
 
 def pool(
     data: te.Tensor, ksize: Ints, strides: Ints, padding: Ints, dilation: Ints, data_layout: str, reduce: Callable[..., PrimExpr], identity: PrimExpr,
-    finish: Callable[[PrimExpr, Sequence[PrimExpr]], PrimExpr] | None, name: str,
+    finish: Callable[[PrimExpr, Sequence[PrimExpr]], PrimExpr] | None, name: str, scheduled: bool = True,
 ) -> te.Tensor:
     """`reduce` over each window, in which padding counts as `identity`; `finish(value, place)` makes the result of it."""
     way = plain_data(data_layout, len(ksize))
@@ -111,16 +114,16 @@ def pool(
         return reduce(if_then_else(inside, data(*way.backward_index([n, c, *where])), identity), axis=window.taps)
 
     shape = way.backward_shape([batch, channels, *window.out])
-    return _scheduled(shape, element, way, math.prod(shape) * math.prod(ksize), finish, name)
+    return _scheduled(shape, element, way, math.prod(shape) * math.prod(ksize), finish, name, scheduled)
 
 
 def _scheduled(
     shape: Sequence[Any], element: Callable[..., PrimExpr], out: BijectiveLayout, flops: int,
-    finish: Callable[[PrimExpr, Sequence[PrimExpr]], PrimExpr] | None, name: str,
+    finish: Callable[[PrimExpr, Sequence[PrimExpr]], PrimExpr] | None, name: str, scheduled: bool,
 ) -> te.Tensor:
     """The sums, and the result of them."""
     row = out.src.index_of(out.dst[-1])
-    total = te.compute(shape, element, name=name, schedule=ChannelBlocksSchedule(flops=2 * flops, row=row))
+    total = te.compute(shape, element, name=name, schedule=ChannelBlocksSchedule(flops=2 * flops, row=row) if scheduled else None)
 
     def result(*i: Var) -> PrimExpr:
         return total(*i) if finish is None else finish(total(*i), out.forward_index(i)[2:])

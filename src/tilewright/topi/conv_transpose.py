@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 
 from tilewright import te
+from tilewright.backends.cpu.strategies.products import flatten, row_products, unflatten
+from tilewright.backends.cpu.strategies.schedules.open_rows import balanced_pixels
+from tilewright.backends.cpu.strategies.schedules.reduce import ReduceSchedule
 from tilewright.base.types import DataType
 from tilewright.scalar import expr as E
 from tilewright.scalar.expr import PrimExpr, Var
-from tilewright.topi.products import flatten, row_products, unflatten
-from tilewright.topi.schedules.open_rows import balanced_pixels
-from tilewright.topi.schedules.reduce import ReduceSchedule
 
 Ints = Sequence[int]
 

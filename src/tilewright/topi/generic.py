@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from tilewright import te
 from tilewright.te.schedule import Schedule
 from tilewright.te.tensor import ComputeOp
-from tilewright.topi.schedules.names import NAMES
+from tilewright.topi.schedule_names import NAMES
 
 
 def default_schedule(outs: te.Tensor | Sequence[te.Tensor], auto_inline: bool = True) -> Schedule:

@@ -74,7 +74,7 @@ def take(a: te.Tensor, indices: te.Tensor, axis: int | None = None, batch_dims: 
     The first `batch_dims` dimensions of both go together.
     """
     if mode not in ("clip", "wrap", "fast"):
-        raise ShapeError(f"mode '{mode}' is not known; it is clip, wrap or fast")
+        raise ShapeError(f"mode '{mode}' is not supported; it must be clip, wrap or fast")
     if axis is None:
         return of.take_flat(a, indices, mode)
     along, batch = axis_of(axis, a.ndim), axis_of(batch_dims, indices.ndim + 1, "batch_dims")

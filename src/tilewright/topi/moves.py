@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from tilewright import te
+from tilewright.backends.cpu.strategies.products import matmul as product_of
 from tilewright.base.errors import ShapeError
 from tilewright.scalar import expr as E
 from tilewright.scalar.expr import PrimExpr, Value, Var
 from tilewright.topi import transform as of
-from tilewright.topi.products import matmul as product_of
 from tilewright.topi.shapes import (
     Shape,
     axis_of,
@@ -217,7 +217,7 @@ def sliding_window(data: te.Tensor, axis: int, window_shape: Sequence[int], stri
 def meshgrid(a_tuple: Tensors, indexing: str = "xy") -> list[te.Tensor]:
     """Vectors as coordinates of a grid, one tensor for each; with `indexing` "xy" the first two dimensions change places."""
     if indexing not in ("ij", "xy"):
-        raise ShapeError(f"indexing '{indexing}' is not known; it is ij or xy")
+        raise ShapeError(f"indexing '{indexing}' is not supported; it must be ij or xy")
     order = list(range(len(a_tuple)))
     if indexing == "xy" and len(order) > 1:
         order[:2] = [1, 0]

@@ -6,11 +6,11 @@ import math
 from collections.abc import Callable, Sequence
 
 from tilewright import te
+from tilewright.backends.cpu.strategies.schedules.rows import RowsSchedule
 from tilewright.scalar.expr import PrimExpr, Value, Var, add, all_of, cast, const, div, if_then_else, maximum, mul
 from tilewright.scalar.intrinsics import exp, log, rsqrt, sqrt
 from tilewright.scalar.intrinsics import pow as power
 from tilewright.tir.stmt import IterVar
-from tilewright.topi.schedules.rows import RowsSchedule
 
 
 class _Rows:

@@ -8,12 +8,12 @@ from math import prod
 from typing import Any
 
 from tilewright import te
+from tilewright.backends.cpu.strategies.schedules.reduce import ReduceSchedule
 from tilewright.base.types import OpenSize
 from tilewright.scalar import expr as E
 from tilewright.scalar.expr import PrimExpr
 from tilewright.tir.ir_builder import BufferVar
 from tilewright.topi.loops import Loops, loops
-from tilewright.topi.schedules.reduce import ReduceSchedule
 from tilewright.topi.tag import COMM_REDUCE
 
 

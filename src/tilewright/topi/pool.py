@@ -12,12 +12,12 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from tilewright import te
+from tilewright.backends.cpu.strategies.conv import Geometry, Ints, channels_last, placed, window, windows_of
+from tilewright.backends.cpu.strategies.schedules.reduce import ReduceSchedule
+from tilewright.backends.cpu.strategies.schedules.window_rows import WindowRowsSchedule
 from tilewright.scalar.expr import IntImm, PrimExpr, Var, as_expr, cast, if_then_else, maximum, minimum
 from tilewright.topi import channel_blocks
-from tilewright.topi.conv import Geometry, Ints, channels_last, placed, window, windows_of
 from tilewright.topi.elementwise import greatest
-from tilewright.topi.schedules.reduce import ReduceSchedule
-from tilewright.topi.schedules.window_rows import WindowRowsSchedule
 
 Reducer = Callable[..., PrimExpr]
 Finish = Callable[[PrimExpr, Sequence[PrimExpr]], PrimExpr]
@@ -26,19 +26,28 @@ _LONGEST_ROW: Final = 4 << 20
 """Bytes of a row that stands between the two steps of a pool."""
 
 
-def max_pool(data: te.Tensor, ksize: Ints, strides: Ints, padding: Ints, dilation: Ints, layout: str) -> te.Tensor:
-    """The maximum of each window; padding counts as minus infinity. `padding` includes what ceil mode adds."""
-    if channel_blocks.is_blocked(layout):
-        return channel_blocks.pool(data, ksize, strides, padding, dilation, layout, greatest, te.min_value(data.dtype), None, "max_pool")
+def max_pool(data: te.Tensor, ksize: Ints, strides: Ints, padding: Ints, dilation: Ints, layout: str, scheduled: bool = True) -> te.Tensor:
+    """The maximum of each window; padding counts as minus infinity. `padding` includes what ceil mode adds.
+
+    Unless it is `scheduled`, it is the plain definition, for any back end.
+    """
+    if channel_blocks.is_blocked(layout) or not scheduled:
+        return channel_blocks.pool(
+            data, ksize, strides, padding, dilation, layout, greatest, te.min_value(data.dtype), None, "max_pool", scheduled
+        )
     g = Geometry(data, channels_last(layout), ksize, strides, padding, dilation)
     return _pool(g, greatest, te.min_value(data.dtype), None, name="max_pool")
 
 
 def avg_pool(
-    data: te.Tensor, ksize: Ints, strides: Ints, padding: Ints, dilation: Ints, layout: str, count_include_pad: bool, counted: Ints | None = None
+    data: te.Tensor, ksize: Ints, strides: Ints, padding: Ints, dilation: Ints, layout: str, count_include_pad: bool, counted: Ints | None = None,
+    scheduled: bool = True,
 ) -> te.Tensor:
-    """The mean of each window. `counted` is the part of `padding` that counts as elements when `count_include_pad` is set."""
-    blocked = channel_blocks.is_blocked(layout)
+    """The mean of each window. `counted` is the part of `padding` that counts as elements when `count_include_pad` is set.
+
+    Unless it is `scheduled`, it is the plain definition, for any back end.
+    """
+    blocked = channel_blocks.is_blocked(layout) or not scheduled
     g = Geometry(data, channels_last(layout), ksize, strides, padding, dilation)
     n_dims = len(g.ksize)
     pads = list(counted if counted is not None else padding) if count_include_pad else [0] * (2 * n_dims)
@@ -56,7 +65,7 @@ def avg_pool(
         return total / each
 
     if blocked:
-        return channel_blocks.pool(data, ksize, strides, padding, dilation, layout, te.sum, cast(data.dtype, 0), mean, "avg_pool")
+        return channel_blocks.pool(data, ksize, strides, padding, dilation, layout, te.sum, cast(data.dtype, 0), mean, "avg_pool", scheduled)
     return _pool(g, te.sum, cast(data.dtype, 0), mean, name="avg_pool")
 
 

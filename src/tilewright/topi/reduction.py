@@ -6,11 +6,11 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from tilewright import te
+from tilewright.backends.cpu.strategies.schedules.reduce import ReduceSchedule
 from tilewright.base.errors import ShapeError
 from tilewright.scalar import expr as E
 from tilewright.scalar.expr import PrimExpr, Var
 from tilewright.tir.stmt import IterVar
-from tilewright.topi.schedules.reduce import ReduceSchedule
 from tilewright.topi.shapes import axes_of, broadcast_shapes, text
 from tilewright.topi.tag import COMM_REDUCE, COMM_REDUCE_IDX
 from tilewright.topi.transform import dims

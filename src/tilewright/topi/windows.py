@@ -48,7 +48,7 @@ def padding_of(padding: Padding, reach: Ints) -> tuple[int, ...]:
     n = len(reach)
     if isinstance(padding, str):
         if padding not in ("SAME", "VALID"):
-            raise ShapeError(f"padding '{padding}' is not known; it is SAME, VALID, or numbers")
+            raise ShapeError(f"padding '{padding}' is not supported; it must be SAME, VALID, or numbers")
         whole = [r - 1 if padding == "SAME" else 0 for r in reach]
         return (*((w + 1) // 2 for w in whole), *(w // 2 for w in whole))
     if isinstance(padding, int):

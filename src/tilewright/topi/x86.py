@@ -13,9 +13,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from tilewright import te
+from tilewright.backends.cpu.strategies.schedules.arrange import arrange, check_one_anchor
 from tilewright.te.schedule import Schedule
-from tilewright.topi.schedules.arrange import arrange, check_one_anchor
-from tilewright.topi.schedules.names import NAMES
+from tilewright.topi.schedule_names import NAMES
 
 
 def schedule_anchor(outs: te.Tensor | Sequence[te.Tensor]) -> Schedule:

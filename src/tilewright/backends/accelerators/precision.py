@@ -8,12 +8,14 @@ from tilewright.base.errors import TargetError
 from tilewright.base.types import DataType
 
 PRECISIONS: Final = {
-    "int8": "INT8", "int16": "INT16", "int32": "INT32", "uint8": "UINT8", "uint16": "UINT16", "uint32": "UINT32", "float16": "FP16", "float32": "FP32",
+    "int8": "INT8", "int16": "INT16", "int32": "INT32", "uint8": "UINT8", "uint16": "UINT16", "uint32": "UINT32",
+    "float16": "FP16", "float32": "FP32",
 }
 
 
 def precision_of(dtype: str | DataType) -> str:
-    """The name of a type of one lane, `float16` -> `FP16`; raises `TargetError` for those that no accelerator here computes in."""
+    """The name of a type of one lane, `float16` -> `FP16`; raises `TargetError` for those that no accelerator here
+    computes in."""
     known = DataType(dtype)
     found = PRECISIONS.get(str(known))
     if found is None:

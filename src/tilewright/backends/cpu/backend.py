@@ -13,6 +13,7 @@ from tilewright.base.errors import TargetError
 from tilewright.runtime.host import host_arch
 
 if TYPE_CHECKING:
+    from tilewright.backends.base import Strategies
     from tilewright.backends.cpu.link import Linker
     from tilewright.backends.target import Target
 
@@ -22,13 +23,17 @@ class CpuBackend(Backend):
 
     keys: tuple[str, ...] = ("cpu",)
 
+    def add_strategies(self, strategies: Strategies) -> None:
+        from tilewright.backends.cpu import operators
+
+        operators.add_strategies(strategies)
+
     def check(self, target: Target) -> None:
         arch = target.mtriple.split("-", maxsplit=1)[0]
         if arch not in processors.FAMILIES:
             raise TargetError(
                 f"'{target.mtriple}' is not a triple that code can be made for: "
-                f"{nearest(arch, processors.FAMILIES, 'architecture')}",
-                code="TW0503"
+                f"{nearest(arch, processors.FAMILIES, 'architecture')}", code="TW0503"
             )
         if target.mcpu != "native" and target.mcpu not in processors.CPUS[target.family]:
             others = [family for family, names in processors.CPUS.items() if target.mcpu in names]
@@ -40,15 +45,13 @@ class CpuBackend(Backend):
         if target.mcpu == "native" and processors.FAMILIES[arch] != processors.FAMILIES.get(host_arch()):
             raise TargetError(
                 f"-mcpu=native is this machine ({host_arch()}), but the triple says '{target.mtriple}'; name a CPU of "
-                f"{arch}",
-                code="TW0503"
+                f"{arch}", code="TW0503"
             )
         for change in target.mattr:
             if change[:1] not in "+-" or len(change) < 2:
                 raise TargetError(
                     f"'{change}' in -mattr is not a change of features; write +{change.strip('+-')} or "
-                    f"-{change.strip('+-')}",
-                    code="TW0503"
+                    f"-{change.strip('+-')}", code="TW0503"
                 )
 
     def link(

@@ -27,8 +27,7 @@ def combine_object(objects: Sequence[Path], out: Path, triple: str, linker: Link
     if form == "coff":
         raise ArtifactError(
             f"{out.name}: object files of Windows cannot be joined into one; save as .a, which has them all, as .dll, "
-            "or as .tar",
-            code="TW0802"
+            "or as .tar", code="TW0802"
         )
     if linker is not None:
         linkers = [linker]

@@ -1,4 +1,5 @@
-"""The field's `tvm._ffi`: the registry of functions. There is no foreign function interface here: everything is Python."""
+"""The field's `tvm._ffi`: the registry of functions. There is no foreign function interface here: everything is
+Python."""
 
 from tilewright.compat._ffi import registry
 from tilewright.compat._ffi.registry import get_global_func, register_func

@@ -1,4 +1,5 @@
-"""`python -m tilewright.exec.rpc_proxy --port 9090`: starts a proxy for servers that accept no connections themselves."""
+"""`python -m tilewright.exec.rpc_proxy --port 9090`: starts a proxy for servers that accept no connections
+themselves."""
 
 from __future__ import annotations
 

@@ -33,6 +33,7 @@ def set_default_logger_severity(severity: int) -> None:
 
 
 __all__ = [
-    "ExecutionMode", "GraphOptimizationLevel", "IOBinding", "InferenceSession", "ModelMetadata", "NodeArg", "OrtValue", "RunOptions", "SessionOptions",
+    "ExecutionMode", "GraphOptimizationLevel", "IOBinding", "InferenceSession", "ModelMetadata", "NodeArg", "OrtValue",
+    "RunOptions", "SessionOptions",
     "get_all_providers", "get_available_providers", "get_device", "set_default_logger_severity",
 ]

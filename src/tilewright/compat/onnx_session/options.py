@@ -1,5 +1,7 @@
-"""`SessionOptions` and `RunOptions` under ONNX Runtime's names: what has a meaning for compiled code acts, what asks for
-something that cannot be had is refused, and what steers parts that only ONNX Runtime has is taken and has no effect."""
+"""`SessionOptions` and `RunOptions` under ONNX Runtime's names: what has a meaning for compiled code acts, what asks
+for something that cannot be had is refused, and what steers parts that only ONNX Runtime has is taken and has no
+effect.
+"""
 
 from __future__ import annotations
 
@@ -35,10 +37,10 @@ _HIGHEST_LEVEL: Final = 3
 class SessionOptions:
     """How a model is compiled and run.
 
-    These act: `intra_op_num_threads` (0: all cores), `graph_optimization_level`, `enable_profiling` with `profile_file_prefix`,
-    and the overrides of free dimensions. The others are taken and have no effect, since there is no arena, no pattern of
-    memory to find, no second pool of threads and no log of their kind in a compiled program; answers are always the same for the
-    same inputs. Any other attribute is an `AttributeError`.
+    These act: `intra_op_num_threads` (0: all cores), `graph_optimization_level`, `enable_profiling` with
+    `profile_file_prefix`, and the overrides of free dimensions. The others are taken and have no effect, since there is
+    no arena, no pattern of memory to find, no second pool of threads and no log of their kind in a compiled program;
+    answers are always the same for the same inputs. Any other attribute is an `AttributeError`.
     """
 
     intra_op_num_threads: int = 0
@@ -79,16 +81,23 @@ class SessionOptions:
     def get_session_config_entry(self, key: str) -> str:
         """An entry that was added; raises `OptionError` for others."""
         if key not in self._entries:
-            raise OptionError(f"there is no session configuration entry '{key}'; those added are: {', '.join(self._entries) or 'none'}", code="TW0214")
+            raise OptionError(
+                f"there is no session configuration entry '{key}'; those added are: "
+                f"{', '.join(self._entries) or 'none'}",
+                code="TW0214"
+            )
         return self._entries[key]
 
     def add_initializer(self, name: str, ort_value: Any) -> NoReturn:
         """Refused: weights are the model's."""
-        raise OptionError(f"the weight '{name}' cannot be given from outside; store it in the model, or make it an input", code="TW0214")
+        raise OptionError(
+            f"the weight '{name}' cannot be given from outside; store it in the model, or make it an input",
+            code="TW0214"
+        )
 
     def register_custom_ops_library(self, path: str) -> NoReturn:
         """Refused: nothing from a library runs here."""
-        raise OptionError(f"'{path}' cannot be loaded: operators of your own are written in Python, "
+        raise OptionError(f"'{path}' cannot be loaded: custom operators must be written in Python, "
                           "with @tilewright.relay.frontend.onnx.register_converter", code="TW0214")
 
 
@@ -107,14 +116,21 @@ class RunOptions:
 
 
 def compile_options(options: Any) -> dict[str, Any]:
-    """Translate session options, of this package or of ONNX Runtime, to arguments of `tilewright.compile`. Raises `OptionError`."""
+    """Translate session options, of this package or of ONNX Runtime, to arguments of `tilewright.compile`. Raises
+    `OptionError`."""
     if options is None:
         return {}
     if getattr(options, "optimized_model_filepath", ""):
-        raise OptionError("optimized_model_filepath is not supported: there is no optimized ONNX file; write the compiled program with session.model.save('model.so')", code="TW0214")
+        raise OptionError(
+            "optimized_model_filepath is not supported: there is no optimized ONNX file; write the compiled program "
+            "with session.model.save('model.so')",
+            code="TW0214"
+        )
     threads = int(getattr(options, "intra_op_num_threads", 0))
     if threads < 0:
-        raise OptionError(f"intra_op_num_threads is {threads}; it is a number of threads, or 0 for all cores", code="TW0214")
+        raise OptionError(
+            f"intra_op_num_threads is {threads}; it is a number of threads, or 0 for all cores", code="TW0214"
+        )
     level = int(getattr(options, "graph_optimization_level", GraphOptimizationLevel.ORT_ENABLE_ALL))
     return {"threads": threads or None, "opt_level": max(0, min(level, _HIGHEST_LEVEL))}
 

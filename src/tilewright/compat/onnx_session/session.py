@@ -29,15 +29,19 @@ _PROVIDER: Final = "CPUExecutionProvider"
 
 
 class InferenceSession:
-    """A model that is compiled once for each combination of input shapes that it is run with, at once where all are known."""
+    """A model that is compiled once for each combination of input shapes that it is run with, at once where all are
+    known."""
 
     def __init__(
-        self, path_or_bytes: Any, sess_options: Any = None, providers: Sequence[Any] | None = None, provider_options: Any = None, **kwargs: Any,
+        self, path_or_bytes: Any, sess_options: Any = None, providers: Sequence[Any] | None = None,
+        provider_options: Any = None, **kwargs: Any,
     ) -> None:
-        """`path_or_bytes` is a path, the bytes of a file, or a `ModelProto`; `sess_options` is ours, or ONNX Runtime's own.
+        """`path_or_bytes` is a path, the bytes of a file, or a `ModelProto`; `sess_options` is ours, or ONNX Runtime's
+        own.
 
-        `providers` must have the CPU's among them; others are left out with a warning. `kwargs` go to `tilewright.compile`
-        and win over the options. Raises what `tilewright.compile` raises, `TargetError`, `OptionError`.
+        `providers` must have the CPU's among them; others are left out with a warning. `kwargs` go to
+        `tilewright.compile` and win over the options. Raises what `tilewright.compile` raises, `TargetError`,
+        `OptionError`.
         """
         begin = time.perf_counter_ns()
         _check_providers(providers)
@@ -53,15 +57,23 @@ class InferenceSession:
             shapes = {**_overridden(infos, *dimension_overrides(sess_options)), **options.pop("shapes", {})}
             self._elements = {i.name: _numpy_type(i.type) for i in infos}
         self._options = sess_options if sess_options is not None else SessionOptions()
-        self._declared: dict[str, Sequence[Any] | None] = {i.name: shapes.get(i.name, a.shape) if _has_shape(i) else None for i, a in zip(infos, self._inputs, strict=True)}
-        self._plain = [(e or np.dtype(object), -1 if d is None else len(d), _known(d)) for e, d in zip(self._elements.values(), self._declared.values(), strict=True)]
+        self._declared: dict[str, Sequence[Any] | None] = {
+            i.name: shapes.get(i.name, a.shape) if _has_shape(i) else None
+            for i, a in zip(infos, self._inputs, strict=True)
+        }
+        self._plain = [
+            (e or np.dtype(object), -1 if d is None else len(d), _known(d))
+            for e, d in zip(self._elements.values(), self._declared.values(), strict=True)
+        ]
         self.model = compile(path_or_bytes, shapes or None, **options)
         """The compiled model: see `tilewright.Model`."""
         self._began = begin
         self._profile: list[dict[str, Any]] | None = [] if getattr(self._options, "enable_profiling", False) else None
         self._note("model_loading", begin)
 
-    def run(self, output_names: Sequence[str] | None, input_feed: Mapping[str, Any], run_options: RunOptions | None = None) -> list[Any]:
+    def run(
+        self, output_names: Sequence[str] | None, input_feed: Mapping[str, Any], run_options: RunOptions | None = None
+    ) -> list[Any]:
         """The outputs of these names, all of them for None, for the inputs by name. Raises `InputError`."""
         places = [_place(n, [o.name for o in self._outputs]) for n in output_names] if output_names else None
         begin = 0 if self._profile is None else time.perf_counter_ns()
@@ -88,7 +100,8 @@ class InferenceSession:
         return given  # type: ignore[return-value]
 
     def run_with_ort_values(
-        self, output_names: Sequence[str] | None, input_dict_ort_values: Mapping[str, OrtValue], run_options: RunOptions | None = None,
+        self, output_names: Sequence[str] | None, input_dict_ort_values: Mapping[str, OrtValue],
+        run_options: RunOptions | None = None,
     ) -> list[OrtValue]:
         """The same with values in and out."""
         return [OrtValue(y) for y in self.run(output_names, {n: v.numpy() for n, v in input_dict_ort_values.items()})]
@@ -143,7 +156,9 @@ class InferenceSession:
         Raises `OptionError` when profiling was not enabled.
         """
         if self._profile is None:
-            raise OptionError("nothing was profiled: make the session with sess_options.enable_profiling = True", code="TW0708")
+            raise OptionError(
+                "nothing was profiled: make the session with sess_options.enable_profiling = True", code="TW0708"
+            )
         path = Path(f"{self._options.profile_file_prefix}_{time.strftime('%Y-%m-%d_%H-%M-%S')}.json")
         path.write_text(json.dumps(self._profile, indent=1), encoding="utf-8")
         self._profile = None
@@ -152,16 +167,27 @@ class InferenceSession:
     def _note(self, what: str, begin: int) -> None:
         if self._profile is not None:
             now = time.perf_counter_ns()
-            self._profile.append({"cat": "Session", "name": what, "ph": "X", "pid": 0, "tid": 0, "ts": (begin - self._began) // 1000, "dur": (now - begin) // 1000})
+            self._profile.append(
+                {
+                    "cat": "Session", "name": what, "ph": "X", "pid": 0, "tid": 0, "ts": (begin - self._began) // 1000,
+                    "dur": (now - begin) // 1000
+                }
+            )
 
     def _checked(self, feed: Mapping[str, Any]) -> dict[str, Any]:
         """The inputs as arrays; raises `InputError` for whatever the model does not take."""
         if not isinstance(feed, Mapping):
-            raise InputError(f"input_feed is a mapping of names to arrays, and this is a {type(feed).__name__}; {self._takes()}", code="TW0701")
+            raise InputError(
+                f"input_feed is a mapping of names to arrays, and this is a {type(feed).__name__}; {self._takes()}",
+                code="TW0701"
+            )
         for name in feed:
             if name not in self._elements:
                 stored = any(a.name == name for a in self._overridable)
-                why = "is a weight that is stored in the model, and cannot be replaced" if stored else "is not an input of the model"
+                why = (
+                    "is a weight that is stored in the model, and cannot be replaced" if stored
+                    else "is not an input of the model"
+                )
                 raise InputError(f"'{name}' {why}; {self._takes()}", code="TW0701")
         missing = [n for n in self._elements if n not in feed]
         if missing:
@@ -172,17 +198,32 @@ class InferenceSession:
         wanted, declared = self._elements[name], self._declared[name]
         if wanted is None:
             return value.numpy() if isinstance(value, OrtValue) else value
-        x: Array = value.numpy() if isinstance(value, OrtValue) else as_numpy(value) if hasattr(value, "dtype") else np.asarray(value, wanted)
+        x: Array = (
+            value.numpy() if isinstance(value, OrtValue) else as_numpy(value) if hasattr(value, "dtype")
+            else np.asarray(value, wanted)
+        )
         if x.dtype != wanted:
-            raise InputError(f"input '{name}' has the element type {x.dtype}, and the model takes {wanted}; convert it with .astype('{wanted}')", code="TW0703")
+            raise InputError(
+                f"input '{name}' has the element type {x.dtype}, and the model takes {wanted}; convert it with "
+                f".astype('{wanted}')",
+                code="TW0703"
+            )
         if declared is not None:
             if not len(declared) and x.size == 1:
                 return x.reshape(())
             if x.ndim != len(declared):
-                raise InputError(f"input '{name}' has {x.ndim} dimensions, {list(x.shape)}, and the model takes {len(declared)}: {list(declared)}", code="TW0704")
+                raise InputError(
+                    f"input '{name}' has {x.ndim} dimensions, {list(x.shape)}, and the model takes {len(declared)}: "
+                    f"{list(declared)}",
+                    code="TW0704"
+                )
             for axis, (size, known) in enumerate(zip(x.shape, declared, strict=True)):
                 if isinstance(known, int) and known > 0 and size != known:
-                    raise InputError(f"input '{name}' has {size} as dimension {axis}, {list(x.shape)}, and the model takes {list(declared)}", code="TW0704")
+                    raise InputError(
+                        f"input '{name}' has {size} as dimension {axis}, {list(x.shape)}, and the model takes "
+                        f"{list(declared)}",
+                        code="TW0704"
+                    )
         return x
 
     def _takes(self) -> str:
@@ -252,14 +293,24 @@ class IOBinding:
 def _check_providers(providers: Sequence[Any] | None) -> None:
     names = [p if isinstance(p, str) else p[0] for p in providers or ()]
     if names and _PROVIDER not in names:
-        raise TargetError(f"none of the providers {', '.join(names)} is here; code is compiled for the CPU: providers=['{_PROVIDER}']", code="TW0506")
+        raise TargetError(
+            f"none of the providers {', '.join(names)} is here; code is compiled for the CPU: "
+            f"providers=['{_PROVIDER}']",
+            code="TW0506"
+        )
     others = [n for n in names if n != _PROVIDER]
     if others:
-        warnings.warn(f"{', '.join(others)} {'is' if len(others) == 1 else 'are'} not here; the model runs on the CPU", ProviderWarning, stacklevel=3)
+        warnings.warn(
+            f"{', '.join(others)} {'is' if len(others) == 1 else 'are'} not here; the model runs on the CPU",
+            ProviderWarning, stacklevel=3
+        )
 
 
-def _overridden(infos: Iterable[onnx.ValueInfoProto], names: Mapping[str, int], denotations: Mapping[str, int]) -> dict[str, list[int]]:
-    """The shapes of inputs that the overrides make known altogether. Raises `OptionError` for a name that no input has."""
+def _overridden(
+    infos: Iterable[onnx.ValueInfoProto], names: Mapping[str, int], denotations: Mapping[str, int]
+) -> dict[str, list[int]]:
+    """The shapes of inputs that the overrides make known altogether. Raises `OptionError` for a name that no input
+    has."""
     shapes: dict[str, list[int]] = {}
     used: set[str] = set()
     for info in infos:
@@ -274,7 +325,11 @@ def _overridden(infos: Iterable[onnx.ValueInfoProto], names: Mapping[str, int], 
             shapes[info.name] = [int(d) for d in dims if d is not None]
     unknown = [n for n in (*names, *denotations) if n not in used]
     if unknown:
-        raise OptionError(f"no input has the free dimension '{unknown[0]}'; there are: {', '.join(sorted(u for u in used if u)) or 'none'}", code="TW0214")
+        raise OptionError(
+            f"no input has the free dimension '{unknown[0]}'; there are: "
+            f"{', '.join(sorted(u for u in used if u)) or 'none'}",
+            code="TW0214"
+        )
     return shapes
 
 
@@ -288,9 +343,13 @@ def _has_shape(info: onnx.ValueInfoProto) -> bool:
 
 
 def _numpy_type(kind: onnx.TypeProto) -> np.dtype[Any] | None:
-    """The dtype of a tensor's elements; None for sequences, optionals and texts, which are checked where they are used."""
+    """The dtype of a tensor's elements; None for sequences, optionals and texts, which are checked where they are
+    used."""
     code = kind.tensor_type.elem_type
-    if kind.WhichOneof("value") != "tensor_type" or code in (TensorProto.STRING, TensorProto.UNDEFINED) or code not in TensorProto.DataType.values():
+    if (
+        kind.WhichOneof("value") != "tensor_type" or code in (TensorProto.STRING, TensorProto.UNDEFINED)
+        or code not in TensorProto.DataType.values()
+    ):
         return None
     return np.dtype(onnx.helper.tensor_dtype_to_np_dtype(code))
 

@@ -57,7 +57,8 @@ def metadata(model: onnx.ModelProto) -> ModelMetadata:
     """The metadata of a model."""
     entries = {e.key: e.value for e in model.metadata_props}
     return ModelMetadata(
-        model.producer_name, model.graph.name, model.domain, model.doc_string, model.graph.doc_string, model.model_version, entries,
+        model.producer_name, model.graph.name, model.domain, model.doc_string, model.graph.doc_string,
+        model.model_version, entries,
     )
 
 
@@ -100,7 +101,9 @@ class OrtValue:
         return cls(as_numpy(numpy_obj))
 
     @classmethod
-    def ortvalue_from_shape_and_type(cls, shape: Sequence[int], element_type: Any, device_type: str = "cpu", device_id: int = 0) -> Self:
+    def ortvalue_from_shape_and_type(
+        cls, shape: Sequence[int], element_type: Any, device_type: str = "cpu", device_id: int = 0
+    ) -> Self:
         """A value of that shape and numpy dtype, to be written into."""
         check_device(device_type)
         return cls(np.empty(tuple(shape), element_type))
@@ -121,7 +124,10 @@ class OrtValue:
 
     def element_type(self) -> int:
         """The number of the element type in ONNX."""
-        found = TensorProto.STRING if self._value.dtype.kind in "OUST" else onnx.helper.np_dtype_to_tensor_dtype(self._value.dtype)
+        found = (
+            TensorProto.STRING if self._value.dtype.kind in "OUST"
+            else onnx.helper.np_dtype_to_tensor_dtype(self._value.dtype)
+        )
         return int(found)
 
     def device_name(self) -> str:
@@ -147,11 +153,17 @@ class OrtValue:
     def update_inplace(self, np_arr: Array) -> None:
         """Write `np_arr`, which has the same shape and dtype, over it."""
         if np_arr.shape != self._value.shape or np_arr.dtype != self._value.dtype:
-            raise InputError(f"the value is {self._value.dtype}{self.shape()}, and {np_arr.dtype}{list(np_arr.shape)} cannot be written over it", code="TW0704")
+            raise InputError(
+                f"the value is {self._value.dtype}{self.shape()}, and {np_arr.dtype}{list(np_arr.shape)} cannot be "
+                "written over it",
+                code="TW0704"
+            )
         np.copyto(self._value, np_arr)
 
 
 def check_device(name: str) -> None:
     """Raise `TargetError` for a device that is not the CPU."""
     if name.lower() not in ("cpu", "cpu_pinned"):
-        raise TargetError(f"there is no device '{name}' to hold values; models run on the CPU: device_type='cpu'", code="TW0506")
+        raise TargetError(
+            f"there is no device '{name}' to hold values; models run on the CPU: device_type='cpu'", code="TW0506"
+        )

@@ -1,4 +1,5 @@
-"""The field's `tvm.micro`: models as files for small systems, and projects that make programs of them for a machine without an operating system.
+"""The field's `tvm.micro`: models as files for small systems, and projects that make programs of them for a machine
+without an operating system.
 
     tvmc compile model.tflite --target c -f mlf -o model.tar            or model.save_c_library("model.tar")
     project = micro.generate_project_from_mlf(micro.get_microtvm_template_projects("qemu-arm"), "project", "model.tar")
@@ -10,10 +11,16 @@ from __future__ import annotations
 
 from tilewright.compiler.micro.library import ModelLibrary, read_model_library
 from tilewright.compiler.micro.project import GeneratedProject, generate_project, generate_project_from_mlf
-from tilewright.compiler.micro.template import ProjectOption, TemplateProject, get_microtvm_template_projects, shipped_templates
+from tilewright.compiler.micro.template import (
+    ProjectOption,
+    TemplateProject,
+    get_microtvm_template_projects,
+    shipped_templates,
+)
 from tilewright.compiler.model_library import export_model_library_format
 
 __all__ = [
-    "GeneratedProject", "ModelLibrary", "ProjectOption", "TemplateProject", "export_model_library_format", "generate_project", "generate_project_from_mlf",
+    "GeneratedProject", "ModelLibrary", "ProjectOption", "TemplateProject", "export_model_library_format",
+    "generate_project", "generate_project_from_mlf",
     "get_microtvm_template_projects", "read_model_library", "shipped_templates",
 ]

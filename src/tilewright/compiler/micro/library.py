@@ -39,23 +39,31 @@ class ModelLibrary:
 
 
 def read_model_library(path: str | os.PathLike[str]) -> ModelLibrary:
-    """Read the model of a library. Raises `ArtifactError` for a file that is not a library, has several models, or a model that is not C text."""
+    """Read the model of a library. Raises `ArtifactError` for a file that is not a library, has several models, or a
+    model that is not C text."""
     content = _members(Path(path))
     try:
         modules = read_json(content["metadata.json"])["modules"]
         if len(modules) != 1:
-            raise ArtifactError(f"{path}: there are {len(modules)} models in this library; a project is of one", code="TW0809")
+            raise ArtifactError(
+                f"{path}: there are {len(modules)} models in this library; a project is of one", code="TW0809"
+            )
         ((name, found),) = modules.items()
         memory = found["memory"]["functions"]["main"][0]
         inputs, outputs = (_tensors(memory[k]) for k in ("inputs", "outputs"))
         target = found["target"]
     except (KeyError, IndexError, TypeError, ValueError, AttributeError, OverflowError) as error:
-        raise ArtifactError(f"{path}: no Model Library ({type(error).__name__}: {error}); make one with: tvmc compile MODEL --target c -f mlf", code="TW0809") from None
+        raise ArtifactError(
+            f"{path}: no Model Library ({type(error).__name__}: {error}); make one with: tvmc compile MODEL --target c "
+            "-f mlf",
+            code="TW0809"
+        ) from None
     word = identifier(str(name))
     wanted = c_paths(word)
     if lacking := [p for p in wanted if p not in content]:
         raise ArtifactError(
-            f"{path}: the model is not C text but code for {', '.join(map(str, target)) if isinstance(target, list) else target} (there is no {lacking[0]}); "
+            f"{path}: the model is not C text but code for "
+            f"{', '.join(map(str, target)) if isinstance(target, list) else target} (there is no {lacking[0]}); "
             "projects are of C: tvmc compile MODEL --target c -f mlf",
             code="TW0809",
         )
@@ -82,6 +90,8 @@ def _members(path: Path) -> dict[str, bytes]:
 
 def _tensors(described: Mapping[str, Any]) -> tuple[TensorInfo, ...]:
     try:
-        return tuple(TensorInfo(str(n), tuple(int(d) for d in t["shape"]), DataType(t["dtype"])) for n, t in described.items())
+        return tuple(
+            TensorInfo(str(n), tuple(int(d) for d in t["shape"]), DataType(t["dtype"])) for n, t in described.items()
+        )
     except CompileError as error:
         raise ValueError(str(error)) from None

@@ -1,4 +1,6 @@
-"""Projects: folders with a model in C and all files that build a program of it for one machine. A project can be built without this package:
+"""Projects: folders with a model in C and all files that build a program of it for one machine.
+
+A project can be built without this package:
 
     project.json             the template's name, options, the model's inputs and outputs
     template.json            the commands
@@ -43,25 +45,34 @@ _SHOWN: Final = 3000
 
 
 class GeneratedProject:
-    """A project in its folder. Raises `ArtifactError` for a folder that is not a project, `OptionError` for options that its template does not allow."""
+    """A project in its folder. Raises `ArtifactError` for a folder that is not a project, `OptionError` for options
+    that its template does not allow."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder.resolve()
         try:
             found = read_json((folder / _STATE).read_text(encoding="utf-8"))
             self.model = str(found["model"])
-            self.inputs, self.outputs = (tuple(TensorInfo(str(n), tuple(map(int, s)), DataType(t)) for n, s, t in found[k]) for k in ("inputs", "outputs"))
+            self.inputs, self.outputs = (
+                tuple(TensorInfo(str(n), tuple(map(int, s)), DataType(t)) for n, s, t in found[k])
+                for k in ("inputs", "outputs")
+            )
             self.options: dict[str, str] = {str(k): str(v) for k, v in found["options"].items()}
             name = str(found["template"])
         except (FileNotFoundError, NotADirectoryError):
-            raise ArtifactError(f"'{folder}' is no project: it has no {_STATE}; make one with: tvmc micro create-project {folder} LIBRARY.tar qemu-arm", code="TW0813") from None
+            raise ArtifactError(f"'{folder}' is not a project: it has no {_STATE}; make one with: tvmc micro create-project {folder} LIBRARY.tar qemu-arm", code="TW0813") from None
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-            raise ArtifactError(f"{folder / _STATE}: cannot be read ({type(error).__name__}: {error}); create the project again", code="TW0813") from None
+            raise ArtifactError(
+                f"{folder / _STATE}: cannot be read ({type(error).__name__}: {error}); create the project again",
+                code="TW0813"
+            ) from None
         self.template = TemplateProject(self.folder)
         self.template.name = name
 
     @classmethod
-    def from_directory(cls, project_dir: str | os.PathLike[str], options: Mapping[str, Any] | None = None) -> GeneratedProject:
+    def from_directory(
+        cls, project_dir: str | os.PathLike[str], options: Mapping[str, Any] | None = None
+    ) -> GeneratedProject:
         """The project in a folder, with options for the steps that come."""
         made = cls(Path(project_dir))
         made.options |= made.template.checked(options or {}, "build")
@@ -69,7 +80,10 @@ class GeneratedProject:
 
     def info(self) -> dict[str, Any]:
         """Return the description of the template, and the inputs and outputs of the model."""
-        return {**self.template.info(), "model": self.model, "inputs": list(map(str, self.inputs)), "outputs": list(map(str, self.outputs))}
+        return {
+            **self.template.info(), "model": self.model, "inputs": list(map(str, self.inputs)),
+            "outputs": list(map(str, self.outputs))
+        }
 
     @property
     def is_built(self) -> bool:
@@ -78,7 +92,8 @@ class GeneratedProject:
     def build(self, options: Mapping[str, Any] | None = None) -> list[Path]:
         """Compile the programs, with these options from now on; returns the images.
 
-        Raises `TargetError` where a tool is missing, or where the model is too large for the board, `OptionError` for an option.
+        Raises `TargetError` where a tool is missing, or where the model is too large for the board, `OptionError` for
+        an option.
         """
         self.options |= self.template.checked(options or {}, "build")
         (self.folder / "build").mkdir(exist_ok=True)
@@ -92,22 +107,32 @@ class GeneratedProject:
         return made
 
     def flash(self) -> str:
-        """Bring the image to the board; says what was done. Raises `ArtifactError` before `build`, `TargetError` where that fails."""
+        """Bring the image to the board; says what was done. Raises `ArtifactError` before `build`, `TargetError` where
+        that fails."""
         self._check_built()
         for words in self.template.description["flash"]:
             self._do(words, self._values("main"), "the image cannot be written to the board")
-        return str(self.template.description["about_flash"] if not self.template.description["flash"] else f"{_PROGRAMS['main']} is on the board")
+        return str(
+            self.template.description["about_flash"] if not self.template.description["flash"]
+            else f"{_PROGRAMS['main']} is on the board"
+        )
 
     def test(self, options: Mapping[str, Any] | None = None) -> str:
-        """Run the model on known values there; returns what the program says, which ends in OK. Raises `RunError` where results differ."""
+        """Run the model on known values there; returns what the program says, which ends in OK. Raises `RunError`
+        where results differ."""
         self._check_built()
         with tempfile.TemporaryDirectory(prefix="tilewright-micro-") as folder:
             return self._run("self_test", [], Path(folder), options)
 
-    def run(self, inputs: Mapping[str, Array] | Sequence[Array], options: Mapping[str, Any] | None = None) -> list[Array]:
-        """The outputs that the program computes there. `inputs` are arrays by name, or in order, of the shapes and types that the model has.
+    def run(
+        self, inputs: Mapping[str, Array] | Sequence[Array], options: Mapping[str, Any] | None = None
+    ) -> list[Array]:
+        """The outputs that the program computes there.
 
-        Raises `InputError` for inputs that do not fit, `ArtifactError` before `build`, `RunError` where the program fails or takes too long.
+        `inputs` are arrays by name, or in order, of the shapes and types that the model has.
+
+        Raises `InputError` for inputs that do not fit, `ArtifactError` before `build`, `RunError` where the program
+        fails or takes too long.
         """
         self._check_built()
         fed = self._by_name(inputs)
@@ -124,35 +149,58 @@ class GeneratedProject:
         names = [t.name for t in self.inputs]
         if not isinstance(inputs, Mapping):
             if len(inputs) != len(names):
-                raise InputError(f"the model takes {len(names)} inputs ({', '.join(names)}), and {len(inputs)} were given", code="TW0701")
+                raise InputError(
+                    f"the model takes {len(names)} inputs ({', '.join(names)}), and {len(inputs)} were given",
+                    code="TW0701"
+                )
             return dict(zip(names, inputs, strict=True))
         if unknown := [n for n in inputs if n not in names]:
-            raise InputError(f"the model has no input '{unknown[0]}'; it has {', '.join(names) or 'none'}", code="TW0702")
+            raise InputError(
+                f"the model has no input '{unknown[0]}'; it has {', '.join(names) or 'none'}", code="TW0702"
+            )
         return inputs
 
     def _array(self, t: TensorInfo, file: Path, said: str) -> Array:
         data = file.read_bytes() if file.is_file() else b""
         if len(data) != t.nbytes:
-            raise RunError(f"'{self.folder}': the program ended well and wrote {len(data)} bytes of '{t.name}', which has {t.nbytes}{_said(said)}", code="TW0814")
+            raise RunError(
+                f"'{self.folder}': the program ended well and wrote {len(data)} bytes of '{t.name}', which has "
+                f"{t.nbytes}{_said(said)}",
+                code="TW0814"
+            )
         return np.frombuffer(data, t.dtype.numpy()).reshape(t.shape).copy()
 
     def _check_built(self) -> None:
         if not self.is_built:
-            raise ArtifactError(f"the project '{self.folder}' is not built; say first: tvmc micro build {self.folder}", code="TW0813")
+            raise ArtifactError(
+                f"the project '{self.folder}' is not built; say first: tvmc micro build {self.folder}", code="TW0813"
+            )
 
-    def _values(self, program: str, options: Mapping[str, str] | None = None, files: Sequence[str] = ()) -> dict[str, str]:
+    def _values(
+        self, program: str, options: Mapping[str, str] | None = None, files: Sequence[str] = ()
+    ) -> dict[str, str]:
         listed = "".join(self.template.description["file"].replace("{file}", f) for f in files)
-        own = {"model": self.model, "program": program, "image": _PROGRAMS[program], "project": str(self.folder), "files": listed, "exact": " ".join(EXACT[1:])}
+        own = {
+            "model": self.model, "program": program, "image": _PROGRAMS[program], "project": str(self.folder),
+            "files": listed, "exact": " ".join(EXACT[1:])
+        }
         return {**self.template.values({**self.options, **(options or {})}), **own}
 
     def _do(self, words: Sequence[str], values: Mapping[str, str], what: str) -> None:
         command = self._command(words, values)
         try:
-            done = subprocess.run(command, cwd=self.folder, capture_output=True, text=True, errors="replace", stdin=subprocess.DEVNULL, timeout=_LONGEST_BUILD, check=False)
+            done = subprocess.run(
+                command, cwd=self.folder, capture_output=True, text=True, errors="replace", stdin=subprocess.DEVNULL,
+                timeout=_LONGEST_BUILD, check=False
+            )
         except (OSError, subprocess.TimeoutExpired) as error:
             raise TargetError(f"{what}: {error}", code="TW0508") from None
         if done.returncode:
-            raise TargetError(f"'{self.folder}': {what}: {Path(command[0]).name} ended with status {done.returncode}{_said(_last(done.stderr or done.stdout))}", code="TW0508")
+            raise TargetError(
+                f"'{self.folder}': {what}: {Path(command[0]).name} ended with status "
+                f"{done.returncode}{_said(_last(done.stderr or done.stdout))}",
+                code="TW0508"
+            )
 
     def _command(self, words: Sequence[str], values: Mapping[str, str]) -> list[str]:
         command = self.template.command(words, values)
@@ -166,13 +214,23 @@ class GeneratedProject:
         command = self._command(self.template.description["run"], values)
         seconds = _seconds(values.get("timeout", "120"))
         try:
-            done = subprocess.run(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace", stdin=subprocess.DEVNULL, timeout=seconds, check=False)
+            done = subprocess.run(
+                command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace",
+                stdin=subprocess.DEVNULL, timeout=seconds, check=False
+            )
         except subprocess.TimeoutExpired:
-            raise RunError(f"'{self.folder}': the program was given up after {seconds:g} seconds; --project-option timeout=SECONDS gives it more", code="TW0814") from None
+            raise RunError(
+                f"'{self.folder}': the program was given up after {seconds:g} seconds; --project-option "
+                "timeout=SECONDS gives it more",
+                code="TW0814"
+            ) from None
         except OSError as error:
             raise RunError(f"'{self.folder}': the program cannot be run: {error}", code="TW0814") from None
         if done.returncode:
-            raise RunError(f"'{self.folder}': the program ended with status {done.returncode}{_said(_last(done.stdout))}", code="TW0814")
+            raise RunError(
+                f"'{self.folder}': the program ended with status {done.returncode}{_said(_last(done.stdout))}",
+                code="TW0814"
+            )
         return done.stdout
 
     def _save(self) -> None:
@@ -180,29 +238,44 @@ class GeneratedProject:
 
 
 def generate_project_from_mlf(
-    template_project_dir: str | os.PathLike[str], project_dir: str | os.PathLike[str], mlf: str | os.PathLike[str], options: Mapping[str, Any] | None = None,
+    template_project_dir: str | os.PathLike[str], project_dir: str | os.PathLike[str], mlf: str | os.PathLike[str],
+    options: Mapping[str, Any] | None = None,
     *, force: bool = False,
 ) -> GeneratedProject:
-    """Make the project of the model in a Model Library (`tvmc compile MODEL --target c -f mlf`), by the template in a folder.
+    """Make the project of the model in a Model Library (`tvmc compile MODEL --target c -f mlf`), by the template in a
+    folder.
 
-    Raises `ArtifactError` for a library of another kind and for a folder that is there already, unless `force`; `OptionError` for options.
+    Raises `ArtifactError` for a library of another kind and for a folder that is there already, unless `force`;
+    `OptionError` for options.
     """
-    return _create(TemplateProject.from_directory(template_project_dir), Path(project_dir), read_model_library(mlf), options or {}, force)
+    return _create(
+        TemplateProject.from_directory(template_project_dir), Path(project_dir), read_model_library(mlf), options or {},
+        force
+    )
 
 
 def generate_project(
-    template_project_dir: str | os.PathLike[str], module: Model, generated_project_dir: str | os.PathLike[str], options: Mapping[str, Any] | None = None,
+    template_project_dir: str | os.PathLike[str], module: Model, generated_project_dir: str | os.PathLike[str],
+    options: Mapping[str, Any] | None = None,
 ) -> GeneratedProject:
     """The same of a model that `tilewright.compile` returned. Raises `OptionError` for what is compiled otherwise."""
     from tilewright.compiler.model import Model
 
     if not isinstance(module, Model):
-        raise OptionError(f"a project is of a model that tilewright.compile returned, not of a {type(module).__name__}, which holds machine code; write its C with: tvmc compile MODEL --target c -f mlf", code="TW0215")
+        raise OptionError(
+            f"a project is of a model that tilewright.compile returned, not of a {type(module).__name__}, which holds "
+            "machine code; write its C with: tvmc compile MODEL --target c -f mlf",
+            code="TW0215"
+        )
     with tempfile.TemporaryDirectory(prefix="tilewright-micro-") as folder:
-        return generate_project_from_mlf(template_project_dir, generated_project_dir, module.save_c_library(Path(folder) / "model.tar"), options)
+        return generate_project_from_mlf(
+            template_project_dir, generated_project_dir, module.save_c_library(Path(folder) / "model.tar"), options
+        )
 
 
-def _create(template: TemplateProject, folder: Path, library: ModelLibrary, options: Mapping[str, Any], force: bool) -> GeneratedProject:
+def _create(
+    template: TemplateProject, folder: Path, library: ModelLibrary, options: Mapping[str, Any], force: bool
+) -> GeneratedProject:
     given = template.checked(options, "create")
     if folder.exists() and not (force and (folder / _STATE).is_file()):
         more = "; -f makes it anew" if (folder / _STATE).is_file() else ""
@@ -213,7 +286,9 @@ def _create(template: TemplateProject, folder: Path, library: ModelLibrary, opti
         DESCRIPTION: json.dumps(template.description, indent=2),
     }
     try:
-        texts |= {name: _source_text(template.folder, name) for name in map(_plain_name, template.description["sources"])}
+        texts |= {
+            name: _source_text(template.folder, name) for name in map(_plain_name, template.description["sources"])
+        }
         (folder / "model").mkdir(parents=True, exist_ok=True)
         shutil.rmtree(folder / "build", ignore_errors=True)
         for name, text in texts.items():
@@ -224,8 +299,14 @@ def _create(template: TemplateProject, folder: Path, library: ModelLibrary, opti
     return GeneratedProject(folder)
 
 
-def _write_state(folder: Path, template: str, model: str, options: Mapping[str, str], inputs: Sequence[TensorInfo], outputs: Sequence[TensorInfo]) -> None:
-    tensors = {k: [[t.name, list(t.shape), str(t.dtype)] for t in infos] for k, infos in (("inputs", inputs), ("outputs", outputs))}
+def _write_state(
+    folder: Path, template: str, model: str, options: Mapping[str, str], inputs: Sequence[TensorInfo],
+    outputs: Sequence[TensorInfo]
+) -> None:
+    tensors = {
+        k: [[t.name, list(t.shape), str(t.dtype)] for t in infos]
+        for k, infos in (("inputs", inputs), ("outputs", outputs))
+    }
     text = json.dumps({"template": template, "model": model, "options": dict(options), **tensors}, indent=2)
     write_atomically(folder / _STATE, partial(_fill, text.encode()))
 
@@ -236,14 +317,20 @@ def _fill(data: bytes, file: BinaryIO) -> None:
 
 def _plain_name(name: Any) -> str:
     if not isinstance(name, str) or Path(name).name != name or name in ("", "..", _STATE, DESCRIPTION):
-        raise ArtifactError(f"{DESCRIPTION}: '{name}' among the sources is not the name of a file in the template's folder", code="TW0813")
+        raise ArtifactError(
+            f"{DESCRIPTION}: '{name}' among the sources is not the name of a file in the template's folder",
+            code="TW0813"
+        )
     return name
 
 
 def _source_text(folder: Path, name: str) -> str:
     """A file of the template itself: a link may lead to a file that the author of the template cannot read."""
     if (folder / name).is_symlink() or not (folder / name).is_file():
-        raise ArtifactError(f"{folder / name} among the sources is no plain file; put the file itself into the template's folder", code="TW0813")
+        raise ArtifactError(
+            f"{folder / name} among the sources is no plain file; put the file itself into the template's folder",
+            code="TW0813"
+        )
     try:
         return (folder / name).read_text(encoding="utf-8")
     except UnicodeDecodeError as error:
@@ -256,7 +343,11 @@ def _bytes(t: TensorInfo, value: Any) -> bytes:
         raise InputError(f"the input '{t.name}' is not given", code="TW0701")
     array = np.asarray(value)
     if array.shape != tuple(t.shape) or array.dtype != t.dtype.numpy():
-        raise InputError(f"the input '{t.name}' is {t.dtype}[{', '.join(map(str, t.shape))}], and {array.dtype}[{', '.join(map(str, array.shape))}] was given", code="TW0704")
+        raise InputError(
+            f"the input '{t.name}' is {t.dtype}[{', '.join(map(str, t.shape))}], and "
+            f"{array.dtype}[{', '.join(map(str, array.shape))}] was given",
+            code="TW0704"
+        )
     return array.tobytes()
 
 

@@ -1,16 +1,20 @@
-"""Templates of projects: for which machine a model in C becomes a program, and by which commands. A template is a folder with a `template.json`:
+"""Templates of projects: for which machine a model in C becomes a program, and by which commands.
+
+A template is a folder with a `template.json`:
 
     about        one sentence
     tools        option: how to install the program that it names
-    options      name: {help, when, default, choices}; `when` is the last step that may give it: create, build or run. A choice has further values by name
+    options      name: {help, when, default, choices}; `when` is the last step that may give it: create, build or
+                 run. A choice has further values by name
     sources      the files of the folder that go into a project
     build        commands, run in the project's folder, for each of its programs
     flash        commands that bring the image to the board; without any, `about_flash` says why none are needed
     run          the command that runs a program, in a folder of its own
     file         how a name of a file is written where `run` says {files}
 
-Words of commands may name values: options, what their choices add, {model}, {program}, {image}, {project}, {files}, and {exact}, the compiler
-options that floats need. A word that is one such name alone is split at spaces. Nothing of a template is run before a project is built.
+Words of commands may name values: options, what their choices add, {model}, {program}, {image}, {project}, {files}, and
+{exact}, the compiler options that floats need. A word that is one such name alone is split at spaces. Nothing of a
+template is run before a project is built.
 """
 
 from __future__ import annotations
@@ -30,7 +34,10 @@ STEPS: Final = ("create", "build", "run")
 """The steps in which options are given, in order."""
 DESCRIPTION: Final = "template.json"
 _SHIPPED: Final = Path(__file__).parent / "templates"
-_KEYS: Final = {"about": str, "tools": dict, "options": dict, "sources": list, "build": list, "flash": list, "about_flash": str, "run": list, "file": str}
+_KEYS: Final = {
+    "about": str, "tools": dict, "options": dict, "sources": list, "build": list, "flash": list, "about_flash": str,
+    "run": list, "file": str
+}
 _NAME: Final = re.compile(r"\{(\w+)\}")
 
 
@@ -46,11 +53,15 @@ class ProjectOption:
 
     def __str__(self) -> str:
         choices = f"; one of {', '.join(self.choices)}" if self.choices else ""
-        return f"{self.name}={self.default}  ({'create-project' if self.when == 'create' else self.when}) {self.help}{choices}"
+        return (
+            f"{self.name}={self.default}  ({'create-project' if self.when == 'create' else self.when}) "
+            f"{self.help}{choices}"
+        )
 
 
 class TemplateProject:
-    """A template; see the module. `name` is the name of its folder. Raises `ArtifactError` for a missing or malformed template."""
+    """A template; see the module. `name` is the name of its folder. Raises `ArtifactError` for a missing or malformed
+    template."""
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.name = folder, folder.resolve().name
@@ -58,26 +69,52 @@ class TemplateProject:
         try:
             found = read_json(path.read_text(encoding="utf-8"))
         except FileNotFoundError:
-            raise ArtifactError(f"'{folder}' is no template of a project: it has no {DESCRIPTION}", code="TW0813") from None
+            raise ArtifactError(
+                f"'{folder}' is no template of a project: it has no {DESCRIPTION}", code="TW0813"
+            ) from None
         except (OSError, ValueError) as error:
             raise ArtifactError(f"{path}: cannot be read: {error}", code="TW0813") from None
-        wrong = next((k for k, kind in _KEYS.items() if not isinstance(found, dict) or not isinstance(found.get(k), kind)), None)
+        wrong = next(
+            (k for k, kind in _KEYS.items() if not isinstance(found, dict) or not isinstance(found.get(k), kind)), None
+        )
         if wrong is not None:
-            raise ArtifactError(f"{path}: '{wrong}' has to be a {_KEYS[wrong].__name__}; see the templates that come with this package, in {_SHIPPED}", code="TW0813")
+            raise ArtifactError(
+                f"{path}: '{wrong}' has to be a {_KEYS[wrong].__name__}; see the templates that come with this "
+                f"package, in {_SHIPPED}",
+                code="TW0813"
+            )
         for key, is_right in (("sources", _words), ("run", _words), ("build", _commands), ("flash", _commands)):
             if not is_right(found[key]):
                 what = "texts" if is_right is _words else "commands, which are lists of texts"
-                raise ArtifactError(f"{path}: '{key}' has to be a list of {what}; see the templates that come with this package, in {_SHIPPED}", code="TW0813")
+                raise ArtifactError(
+                    f"{path}: '{key}' has to be a list of {what}; see the templates that come with this package, in "
+                    f"{_SHIPPED}",
+                    code="TW0813"
+                )
         self.description: dict[str, Any] = found
         try:
             self.options = {
-                name: ProjectOption(name, str(o["help"]), str(o["when"]), str(o["default"]), {str(c): {str(k): str(x) for k, x in dict(v).items()} for c, v in o.get("choices", {}).items()})
+                name: ProjectOption(
+                    name, str(o["help"]), str(o["when"]), str(o["default"]),
+                    {str(c): {str(k): str(x) for k, x in dict(v).items()} for c, v in o.get("choices", {}).items()}
+                )
                 for name, o in found["options"].items()
             }
         except (KeyError, TypeError, ValueError, AttributeError) as error:
-            raise ArtifactError(f"{path}: an option is not written right ({type(error).__name__}: {error}); it has help, when, default and perhaps choices", code="TW0813") from None
-        if bad := next((o for o in self.options.values() if o.when not in STEPS or (o.choices and o.default not in o.choices)), None):
-            raise ArtifactError(f"{path}: the option '{bad.name}' is given when '{bad.when}' and is '{bad.default}' without; `when` is one of {', '.join(STEPS)}, `default` one of the choices", code="TW0813")
+            raise ArtifactError(
+                f"{path}: an option is not written right ({type(error).__name__}: {error}); it has help, when, default "
+                "and perhaps choices",
+                code="TW0813"
+            ) from None
+        if bad := next(
+            (o for o in self.options.values() if o.when not in STEPS or (o.choices and o.default not in o.choices)),
+            None
+        ):
+            raise ArtifactError(
+                f"{path}: the option '{bad.name}' is given when '{bad.when}' and is '{bad.default}' without; `when` is "
+                f"one of {', '.join(STEPS)}, `default` one of the choices",
+                code="TW0813"
+            )
 
     @classmethod
     def from_directory(cls, template_project_dir: str | os.PathLike[str]) -> TemplateProject:
@@ -86,35 +123,53 @@ class TemplateProject:
 
     def info(self) -> dict[str, Any]:
         """Return the description of the template and of its options."""
-        options = [{"name": o.name, "help": o.help, "when": o.when, "default": o.default, "choices": list(o.choices)} for o in self.options.values()]
+        options = [
+            {"name": o.name, "help": o.help, "when": o.when, "default": o.default, "choices": list(o.choices)}
+            for o in self.options.values()
+        ]
         return {"platform_name": self.name, "about": self.description["about"], "project_options": options}
 
     def listed(self) -> str:
         """The options as lines."""
         return "\n".join([f"{self.name}: {self.description['about']}", *(f"  {o}" for o in self.options.values())])
 
-    def generate_project_from_mlf(self, model_library_format_path: str | os.PathLike[str], project_dir: str | os.PathLike[str], options: Mapping[str, str] | None = None) -> Any:
+    def generate_project_from_mlf(
+        self, model_library_format_path: str | os.PathLike[str], project_dir: str | os.PathLike[str],
+        options: Mapping[str, str] | None = None
+    ) -> Any:
         """A project of the model in a Model Library; see `project.generate_project_from_mlf`."""
         from tilewright.compiler.micro.project import generate_project_from_mlf
 
         return generate_project_from_mlf(self.folder, project_dir, model_library_format_path, options)
 
     def checked(self, given: Mapping[str, Any], step: str) -> dict[str, str]:
-        """Options as texts, given in a step. Raises `OptionError` for those that are not there, come too late or have another value."""
+        """Options as texts, given in a step. Raises `OptionError` for those that are not there, come too late or have
+        another value."""
         made = {}
         for name, value in given.items():
             option = self.options.get(name)
             if option is None:
-                raise OptionError(f"--project-option {name}: {self.name} has no such option{nearest(name, self.options)}; it has {', '.join(self.options)}", code="TW0203")
+                raise OptionError(
+                    f"--project-option {name}: {self.name} has no such option{nearest(name, self.options)}; it has "
+                    f"{', '.join(self.options)}",
+                    code="TW0203"
+                )
             if STEPS.index(option.when) < STEPS.index(step):
-                raise OptionError(f"--project-option {name}: it is given when a project is {'created' if option.when == 'create' else 'built'}, and then stays; do that again", code="TW0204")
+                raise OptionError(
+                    f"--project-option {name}: it is given when a project is "
+                    f"{'created' if option.when == 'create' else 'built'}, and then stays; do that again",
+                    code="TW0204"
+                )
             if option.choices and str(value) not in option.choices:
-                raise OptionError(f"--project-option {name}: '{value}' is not one of {', '.join(option.choices)}", code="TW0203")
+                raise OptionError(
+                    f"--project-option {name}: '{value}' is not one of {', '.join(option.choices)}", code="TW0203"
+                )
             made[name] = str(value)
         return made
 
     def values(self, options: Mapping[str, str]) -> dict[str, str]:
-        """Return the names that commands may contain: the options with their defaults, and the values that choices add."""
+        """Return the names that commands may contain: the options with their defaults, and the values that choices
+        add."""
         made = {name: options.get(name, o.default) for name, o in self.options.items()}
         for name, o in self.options.items():
             made |= o.choices.get(made[name], {})
@@ -126,7 +181,11 @@ class TemplateProject:
 
     def _filled(self, word: str, values: Mapping[str, str]) -> Iterator[str]:
         if unknown := next((n for n in _NAME.findall(word) if n not in values), None):
-            raise ArtifactError(f"{self.folder / DESCRIPTION}: '{{{unknown}}}' in '{word}' is the name of no value; there are {', '.join(sorted(values))}", code="TW0813")
+            raise ArtifactError(
+                f"{self.folder / DESCRIPTION}: '{{{unknown}}}' in '{word}' is the name of no value; there are "
+                f"{', '.join(sorted(values))}",
+                code="TW0813"
+            )
         alone = _NAME.fullmatch(word)
         if alone and alone[1] in _LISTS | {n for o in self.options.values() for c in o.choices.values() for n in c}:
             yield from values[alone[1]].split()
@@ -136,8 +195,13 @@ class TemplateProject:
     def missing(self, program: str, values: Mapping[str, str]) -> TargetError:
         """Return the message for a program that is not installed."""
         option = next((o for o in self.description["tools"] if values.get(o) == program), None)
-        way = f"; {self.description['tools'][option]}, or name another one: --project-option {option}=PROGRAM" if option else ""
-        return TargetError(f"the template {self.name} needs the program '{program}', which is not here{way}", code="TW0507")
+        way = (
+            f"; {self.description['tools'][option]}, or name another one: --project-option {option}=PROGRAM" if option
+            else ""
+        )
+        return TargetError(
+            f"the template {self.name} needs the program '{program}', which is not here{way}", code="TW0507"
+        )
 
 
 _LISTS: Final = {"files", "exact"}
@@ -160,5 +224,9 @@ def get_microtvm_template_projects(platform: str) -> str:
     """Return the folder of a template of this package. Raises `OptionError` for an unknown name."""
     known = shipped_templates()
     if platform not in known:
-        raise OptionError(f"there is no template '{platform}'{nearest(platform, known)}; choose from {', '.join(known)}, or give the folder of your own", code="TW0203")
+        raise OptionError(
+            f"there is no template '{platform}'{nearest(platform, known)}; choose from {', '.join(known)}, or give the "
+            "folder of your own",
+            code="TW0203"
+        )
     return str(_SHIPPED / platform)

@@ -1,4 +1,5 @@
-"""Why a compiled model is wrong: the first diverging tensor, the pass or stage to blame, and a small program that shows it.
+"""Why a compiled model is wrong: the first diverging tensor, the pass or stage to blame, and a small program that
+shows it.
 
     with Bench(Settings(target="llvm")) as bench:
         found = find(case, bench)          a `Diagnosis`: stage, name, operator, and the shrunk case

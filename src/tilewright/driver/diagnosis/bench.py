@@ -40,7 +40,10 @@ class Bench:
     A probe has `timeout` seconds. `tried` is called before each.
     """
 
-    def __init__(self, settings: Settings, timeout: float = 60.0, worker: Worker | None = None, tried: Callable[[], None] = lambda: None) -> None:
+    def __init__(
+        self, settings: Settings, timeout: float = 60.0, worker: Worker | None = None,
+        tried: Callable[[], None] = lambda: None
+    ) -> None:
         self.settings, self.timeout, self.tried = settings, timeout, tried
         self.probes = 0
         self._own = worker is None
@@ -96,7 +99,9 @@ class Bench:
         except WorkerRaised as error:
             raise _failure(probe, error.kind, error.text) from error
         if SILENT in told or CRASHED in told:
-            raise Ended(Verdict(CRASH, told[CRASHED]) if CRASHED in told else Verdict(HANG, self._silent()), _read(trail))
+            raise Ended(
+                Verdict(CRASH, told[CRASHED]) if CRASHED in told else Verdict(HANG, self._silent()), _read(trail)
+            )
         if "raised" in told:
             raise _failure(probe, *told["raised"])
         return told["answer"], pieces
@@ -106,12 +111,17 @@ class Bench:
 
     def kept(self) -> Case:
         """The case that the process left where it is found, before it ended."""
-        return Case.from_bytes([Path(self._folder.name, name).read_bytes() for name in ("module.json", "inputs.params")])
+        return Case.from_bytes(
+            [Path(self._folder.name, name).read_bytes() for name in ("module.json", "inputs.params")]
+        )
 
 
 def _failure(probe: str, kind: str, text: str) -> TVMError:
     """The error of a probe that raised: of a plugin that is not there, or ours."""
-    return OptionError(text, code="TW0205") if kind == OptionError.__name__ else InternalError(f"the probe {probe} of a diagnosis failed: {kind}: {text}")
+    return (
+        OptionError(text, code="TW0205") if kind == OptionError.__name__
+        else InternalError(f"the probe {probe} of a diagnosis failed: {kind}: {text}")
+    )
 
 
 def verdict_of(message: Message) -> Verdict | None:

@@ -48,7 +48,10 @@ class Case:
     @property
     def elements(self) -> int:
         """How many elements its inputs and constants have."""
-        return sum(v.size for v in self.values) + sum(e.value.size for e in post_order(self.main.body) if isinstance(e, Constant))
+        return (
+            sum(v.size for v in self.values)
+            + sum(e.value.size for e in post_order(self.main.body) if isinstance(e, Constant))
+        )
 
     @property
     def names(self) -> list[str]:
@@ -68,19 +71,29 @@ class Case:
         parts = self.main.attrs.get(PARTS, 1)
         if parts == 1:
             return self
-        return Case(with_main(self.module, self.main.without_attr(PARTS)), tuple(np.split(v, parts)[0] for v in self.values))
+        return Case(
+            with_main(self.module, self.main.without_attr(PARTS)), tuple(np.split(v, parts)[0] for v in self.values)
+        )
 
     def cut(self, root: Expr, given: Mapping[Expr, Array]) -> Case:
         """Return the case with the result `root`; expressions with values in `values` become inputs."""
-        new: dict[Expr, Expr] = {e: Var(f"v{k}", TensorType(v.shape, DataType(v.dtype)), e.span) for k, (e, v) in enumerate(given.items())}
+        new: dict[Expr, Expr] = {
+            e: Var(f"v{k}", TensorType(v.shape, DataType(v.dtype)), e.span) for k, (e, v) in enumerate(given.items())
+        }
         body = rewrite(root, lambda e: None, memo=dict(new)) if root not in new else new[root]
-        return self.around(body, {**{v: given[e] for e, v in new.items()}, **dict(zip(self.main.params, self.values, strict=True))})
+        return self.around(
+            body, {**{v: given[e] for e, v in new.items()}, **dict(zip(self.main.params, self.values, strict=True))}
+        )
 
     def around(self, body: Expr, values: Mapping[Any, Array]) -> Case:
-        """A case of the same module around another body over variables with these values; those that are not used are left out."""
+        """A case of the same module around another body over variables with these values; those that are not used are
+        left out."""
         used = [e for e in post_order(body) if isinstance(e, Var) and e in values]
         attrs = {k: v for k, v in self.main.attrs.items() if k in _KEPT}
-        return Case(with_main(self.module, Function(used, body, attrs=attrs)), tuple(np.asarray(values[p], order="C") for p in used))
+        return Case(
+            with_main(self.module, Function(used, body, attrs=attrs)),
+            tuple(np.asarray(values[p], order="C") for p in used)
+        )
 
     def to_bytes(self) -> list[bytes]:
         """The case as pieces of a message, or the contents of files."""
@@ -106,7 +119,8 @@ def case_of(function: Function, values: Iterable[Array]) -> Case:
 
 
 def kernel_case(call: Call, args: Iterable[Array]) -> Case:
-    """Return the primitive function of a call as a program: constant arguments stay constants, the others become inputs with these values."""
+    """Return the primitive function of a call as a program: constant arguments stay constants, the others become
+    inputs with these values."""
     function = call.op
     assert isinstance(function, Function)
     new: dict[Expr, Expr] = {}

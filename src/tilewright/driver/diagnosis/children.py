@@ -1,4 +1,5 @@
-"""Probes in children of a worker process, where probes end their process: a fork costs milliseconds, a new worker seconds.
+"""Probes in children of a worker process, where probes end their process: a fork costs milliseconds, a new worker
+seconds.
 
 The worker itself only imports: it runs no code that was compiled, so it has no threads that a child would miss.
 """
@@ -21,7 +22,8 @@ CRASHED, SILENT = "crashed", "silent"
 
 
 def in_child(message: Message, pieces: Sequence[bytes]) -> tuple[Message, list[bytes]]:
-    """The answer of the probe `message["probe"]` in a child: `{"answer": …}` and its pieces, `{"raised": [kind, text]}`, or how the child ended.
+    """The answer of the probe `message["probe"]` in a child: `{"answer": …}` and its pieces, `{"raised": [kind,
+    text]}`, or how the child ended.
 
     The child has `message["seconds"]`, and is ended behind them.
     """
@@ -66,4 +68,7 @@ def _answer(message: Message, pieces: Sequence[bytes], folder: Path) -> None:
 
 def _how(status: int) -> str:
     code = os.waitstatus_to_exitcode(status)
-    return f"the process was ended by {signal.Signals(-code).name}" if code < 0 else f"the process ended with status {code}"
+    return (
+        f"the process was ended by {signal.Signals(-code).name}" if code < 0
+        else f"the process ended with status {code}"
+    )

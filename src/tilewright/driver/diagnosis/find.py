@@ -1,8 +1,9 @@
-"""From a model that goes wrong to the pass, the stage and the operator that are to blame, and the smallest program that shows it.
+"""From a model that goes wrong to the pass, the stage and the operator that are to blame, and the smallest program
+that shows it.
 
     whole program right?  -> yes: nothing to find
     passes, one by one    -> the first that changes what the program means
-    kernels, one by one, on the interpreter's values -> the first that is wrong, then its stage: compute, schedule, a loop pass, codegen
+    kernels, one by one, on the interpreter's values -> the first wrong one, then its stage: compute, schedule, codegen
     neither               -> the memory plan, or rounding that operators behind it make large
 
 A failing program is shrunk with the check that found it, so that each try is one pass or one small kernel.
@@ -25,7 +26,9 @@ from tilewright.relay.expr import Call, Expr
 from tilewright.relay.transform.stages import needs_stages
 from tilewright.relay.visitor import post_order
 
-PASSES, LOWERING, CODE, PLAN, ROUNDING, CONTROL, IMPORT = "pass", "lowering", "code generation", "memory plan", "rounding", "control flow", "import"
+PASSES, LOWERING, CODE, PLAN, ROUNDING, CONTROL, IMPORT = (
+    "pass", "lowering", "code generation", "memory plan", "rounding", "control flow", "import"
+)
 """The stages that a diagnosis names."""
 _MOST_ENDED: Final = 6
 """Processes that may end, or be ended, while a case is shrunk: each takes seconds, or the whole time limit."""
@@ -63,7 +66,10 @@ class Diagnosis:
     def summary(self) -> str:
         """One line."""
         if self.stage == ROUNDING:
-            return "no divergence of any pass or kernel: the results differ by rounding, which operators behind it make larger"
+            return (
+                "no divergence of any pass or kernel: the results differ by rounding, which operators behind it make "
+                "larger"
+            )
         if not self.found or self.verdict is None:
             return "no divergence"
         where = f"{self.stage} {self.name}" if self.name else self.stage
@@ -74,14 +80,17 @@ class Diagnosis:
         """All of it but the case, for JSON."""
         kind, text = ("", "") if self.verdict is None else (self.verdict.kind, self.verdict.text)
         return {
-            "found": self.found, "stage": self.stage, "name": self.name, "operator": self.operator, "origin": self.origin, "kind": kind, "difference": text,
+            "found": self.found, "stage": self.stage, "name": self.name, "operator": self.operator,
+            "origin": self.origin, "kind": kind, "difference": text,
             "operators": [] if self.case is None else operators(self.case.main.body), "nodes": self.small_nodes,
-            "nodes_of_model": self.nodes, "way": self.way.kind, "pass_number": self.way.step, "value": self.value, "loops": self.loops, "probes": self.probes,
+            "nodes_of_model": self.nodes, "way": self.way.kind, "pass_number": self.way.step, "value": self.value,
+            "loops": self.loops, "probes": self.probes,
         }
 
 
 def find(case: Case, bench: Bench, told: Told = lambda text: None, *, thorough: bool = False) -> Diagnosis:
-    """Compare what a case gives when it is compiled with what the interpreter says, and find the cause where they differ.
+    """Compare what a case gives when it is compiled with what the interpreter says, and find the cause where they
+    differ.
 
     `thorough` looks into passes and kernels also where the results agree: not every wrong value reaches them.
 
@@ -97,9 +106,15 @@ def _find(case: Case, bench: Bench, told: Told, thorough: bool) -> Diagnosis:
     try:
         verdict = bench.check(case, Way(WHOLE))
     except NoReference as error:
-        raise CompileError(f"the interpreter cannot run the model on these inputs, so there is nothing to compare with: {error}; give others with --inputs", code="TW0712") from error
+        raise CompileError(
+            f"the interpreter cannot run the model on these inputs, so there is nothing to compare with: {error}; give "
+            "others with --inputs",
+            code="TW0712"
+        ) from error
     if verdict is None:
-        hidden = (_of_passes(case, bench, told) or _of_kernels(case, bench, told)) if thorough and _straight(case) else None
+        hidden = (
+            (_of_passes(case, bench, told) or _of_kernels(case, bench, told)) if thorough and _straight(case) else None
+        )
         return hidden if hidden is not None and hidden.found else Diagnosis(False)
     if not _straight(case):
         told("a part without control flow and dynamic shapes")
@@ -137,7 +152,8 @@ def _of_passes(case: Case, bench: Bench, told: Told) -> Diagnosis | None:
 
 
 def _name_value(made: Diagnosis, bench: Bench) -> None:
-    """Return the first operator in the shrunk program with a value that the pass changes; empty where there is no single one."""
+    """Return the first operator in the shrunk program with a value that the pass changes; empty where there is no
+    single one."""
     assert made.case is not None
     try:
         found, pieces = bench.ask("first_wrong_value", made.case, way={"kind": PASS, "step": made.way.step})
@@ -169,7 +185,9 @@ def _of_kernels(case: Case, bench: Bench, told: Told) -> Diagnosis | None:
         name, loops = stage["stage"], stage["loops"]
     except Ended as ended:
         name, loops = ended.trail.get("stage", ""), ""
-    made = _blamed(small, Way(KERNEL), verdict, CODE if name == CODEGEN else LOWERING, "" if name in (CODEGEN, LOWERING) else name)
+    made = _blamed(
+        small, Way(KERNEL), verdict, CODE if name == CODEGEN else LOWERING, "" if name in (CODEGEN, LOWERING) else name
+    )
     made.loops = loops
     return made
 
@@ -204,6 +222,8 @@ def _blamed(case: Case, way: Way, verdict: Verdict, stage: str, name: str = "") 
 
 
 def _blame(made: Diagnosis, e: Expr) -> None:
-    last = next((c for c in reversed(post_order(e, inside=False)) if isinstance(c, Call) and not isinstance(c.op, Expr)), None)
+    last = next(
+        (c for c in reversed(post_order(e, inside=False)) if isinstance(c, Call) and not isinstance(c.op, Expr)), None
+    )
     if last is not None:
         made.operator, made.origin = last.op.name, "" if last.span is None else str(last.span)

@@ -2,9 +2,10 @@
 
     compute -> prepack -> schedule -> lower_blocks -> each loop pass -> codegen
 
-Every stage but the last leaves a loop program, which the loop interpreter runs on the inputs of the case: slow, so cases are shrunk first.
-`compute` are the tensor expressions of the operators themselves, `prepack` the constants as they are packed while compiling; what is right
-up to the last loop pass and wrong in machine code is the fault of `codegen`.
+Every stage but the last leaves a loop program, which the loop interpreter runs on the inputs of the case: slow, so
+cases are shrunk first. `compute` are the tensor expressions of the operators themselves, `prepack` the constants as
+they are packed while compiling; what is right up to the last loop pass and wrong in machine code is the fault of
+`codegen`.
 """
 
 from __future__ import annotations
@@ -18,7 +19,16 @@ import numpy as np
 from tilewright.backends.target import Target
 from tilewright.compiler.kernel import Parts, parts_of
 from tilewright.driver.diagnosis.case import Array, Case
-from tilewright.driver.diagnosis.ways import Settings, Trail, Verdict, as_kernel, compared, raised, reference, tolerance_for
+from tilewright.driver.diagnosis.ways import (
+    Settings,
+    Trail,
+    Verdict,
+    as_kernel,
+    compared,
+    raised,
+    reference,
+    tolerance_for,
+)
 from tilewright.relay.expr import Call, Constant, Function
 from tilewright.tir import interpreter
 from tilewright.tir.stmt import For, PrimFunc, Stmt, bodies
@@ -45,7 +55,8 @@ class LoopStage:
 
 
 def first_wrong_stage(case: Case, settings: Settings, trail: Trail) -> LoopStage:
-    """The stage of the kernel of a case; `codegen` where all that can be interpreted is right, `lowering` where the loops are too many for that."""
+    """The stage of the kernel of a case; `codegen` where all that can be interpreted is right, `lowering` where the
+    loops are too many for that."""
     try:
         return _first_wrong_stage(case, settings, trail)
     except TooLarge as error:
@@ -74,10 +85,14 @@ def _first_wrong_stage(case: Case, settings: Settings, trail: Trail) -> LoopStag
             if verdict is not None:
                 return LoopStage(name, verdict, "" if parts is None else repr(parts.func))
         assert parts is not None
-        return _stage_of(parts, target.backend.loop_passes, lambda f: _wrong(f, parts, values, wanted, tolerance), trail)
+        return _stage_of(
+            parts, target.backend.loop_passes, lambda f: _wrong(f, parts, values, wanted, tolerance), trail
+        )
 
 
-def _stage_of(parts: Parts, passes: Sequence[LoopPass], wrong: Callable[[PrimFunc], Verdict | None], trail: Trail) -> LoopStage:
+def _stage_of(
+    parts: Parts, passes: Sequence[LoopPass], wrong: Callable[[PrimFunc], Verdict | None], trail: Trail
+) -> LoopStage:
     """Make all stages, then find the first wrong one by halving: what one gets wrong, those behind it keep."""
     names = [SCHEDULE, LOWER, *(p.__name__ for p in passes)]
     made: list[PrimFunc] = []
@@ -99,12 +114,19 @@ def _stage_of(parts: Parts, passes: Sequence[LoopPass], wrong: Callable[[PrimFun
     return failed or LoopStage(CODEGEN, None)
 
 
-def _wrong(func: PrimFunc, parts: Parts, values: Sequence[Array], wanted: Sequence[Array], tolerance: float) -> Verdict | None:
+def _wrong(
+    func: PrimFunc, parts: Parts, values: Sequence[Array], wanted: Sequence[Array], tolerance: float
+) -> Verdict | None:
     trips = trips_of(func.body)
     if trips > MOST_TRIPS:
         raise TooLarge(f"about {trips:.0e} trips of loops, and {MOST_TRIPS:.0e} are interpreted")
-    arrays = [np.array(values[a.sources[0]] if a.pack is None else a.pack(*(values[k] for k in a.sources)), order="C") for a in parts.arguments]
-    out = [np.full(w.shape, 77 if w.dtype.kind in "iu" else 0 if w.dtype.kind == "b" else np.nan, w.dtype) for w in wanted]
+    arrays = [
+        np.array(values[a.sources[0]] if a.pack is None else a.pack(*(values[k] for k in a.sources)), order="C")
+        for a in parts.arguments
+    ]
+    out = [
+        np.full(w.shape, 77 if w.dtype.kind in "iu" else 0 if w.dtype.kind == "b" else np.nan, w.dtype) for w in wanted
+    ]
     with np.errstate(all="ignore"):
         try:
             interpreter.run(func, [*arrays, *out])

@@ -1,4 +1,5 @@
-"""Functions that the worker process of a diagnosis runs: each takes a message and the bytes of a case, and returns a message and bytes.
+"""Functions that the worker process of a diagnosis runs: each takes a message and the bytes of a case, and returns a
+message and bytes.
 
     {"settings": …, "trail": path, "way": …} + case  ->  {"verdict": … or None} + what was found
 
@@ -16,7 +17,7 @@ import numpy as np
 
 from tilewright.backends.target import Target
 from tilewright.base.plugins import run_plugin
-from tilewright.compiler.collection import no_garbage_collection
+from tilewright.compiler.garbage_collection import no_garbage_collection
 from tilewright.driver.diagnosis.case import Array, Case, case_of, flattened, kernel_case, operators, save_arrays
 from tilewright.driver.diagnosis.loop_stages import first_wrong_stage
 from tilewright.driver.diagnosis.ways import (
@@ -77,7 +78,8 @@ def answers(message: Message, pieces: Sequence[bytes]) -> Answer:
 
 
 def first_wrong_pass(message: Message, pieces: Sequence[bytes]) -> Answer:
-    """The first pass that changes what the case means: its number, the verdict, the place of the first wrong value; and the case before it.
+    """The first pass that changes what the case means: its number, the verdict, the place of the first wrong value;
+    and the case before it.
 
     `message["stop"]`, where it is given, ends before that pass, which is known to be wrong.
     """
@@ -103,28 +105,38 @@ def first_wrong_pass(message: Message, pieces: Sequence[bytes]) -> Answer:
     return {"step": -1}, []
 
 
-def _wrong_pass(k: int, step: Step, verdict: Verdict | None, before: Case, place: FirstDifference | None = None) -> Answer:
+def _wrong_pass(
+    k: int, step: Step, verdict: Verdict | None, before: Case, place: FirstDifference | None = None
+) -> Answer:
     case = before.of_one_part()
     order = post_order(case.main.body, inside=False)
     at = order.index(place.before) if place is not None and place.before in order else -1
-    told = {"step": k, "name": step.name, "verdict": _plain(verdict), "at": at, "value": "" if place is None else str(place)}
+    told = {
+        "step": k, "name": step.name, "verdict": _plain(verdict), "at": at, "value": "" if place is None else str(place)
+    }
     return told, case.to_bytes()
 
 
 def _place(before: Case, after: Case, tolerance: float) -> FirstDifference | None:
     old, new = before.of_one_part(), after.of_one_part()
     with np.errstate(all="ignore"):
-        return first_difference((old.main, dict(old.module.items())), (new.main, dict(new.module.items())), new.values, lambda a, b: difference(a, b, tolerance))
+        return first_difference(
+            (old.main, dict(old.module.items())), (new.main, dict(new.module.items())), new.values,
+            lambda a, b: difference(a, b, tolerance)
+        )
 
 
 def first_wrong_value(message: Message, pieces: Sequence[bytes]) -> Answer:
-    """The first value that the pass of `message["way"]` gets wrong in a case, which may have no lets: `{"at": its place, or -1, "value": …}`."""
+    """The first value that the pass of `message["way"]` gets wrong in a case, which may have no lets: `{"at": its
+    place, or -1, "value": …}`."""
     settings, _ = begin(message)
     case = Case.from_bytes(pieces)
     with settings.context():
         step = steps_of(Target(settings.target))[message["way"]["step"]]
         try:
-            place = _place(case, Case(step(case.module), case.values), tolerance_for(case, settings) if step.exact else ON_PURPOSE)
+            place = _place(
+                case, Case(step(case.module), case.values), tolerance_for(case, settings) if step.exact else ON_PURPOSE
+            )
         except Exception:  # the pass raises, or makes what cannot be run: there are no values to compare
             place = None
     order = post_order(case.main.body, inside=False)
@@ -133,16 +145,20 @@ def first_wrong_value(message: Message, pieces: Sequence[bytes]) -> Answer:
 
 
 def first_wrong_kernel(message: Message, pieces: Sequence[bytes]) -> Answer:
-    """The first kernel that is wrong on the interpreter's values, as a case: `{"kernel": its number, "of": how many, "verdict": …}`.
+    """The first kernel that is wrong on the interpreter's values, as a case: `{"kernel": its number, "of": how many,
+    "verdict": …}`.
 
-    Where none is, `{"kernel": -1, "rounding": …}` says whether the kernels one after another, each with memory of its own, give what the program gives.
+    Where none is, `{"kernel": -1, "rounding": …}` says whether the kernels one after another, each with memory of its
+    own, give what the program gives.
     """
     settings, trail = begin(message)
     case = Case.from_bytes(pieces)
     with settings.context(), no_garbage_collection():
         fused = optimized(case, settings).of_one_part()
         known = fused.known()
-        order = [e for e in post_order(fused.main.body, inside=False) if isinstance(e, Call) and isinstance(e.op, Function)]
+        order = [
+            e for e in post_order(fused.main.body, inside=False) if isinstance(e, Call) and isinstance(e.op, Function)
+        ]
         made: dict[Call, Any] = {}
         for k, call in enumerate(order):
             if isinstance(call.op.body, Call) and isinstance(call.op.body.op, ExternalCall):
@@ -175,7 +191,10 @@ def _only_rounds(fused: Case, kernels: dict[Call, Case], settings: Settings, cas
             values[e] = _of_operands(e, values)
     chained = flattened(values[fused.main.body])
     whole = run_twice(executable(case, Way(WHOLE), settings), case.values)[0]
-    parts = [np.split(w, w.shape[0] // c.shape[0])[0] if w.shape != c.shape else w for w, c in zip(whole, chained, strict=True)]
+    parts = [
+        np.split(w, w.shape[0] // c.shape[0])[0] if w.shape != c.shape else w
+        for w, c in zip(whole, chained, strict=True)
+    ]
     return compared(chained, parts, tolerance_for(case, settings) / 10) is None
 
 

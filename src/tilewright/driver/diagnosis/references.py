@@ -1,8 +1,10 @@
-"""Reference results of a model by other runtimes: ONNX Runtime, PyTorch and TensorFlow Lite, each where it is installed.
+"""Reference results of a model by other runtimes: ONNX Runtime, PyTorch and TensorFlow Lite, each where it is
+installed.
 
-    compare_import("onnxruntime", path, case, bench)       the first node of a model that the imported program computes otherwise
+    compare_import("onnxruntime", path, case, bench)    the first node with another value in the imported program
 
-Where the interpreter computes the same as the other program, the import is right, and it is the reference for all that follows.
+Where the interpreter computes the same as the other program, the import is right, and it is the reference for all that
+follows.
 """
 
 from __future__ import annotations
@@ -30,28 +32,41 @@ _INSTALL: Final = {ONNXRUNTIME: "onnxruntime onnx", TORCH: "torch", LITE: "ai-ed
 _FORMATS: Final[Mapping[str, Format]] = {ONNXRUNTIME: ONNX, TORCH: PYTORCH, LITE: TFLITE}
 NAMES: Final = tuple(_PACKAGES)
 TIMES: Final = 10
-"""How much further apart than two of our own ways another program's floats may be: it sums in another order everywhere."""
+"""How much further apart than two of our own ways another program's floats may be: it sums in another order
+everywhere."""
 
 
 def check_reference(name: str, model: Path) -> None:
-    """Raise `OptionError` where there is no such reference, or it does not read such models, and `PackageError` where it is not installed."""
+    """Raise `OptionError` where there is no such reference, or it does not read such models, and `PackageError` where
+    it is not installed."""
     if name not in _PACKAGES:
-        raise OptionError(f"--reference: there is no '{name}'; choose from interpreter, {', '.join(NAMES)}", code="TW0203")
+        raise OptionError(
+            f"--reference: there is no '{name}'; choose from interpreter, {', '.join(NAMES)}", code="TW0203"
+        )
     if format_of(model) is not _FORMATS[name]:
-        raise OptionError(f"--reference: {name} reads models of {_FORMATS[name].name}, and '{model}' is one of {format_of(model).name}; take the interpreter", code="TW0204")
+        raise OptionError(
+            f"--reference: {name} reads models of {_FORMATS[name].name}, and '{model}' is one of "
+            f"{format_of(model).name}; take the interpreter",
+            code="TW0204"
+        )
     missing = [p for p in _PACKAGES[name] if importlib.util.find_spec(p) is None]
     if missing:
-        raise PackageError(f"--reference {name} needs the package {missing[0]}: pip install {_INSTALL[name]}; or take the interpreter")
+        raise PackageError(
+            f"--reference {name} needs the package {missing[0]}: pip install {_INSTALL[name]}; or take the interpreter"
+        )
 
 
 def outputs_by(name: str, model: Path, case: Case) -> list[Array]:
     """The results of the model by another program, on the inputs of the case."""
-    run: dict[str, Callable[[Path, Case], list[Array]]] = {ONNXRUNTIME: lambda m, c: _by_onnxruntime(m, c)[0], TORCH: _by_torch, LITE: _by_tflite}
+    run: dict[str, Callable[[Path, Case], list[Array]]] = {
+        ONNXRUNTIME: lambda m, c: _by_onnxruntime(m, c)[0], TORCH: _by_torch, LITE: _by_tflite
+    }
     return run[name](model, case)
 
 
 def compare_import(name: str, model: Path, case: Case, bench: Bench) -> tuple[Diagnosis | None, list[Array]]:
-    """Return the diagnosis where the imported program disagrees with another runtime, and the results of that runtime; None where they agree."""
+    """Return the diagnosis where the imported program disagrees with another runtime, and the results of that runtime;
+    None where they agree."""
     values: dict[str, Array] = {}
     if name == ONNXRUNTIME:
         wanted, values = _by_onnxruntime(model, case)
@@ -68,10 +83,17 @@ def compare_import(name: str, model: Path, case: Case, bench: Bench) -> tuple[Di
 
 def _compared(wanted: Sequence[Array], given: Sequence[Array], tolerance: float, name: str) -> Verdict | None:
     found = compared(wanted, given, tolerance)
-    return None if found is None else replace(found, text=found.text.replace("by the reference", f"by {name}").replace("compiled", "by the interpreter"))
+    return (
+        None if found is None
+        else replace(
+            found, text=found.text.replace("by the reference", f"by {name}").replace("compiled", "by the interpreter")
+        )
+    )
 
 
-def _at_node(made: Diagnosis, model: Path, case: Case, values: Mapping[str, Array], tolerance: float) -> tuple[Diagnosis, list[Array]] | None:
+def _at_node(
+    made: Diagnosis, model: Path, case: Case, values: Mapping[str, Array], tolerance: float
+) -> tuple[Diagnosis, list[Array]] | None:
     """Return the first node of an ONNX model with a different value, as a program of its own, and the right value."""
     onnx = importlib.import_module("onnx")
     known = case.known()
@@ -83,7 +105,10 @@ def _at_node(made: Diagnosis, model: Path, case: Case, values: Mapping[str, Arra
         verdict = _compared([values[node.output[0]]], [known[e]], tolerance, ONNXRUNTIME)
         if verdict is not None:
             given = {o: known[o] for o in known if o.span != e.span}
-            return replace(made, verdict=verdict, operator=node.op_type, origin=str(e.span), case=case.cut(e, given)), [values[node.output[0]]]
+            return (
+                replace(made, verdict=verdict, operator=node.op_type, origin=str(e.span), case=case.cut(e, given)),
+                [values[node.output[0]]]
+            )
     return None
 
 
@@ -101,8 +126,13 @@ def _by_onnxruntime(model: Path, case: Case) -> tuple[list[Array], dict[str, Arr
         session = runtime.InferenceSession(loaded.SerializeToString(), options, providers=["CPUExecutionProvider"])
         found = session.run([*names, *inner], dict(zip(case.names, case.values, strict=True)))
     except Exception as error:  # of a class of the package's own
-        raise InputError(f"onnxruntime does not run the model: {error}; take another --reference", code="TW0717") from error
-    return flattened(found[: len(names)]), {n: v for n, v in zip(inner, found[len(names) :], strict=True) if isinstance(v, np.ndarray)}
+        raise InputError(
+            f"onnxruntime does not run the model: {error}; take another --reference", code="TW0717"
+        ) from error
+    return (
+        flattened(found[: len(names)]),
+        {n: v for n, v in zip(inner, found[len(names) :], strict=True) if isinstance(v, np.ndarray)}
+    )
 
 
 def _by_torch(model: Path, case: Case) -> list[Array]:

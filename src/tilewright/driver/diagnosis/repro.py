@@ -30,13 +30,16 @@ _CONSTANT: Final = "constant_"
 
 
 def write_repro(found: Diagnosis, settings: Settings, folder: Path, expected: list[Array]) -> list[Path]:
-    """Write the folder of a divergence, `expected` being what the interpreter computes. Raises `ArtifactError` where it cannot be written."""
+    """Write the folder of a divergence, `expected` being what the interpreter computes. Raises `ArtifactError` where
+    it cannot be written."""
     case = found.case
     assert case is not None
     text, constants = lifted(case)
     files: dict[str, bytes] = {
-        MODEL: text.encode(), PARAMS: save_arrays(constants), INPUTS: save_arrays(dict(zip(case.names, case.values, strict=True))),
-        EXPECTED: save_arrays({f"output_{k}": v for k, v in enumerate(expected)}), SCRIPT: _script(found, settings).encode(), REPORT: _report(found, settings, text).encode(),
+        MODEL: text.encode(), PARAMS: save_arrays(constants),
+        INPUTS: save_arrays(dict(zip(case.names, case.values, strict=True))),
+        EXPECTED: save_arrays({f"output_{k}": v for k, v in enumerate(expected)}),
+        SCRIPT: _script(found, settings).encode(), REPORT: _report(found, settings, text).encode(),
         DATA: (json.dumps({**found.as_dict(), "settings": settings.to_json()}, indent=1) + "\n").encode(),
     }
     try:
@@ -44,7 +47,10 @@ def write_repro(found: Diagnosis, settings: Settings, folder: Path, expected: li
         for name, content in files.items():
             (folder / name).write_bytes(content)
     except OSError as error:
-        raise ArtifactError(f"cannot write the repro into '{folder}': {error.strerror or error}; choose another folder with -o", code="TW0801") from None
+        raise ArtifactError(
+            f"cannot write the repro into '{folder}': {error.strerror or error}; choose another folder with -o",
+            code="TW0801"
+        ) from None
     return [folder / name for name in files]
 
 
@@ -78,10 +84,14 @@ def read_expected(folder: Path) -> list[Array]:
 
 def _script(found: Diagnosis, settings: Settings) -> str:
     way = f"Way({found.way.kind!r}, {found.way.step})" if found.way.step >= 0 else f"Way({found.way.kind!r})"
-    what = {"whole": "compiled as a whole", "pass": f"behind the pass {found.name}", "kernel": "as one kernel"}[found.way.kind]
+    what = {
+        "whole": "compiled as a whole", "pass": f"behind the pass {found.name}", "kernel": "as one kernel"
+    }[found.way.kind]
     plugins = "".join(f"run_plugin({p!r})\n" for p in settings.plugins)
     imports = "from tilewright.base.plugins import run_plugin\n" if settings.plugins else ""
-    ends = {CRASH: "\nThis process ends while it runs.", HANG: "\nIt does not end by itself."}.get("" if found.verdict is None else found.verdict.kind, "")
+    ends = {
+        CRASH: "\nThis process ends while it runs.", HANG: "\nIt does not end by itself."
+    }.get("" if found.verdict is None else found.verdict.kind, "")
     return f'''"""{found.summary()}
 
 Exit code 1 while the difference is there, 0 when it is gone.{ends}
@@ -112,14 +122,23 @@ print("no difference")
 def _report(found: Diagnosis, settings: Settings, text: str) -> str:
     told = found.as_dict()
     rows = [
-        ("what", f"{told['kind']}: {told['difference']}"), ("stage", told["stage"]), ("pass or part of the lowering", told["name"]), ("operator", told["operator"]),
-        ("node of the model", told["origin"]), ("program", f"{told['nodes']} nodes, of {told['nodes_of_model']} of the model"), ("target", settings.target),
-        ("switches", ", ".join(f"{k}={v}" for k, v in settings.config.items())), ("passes left out", ", ".join(settings.disabled_pass)),
+        ("what", f"{told['kind']}: {told['difference']}"), ("stage", told["stage"]),
+        ("pass or part of the lowering", told["name"]), ("operator", told["operator"]),
+        ("node of the model", told["origin"]),
+        ("program", f"{told['nodes']} nodes, of {told['nodes_of_model']} of the model"), ("target", settings.target),
+        ("switches", ", ".join(f"{k}={v}" for k, v in settings.config.items())),
+        ("passes left out", ", ".join(settings.disabled_pass)),
     ]
-    lines = [f"# {found.summary()}", "", "| | |", "|---|---|", *(f"| {name} | {_cell(value)} |" for name, value in rows if value), ""]
+    lines = [
+        f"# {found.summary()}", "", "| | |", "|---|---|",
+        *(f"| {name} | {_cell(value)} |" for name, value in rows if value), ""
+    ]
     lines += ["The smallest program that shows it:", "", *_block(text)]
     lines += ["The first value that is wrong:", "", *_block(found.value)] if found.value else []
-    lines += [f"The loops, as they are after `{found.name or 'the last pass'}`:", "", *_block(found.loops)] if found.loops else []
+    lines += (
+        [f"The loops, as they are after `{found.name or 'the last pass'}`:", "", *_block(found.loops)] if found.loops
+        else []
+    )
     return "\n".join([*lines, f"Run it with `python {SCRIPT}`.", ""])
 
 

@@ -4,13 +4,14 @@
     prune:   one node after another is given by its value, left out, or becomes the result
     sizes:   every extent becomes 1, 2, 3, …            (`sizes.py`)
 
-`fails(case)` returns whether a case fails in the given way. The surroundings of a part are replaced by the values that the
-interpreter computes there, so that a part sees the numbers that it saw in the model.
+`fails(case)` returns whether a case fails in the given way. The surroundings of a part are replaced by the values that
+the interpreter computes there, so that a part sees the numbers that it saw in the model.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import Final
 
 import numpy as np
@@ -100,7 +101,9 @@ class Shrinker:
         low, high = 0, len(order)
         while low < high - 1:
             middle = (low + high) // 2
-            low, high = (middle, high) if self._takes(_cut(case, case.main.body, order[:middle], known)) else (low, middle)
+            low, high = (
+                (middle, high) if self._takes(_cut(case, case.main.body, order[:middle], known)) else (low, middle)
+            )
         given, first = order[:low], low
         low, high = first, len(order)
         while low < high - 1:
@@ -114,7 +117,8 @@ class Shrinker:
             pass
 
     def _smaller(self) -> Iterable[Case | None]:
-        """Cases with a node less: a value is given, the result is what it was made of, a node is replaced by its operand of the same type."""
+        """Cases with a node less: a value is given, the result is what it was made of, a node is replaced by its
+        operand of the same type."""
         case, known = self.best, _known(self.best)
         body = case.main.body
         for e in _parts(body):
@@ -126,7 +130,13 @@ class Shrinker:
         for e in post_order(body, inside=False):
             for o in operands(e) if isinstance(e, Call) and not isinstance(e.op, Expr) else ():
                 if o.known_type() == e.known_type():
-                    yield _made(lambda e=e, o=o: case.around(rewrite(body, lambda x: None, memo={e: o}), dict(zip(case.main.params, case.values, strict=True))))  # type: ignore[misc]
+                    yield _made(partial(_replaced, case, e, o))
+
+
+def _replaced(case: Case, e: Expr, operand: Expr) -> Case:
+    """Return the case with `operand` in place of `e`."""
+    inputs = dict(zip(case.main.params, case.values, strict=True))
+    return case.around(rewrite(case.main.body, lambda x: None, memo={e: operand}), inputs)
 
 
 def _known(case: Case) -> dict[Expr, Array]:

@@ -2,8 +2,9 @@
 
     nn.dense(x: (16, 384), w: (64, 384))      384 -> 2       nn.dense(x: (16, 2), w: (64, 2))
 
-All axes of inputs and constants that have one extent are cut to a smaller one together, and attributes that say the extent follow
-it: `channels`, `units`, `groups`, then any. Sizes that the type rules of the operators reject are not tried.
+All axes of inputs and constants that have one extent are cut to a smaller one together, and attributes that say the
+extent follow it: `channels`, `units`, `groups`, then any. Sizes that the type rules of the operators reject are not
+tried.
 """
 
 from __future__ import annotations

@@ -18,10 +18,8 @@ import numpy as np
 
 from tilewright.backends.target import Target
 from tilewright.base.errors import TVMError
-from tilewright.compiler.build import build, build_module
-from tilewright.compiler.cache import Cache
-from tilewright.compiler.program import build_program
-from tilewright.compiler.report import Report
+from tilewright.compiler.build import build
+from tilewright.compiler.pipeline import compile_fused, compile_module, is_one_program
 from tilewright.driver.diagnosis.case import Array, Case, flattened
 from tilewright.ir.module import IRModule
 from tilewright.ir.transform import Pass, PassContext, named_pass
@@ -29,7 +27,6 @@ from tilewright.relay.check_rewrites import TOLERANCE, difference, tolerance_of
 from tilewright.relay.expr import Constant, Expr, Function, Var
 from tilewright.relay.transform.fuse_ops import FuseOps
 from tilewright.relay.transform.pipeline import graph_passes
-from tilewright.relay.transform.stages import needs_stages
 from tilewright.relay.visitor import post_order, rewrite
 from tilewright.runtime.executable import Executable
 
@@ -198,11 +195,11 @@ def computed(case: Case, way: Way, settings: Settings) -> list[list[Array]]:
 def executable(case: Case, way: Way, settings: Settings) -> Any:
     """The program of a case as native code, by the whole compiler or as one kernel."""
     target = Target(settings.target)
-    if way.kind == WHOLE and needs_stages(case.main):
-        return build(case.module, target).executable
-    if way.kind == WHOLE:
-        return build_module(case.module, target, "diagnosed").executable(settings.threads)
-    return build_program(as_kernel(case), target, "diagnosed", Report(), Cache.default()).finish().executable(settings.threads)
+    if way.kind != WHOLE:
+        return compile_fused(as_kernel(case), target, "diagnosed").executable(settings.threads)
+    if is_one_program(case.main):
+        return compile_module(lambda: case.module, target, "diagnosed").executable(settings.threads)
+    return build(case.module, target).executable
 
 
 def as_kernel(case: Case) -> Function:

@@ -21,7 +21,7 @@ def report_path(model: Path, output: Path | None) -> Path:
     """Where the page goes. Raises `OptionError` for a name that no browser would open as a page."""
     path = output or Path(f"{model.stem}.html")
     if path.suffix not in SUFFIXES:
-        raise OptionError(f"--output: '{path}' ends in neither {' nor '.join(SUFFIXES)}; the report is a page", code="TW0206")
+        raise OptionError(f"--output: '{path}' has none of the extensions of the report: {', '.join(SUFFIXES)}", code="TW0206")
     return path
 
 
@@ -35,4 +35,7 @@ def write_report(model: Model, name: str, path: Path, run: bool) -> None:
     files.write_text(path, page_of(content))
     if run and content.measurement is None:
         typer.echo(f"Not measured: {content.not_measured}", err=True)
-    typer.echo(f"Wrote {path} ({path.stat().st_size / 1e6:.1f} MB) in {time.perf_counter() - begin:.2f} s: {len(content.states)} states of the graph, {len(content.kernels)} kernels")
+    typer.echo(
+        f"Wrote {path} ({path.stat().st_size / 1e6:.1f} MB) in {time.perf_counter() - begin:.2f} s: "
+        f"{len(content.states)} states of the graph, {len(content.kernels)} kernels"
+    )

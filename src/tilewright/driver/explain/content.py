@@ -58,11 +58,16 @@ class Content:
 def explained(model: Model, name: str, run: bool = True) -> Content:
     """Compile `model` again with a recording, and run it if `run`.
 
-    Raises `InputError` for a model of more than one program, `OptionError` for dynamic shapes. Where no measurement is possible, `not_measured` gives the reason.
+    Raises `InputError` for a model of more than one program, `OptionError` for dynamic shapes. Where no measurement is
+    possible, `not_measured` gives the reason.
     """
     if model.artifact.manifest.symbols:
         sizes = ", ".join(s.name for s in model.artifact.manifest.symbols)
-        raise OptionError(f"'{name}' has symbolic sizes ({sizes}), and a report needs a program of static shapes; give every size a number", code="TW0304")
+        raise OptionError(
+            f"'{name}' has symbolic sizes ({sizes}), and a report needs a program of static shapes; give every size a "
+            "number",
+            code="TW0304"
+        )
     report, recording = Report(keeps_module=True), Recording()
     artifact = model.build_again(report, (recording,))
     steps = tuple(_steps(report, recording.external))
@@ -70,13 +75,17 @@ def explained(model: Model, name: str, run: bool = True) -> Content:
     if run:
         try:
             if not runs_here(artifact.manifest):
-                raise ArtifactError(f"the program is for '{artifact.manifest.target}', which is another machine than this one", code="TW0805")
+                raise ArtifactError(
+                    f"the program is for '{artifact.manifest.target}', which is another machine than this one",
+                    code="TW0805"
+                )
             measurement, reason = measure(artifact.executable(model.threads), steps), ""
         except (RunError, ArtifactError) as error:
             reason = str(error)
     return Content(
         name, str(model.target), artifact.manifest, report.phases, recording.passes, tuple(recording.states), steps,
-        tuple(_kernels(report, steps, model.target.processor)), memory_of([plan for plan, _ in report.plans]), measurement, reason, report.text,
+        tuple(_kernels(report, steps, model.target.processor)), memory_of([plan for plan, _ in report.plans]),
+        measurement, reason, report.text,
         tuple(a.name for a in model.target.accelerators),
     )
 
@@ -96,6 +105,17 @@ def _kernels(report: Report, steps: tuple[ProgramStep, ...], target: Target) -> 
     users: dict[str, list[int]] = {}
     for k, s in enumerate(steps):
         users.setdefault(s.symbol, []).append(k)
-    made = [KernelTexts(symbol, tuple(texts_of(kernel, report.functions[symbol], target)), tuple(users.get(symbol, ()))) for symbol, kernel in report.kernels.items()]
-    plain = [symbol for symbol in report.llvm if symbol not in report.kernels and (symbol in users or symbol in _ENTRIES)]
-    return [*made, *(KernelTexts(symbol, tuple(plain_texts(report.llvm[symbol], target)), tuple(users.get(symbol, ()))) for symbol in plain)]
+    made = [
+        KernelTexts(symbol, tuple(texts_of(kernel, report.functions[symbol], target)), tuple(users.get(symbol, ())))
+        for symbol, kernel in report.kernels.items()
+    ]
+    plain = [
+        symbol for symbol in report.llvm if symbol not in report.kernels and (symbol in users or symbol in _ENTRIES)
+    ]
+    return [
+        *made,
+        *(
+            KernelTexts(symbol, tuple(plain_texts(report.llvm[symbol], target)), tuple(users.get(symbol, ())))
+            for symbol in plain
+        )
+    ]

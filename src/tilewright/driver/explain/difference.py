@@ -1,8 +1,8 @@
 """The difference of two texts of Relay up to renumbering: `%7 = nn.relu(%6)` and `%9 = nn.relu(%8)` are the same line.
 
-Lines are matched without the numbers of values first. Among those that are left between two matches, calls of the same operator
-that have most words in common are the same call, changed.
-A line that reads values which do not correspond to those that it read before is changed, too.
+Lines are matched without the numbers of values first. Among those that are left between two matches, calls of the same
+operator that have most words in common are the same call, changed. A line that reads values which do not correspond to
+those that it read before is changed, too.
 """
 
 from __future__ import annotations
@@ -35,7 +35,10 @@ def difference(old: Sequence[str], new: Sequence[str]) -> list[Row]:
     became: dict[str, str] = {}
     a, b = ([_NUMBERED.sub("%", line) for line in text] for text in (old, new))
     for tag, a0, a1, b0, b1 in SequenceMatcher(None, a, b, autojunk=False).get_opcodes():
-        pairs = zip(range(a0, a1), range(b0, b1), strict=True) if tag == "equal" else _paired(old, new, range(a0, a1), range(b0, b1))
+        pairs = (
+            zip(range(a0, a1), range(b0, b1), strict=True) if tag == "equal"
+            else _paired(old, new, range(a0, a1), range(b0, b1))
+        )
         for i, j in pairs:
             if j is not None and new[j].startswith("def "):
                 became.clear()
@@ -47,9 +50,14 @@ def difference(old: Sequence[str], new: Sequence[str]) -> list[Row]:
     return rows
 
 
-def _paired(old: Sequence[str], new: Sequence[str], these: range, those: range) -> Iterator[tuple[int | None, int | None]]:
+def _paired(
+    old: Sequence[str], new: Sequence[str], these: range, those: range
+) -> Iterator[tuple[int | None, int | None]]:
     """Lines of two stretches side by side: calls of the same operator together, others alone."""
-    a, b = ([_operator(text[k], f"{side}{k}") for k in stretch] for text, stretch, side in ((old, these, "-"), (new, those, "+")))
+    a, b = (
+        [_operator(text[k], f"{side}{k}") for k in stretch]
+        for text, stretch, side in ((old, these, "-"), (new, those, "+"))
+    )
     for tag, a0, a1, b0, b1 in SequenceMatcher(None, a, b, autojunk=False).get_opcodes():
         if tag == "equal":
             for i, j in zip(these[a0:a1], those[b0:b1], strict=True):
@@ -60,7 +68,8 @@ def _paired(old: Sequence[str], new: Sequence[str], these: range, those: range) 
 
 
 def _alike(old: str, new: str) -> bool:
-    """Whether two lines stand equally deep and have most of their words in common, so that what differs can be shown in them."""
+    """Whether two lines stand equally deep and have most of their words in common, so that what differs can be shown
+    in them."""
     if len(old) - len(old.lstrip()) != len(new) - len(new.lstrip()):
         return False
     a, b = (set(_WORD.findall(_NUMBERED.sub("%", line))) for line in (old, new))

@@ -1,4 +1,5 @@
-"""Graphs to draw: operators of a module after a pass, and the steps of a program with the operators that each of them computes."""
+"""Graphs to draw: operators of a module after a pass, and the steps of a program with the operators that each of them
+computes."""
 
 from __future__ import annotations
 
@@ -63,7 +64,8 @@ class Graph:
 
 
 UNTOUCHED, ALTERED, ALONE = 0, 1, 2
-"""Of a node, beside those of another graph: that one has it, has it with another type, place or attribute, or has it not."""
+"""Of a node, beside those of another graph: that one has it, has it with another type, place or attribute, or has it
+not."""
 
 
 def compared(these: Graph, others: Graph) -> list[int]:
@@ -101,7 +103,10 @@ class _Nodes:
 
     def add(self, f: Function, where: str, region: str) -> None:
         for e in post_order(f.body, inside=False):
-            reads = self.makers.get(e, ()) if isinstance(e, (Var, Constant)) else tuple(sorted({k for o in operands(e) for k in self.makers.get(o, ())}))
+            reads = (
+                self.makers.get(e, ()) if isinstance(e, (Var, Constant))
+                else tuple(sorted({k for o in operands(e) for k in self.makers.get(o, ())}))
+            )
             if isinstance(e, Call):
                 reads = self._call(e, reads, where, region)
             self.makers[e] = reads
@@ -128,7 +133,10 @@ def _node(e: Call, reads: tuple[int, ...], where: str, region: str) -> Node:
     if isinstance(op, Function):
         inner = tuple(operator_name(c) for c in post_order(op.body) if isinstance(c, Call))
         return Node(str(op.attrs.get("Composite") or "function"), type_text(e), origin, where, region, reads, "", inner)
-    return Node(operator_name(e), type_text(e), origin, op.compiler if isinstance(op, ExternalCall) else where, region, reads, _attributes(op))
+    return Node(
+        operator_name(e), type_text(e), origin, op.compiler if isinstance(op, ExternalCall) else where, region, reads,
+        _attributes(op)
+    )
 
 
 def operator_name(e: Call) -> str:
@@ -157,7 +165,9 @@ def _attributes(op: Any) -> str:
     """The attributes of an operator that are not the usual ones."""
     if not (isinstance(op, Op) and dataclasses.is_dataclass(op)):
         return ""
-    return ", ".join(f"{f.name}={getattr(op, f.name)}" for f in dataclasses.fields(op) if f.repr and getattr(op, f.name) != f.default)
+    return ", ".join(
+        f"{f.name}={getattr(op, f.name)}" for f in dataclasses.fields(op) if f.repr and getattr(op, f.name) != f.default
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,7 +181,8 @@ class Operation:
 
 @dataclass(frozen=True, slots=True)
 class ProgramStep:
-    """A step of a program: the symbol of its kernel, its executor, its operations, the steps that it reads from, and the bytes that it reads and writes.
+    """A step of a program: the symbol of its kernel, its executor, its operations, the steps that it reads from, and
+    the bytes that it reads and writes.
 
     `function` is the graph of its computation where that is known.
     """
@@ -185,8 +196,11 @@ class ProgramStep:
     function: Function | None
 
 
-def steps_of(plan: MemoryPlan, steps: tuple[Step, ...], main: Function, external: Mapping[str, Function], block: int, first: int) -> list[ProgramStep]:
-    """The steps of a plan, numbered from `first` on; `main` is the function that was planned, `external` the functions for accelerators by symbol."""
+def steps_of(
+    plan: MemoryPlan, steps: tuple[Step, ...], main: Function, external: Mapping[str, Function], block: int, first: int
+) -> list[ProgramStep]:
+    """The steps of a plan, numbered from `first` on; `main` is the function that was planned, `external` the functions
+    for accelerators by symbol."""
     number = {s.call: k for k, s in enumerate(plan.steps, first) if s.call is not None}
     makers: dict[Expr, tuple[int, ...]] = {}
     reads: dict[Expr, tuple[int, ...]] = {}
@@ -197,7 +211,12 @@ def steps_of(plan: MemoryPlan, steps: tuple[Step, ...], main: Function, external
     made = []
     for planned, step in zip(plan.steps, steps, strict=True):
         call = planned.call
-        moved = sum(t.nbytes for t in {(loc.place, loc.index, loc.skip): loc.type for loc in (*planned.inputs, *planned.outputs)}.values() if isinstance(t.nbytes, int))
+        moved = sum(
+            t.nbytes
+            for t in {
+                (loc.place, loc.index, loc.skip): loc.type for loc in (*planned.inputs, *planned.outputs)
+            }.values() if isinstance(t.nbytes, int)
+        )
         if call is None or not isinstance(call.op, Function):
             made.append(ProgramStep(COPY, COPY, block, (), makers.get(main.body, ()), moved, None))
             continue
@@ -205,7 +224,12 @@ def steps_of(plan: MemoryPlan, steps: tuple[Step, ...], main: Function, external
         handed = body.op if isinstance(body, Call) and isinstance(body.op, ExternalCall) else None
         function = external.get(handed.symbol) if handed is not None else call.op
         where = handed.compiler if handed is not None else CPU if hasattr(step, "symbol") else PYTHON
-        made.append(ProgramStep(_symbol(step), where, block, tuple(_operations(function or call.op)), reads.get(call, ()), moved, function))
+        made.append(
+            ProgramStep(
+                _symbol(step), where, block, tuple(_operations(function or call.op)), reads.get(call, ()), moved,
+                function
+            )
+        )
     return made
 
 

@@ -1,8 +1,8 @@
 """A kernel as four texts, Relay, loops, LLVM and assembly, with the links between their lines.
 
-The loops carry the nodes of the model that they compute (`Origin`), each LLVM instruction carries its line of the loops as debug information, and
-assembly is made from LLVM text with its own lines as debug information: so every link comes from the compiler itself.
-Lines of debug information change no instruction.
+The loops carry the nodes of the model that they compute (`Origin`), each LLVM instruction carries its line of the loops
+as debug information, and assembly is made from LLVM text with its own lines as debug information: so every link comes
+from the compiler itself. Lines of debug information change no instruction.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 from tilewright.backends.cpu.llvm.backend import LLVM
 from tilewright.backends.target import Target
 from tilewright.base.errors import Origin
-from tilewright.compiler.sources import loops_source, relay_lines
+from tilewright.compiler.debug_texts import loops_source, relay_lines
 from tilewright.relay.expr import Function
 from tilewright.tir.printer import PrintedFunc
 from tilewright.tir.stmt import Stmt
@@ -33,7 +33,8 @@ _SECTION: Final = re.compile(r"^\s*\.section\s+\"?\.(\w+)")
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """Lines, and for each of them the numbers of the lines of the text before that it came from, counted from 1; empty where that is not known."""
+    """Lines, and for each of them the numbers of the lines of the text before that it came from, counted from 1; empty
+    where that is not known."""
 
     title: str
     lines: tuple[str, ...]
@@ -51,9 +52,14 @@ def texts_of(kernel: Kernel, function: Function, target: Target) -> list[Text]:
         return [*texts, Text("TIR", tuple(printed.lines))]
     source = loops_source(kernel.func, kernel.declared, written=False)
     marked, _ = target.backend.emit((kernel.func,), target, (replace(source, line=origins.line),))
-    loops = tuple(tuple(places.get(origins.found[k], ())) if k in origins.found else () for k in range(1, len(printed.lines) + 1))
+    loops = tuple(
+        tuple(places.get(origins.found[k], ())) if k in origins.found else () for k in range(1, len(printed.lines) + 1)
+    )
     llvm, numbered = own_lines(marked)
-    return [*texts, Text("TIR", tuple(printed.lines), loops), llvm, shown_assembly(target.backend.texts(numbered, target)["asm"](), len(llvm.lines))]
+    return [
+        *texts, Text("TIR", tuple(printed.lines), loops), llvm,
+        shown_assembly(target.backend.texts(numbered, target)["asm"](), len(llvm.lines))
+    ]
 
 
 class _Origins:
@@ -71,7 +77,8 @@ class _Origins:
 
 
 def own_lines(marked: str) -> tuple[Text, str]:
-    """Return LLVM text without metadata, with each line linked to the loops; and the same text with its own lines as debug information."""
+    """Return LLVM text without metadata, with each line linked to the loops; and the same text with its own lines as
+    debug information."""
     lines_of = {number: (int(line), scope) for number, line, scope in _LOCATION.findall(marked)}
     first = 1 + max((int(k) for k in re.findall(r"^!(\d+) = ", marked, re.MULTILINE)), default=-1)
     shown: list[str] = []

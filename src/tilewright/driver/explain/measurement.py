@@ -1,7 +1,8 @@
 """Times of the steps of a program, compared with the peak rates of the machine.
 
-Seconds are those of `Executable.profile`. Operations are two for each multiply-accumulate (or one for each element of a result where there are none),
-bytes are those of all arguments and results, each read or written once: the minimum of any program.
+Seconds are those of `Executable.profile`. Operations are two for each multiply-accumulate (or one for each element of a
+result where there are none), bytes are those of all arguments and results, each read or written once: the minimum of
+any program.
 """
 
 from __future__ import annotations
@@ -44,15 +45,21 @@ class Measurement:
 
 
 def measure(executable: Executable, steps: Sequence[ProgramStep]) -> Measurement:
-    """Run the program on random inputs. Raises `RunError` where its steps cannot be timed apart, `ArtifactError` where it does not run here."""
+    """Run the program on random inputs. Raises `RunError` where its steps cannot be timed separately, `ArtifactError` where it does not run here."""
     once = executable.profile(number=1)
     times = int(min(_MOST, _SECONDS / max(once.seconds, 1e-9)))
     profile = executable.profile(number=times) if times > 1 else once
     parts = executable.manifest.parts
     if not isinstance(parts, int):
-        raise RunError(f"'{executable.manifest.name}' is computed in as many parts as a call says, and is timed as a whole alone", code="TW0714")
+        raise RunError(
+            f"'{executable.manifest.name}' is computed in as many parts as a call says, and is timed as a whole alone",
+            code="TW0714"
+        )
     found = tuple(
-        StepMeasure(timed.seconds, float(parts * (operations(s.function) if s.function is not None else 0)), float(parts * s.nbytes))
+        StepMeasure(
+            timed.seconds, float(parts * (operations(s.function) if s.function is not None else 0)),
+            float(parts * s.nbytes)
+        )
         for timed, s in zip(profile.steps, steps, strict=True)
     )
     whole = executable.benchmark(repeat=5 if times > 1 else 1, number=1, min_repeat_ms=20).median

@@ -15,7 +15,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """The values in the workspace, and how many bytes it has. Blocks of a program with control flow share it, one after the other."""
+    """The values in the workspace, and how many bytes it has. Blocks of a program with control flow share it, one
+    after the other."""
 
     workspace: int
     values: tuple[Held, ...]

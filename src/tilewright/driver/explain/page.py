@@ -1,7 +1,8 @@
 """The page: one self-contained HTML file with its data, scripts and styles.
 
-Long texts of kernels and of passes are compressed and read when they are shown. No text of a model is ever markup: the data are JSON with `<`
-escaped, the scripts write it as text, and the page's policy lets no other script run than its own.
+Long texts of kernels and of passes are compressed and read when they are shown. No text of a model is ever markup: the
+data are JSON with `<` escaped, the scripts write it as text, and the page's policy lets no other script run than its
+own.
 """
 
 from __future__ import annotations
@@ -25,14 +26,23 @@ from tilewright.driver.explain.recording import State
 
 FOLDER: Final = Path(__file__).parent / "page"
 STYLES: Final = ("page.css", "views.css")
-SCRIPTS: Final = ("base.js", "colours.js", "layout.js", "drawing.js", "overview.js", "passes.js", "program.js", "kernels.js", "run.js", "memory.js", "main.js")
+SCRIPTS: Final = (
+    "base.js", "colours.js", "layout.js", "drawing.js", "overview.js", "passes.js", "program.js", "kernels.js",
+    "run.js", "memory.js", "main.js"
+)
 
 
 def page_of(content: Content) -> str:
     """The page as text."""
     style = "\n".join((FOLDER / name).read_text(encoding="utf-8") for name in STYLES)
-    script = "(() => {\n'use strict';\n" + "\n".join((FOLDER / name).read_text(encoding="utf-8") for name in SCRIPTS) + "\n})();"
-    policy = f"default-src 'none'; img-src data:; style-src '{_digest(style)}'; script-src '{_digest(script)}'; base-uri 'none'; form-action 'none'"
+    script = (
+        "(() => {\n'use strict';\n" + "\n".join((FOLDER / name).read_text(encoding="utf-8") for name in SCRIPTS)
+        + "\n})();"
+    )
+    policy = (
+        f"default-src 'none'; img-src data:; style-src '{_digest(style)}'; script-src '{_digest(script)}'; base-uri "
+        "'none'; form-action 'none'"
+    )
     title = html.escape(f"{content.name}: how it was compiled")
     return "\n".join([
         "<!doctype html>",
@@ -65,14 +75,23 @@ def summary_of(content: Content) -> dict[str, Any]:
         "model": content.name, "target": content.target, "compiler": __version__, "accelerators": content.accelerators,
         "inputs": [[t.name, _tensor(t)] for t in m.inputs], "outputs": [[t.name, _tensor(t)] for t in m.outputs],
         "phases": [[name, seconds] for name, seconds in content.phases.items()], "passes": content.passes,
-        "states": [{"name": s.name, "seconds": s.seconds, **_counted(before, s)} for before, s in _pairs(content.states)],
+        "states": [
+            {"name": s.name, "seconds": s.seconds, **_counted(before, s)} for before, s in _pairs(content.states)
+        ],
         "operators": dict(content.states[0].graph.operators) if content.states else {},
-        "kernels": [{"symbol": k.symbol, "steps": k.steps, "lines": [[t.title, len(t.lines)] for t in k.texts]} for k in content.kernels],
+        "kernels": [
+            {"symbol": k.symbol, "steps": k.steps, "lines": [[t.title, len(t.lines)] for t in k.texts]}
+            for k in content.kernels
+        ],
         "steps": [
             {
-                "symbol": s.symbol, "where": s.where, "block": s.block, "kernel": kernels.get(s.symbol, -1), "reads": s.reads, "bytes": s.nbytes,
+                "symbol": s.symbol, "where": s.where, "block": s.block, "kernel": kernels.get(s.symbol, -1),
+                "reads": s.reads, "bytes": s.nbytes,
                 "operations": [[o.name, o.type, o.origin] for o in s.operations],
-                **({"seconds": run.steps[k].seconds, "work": run.steps[k].operations, "moved": run.steps[k].nbytes} if run is not None else {}),
+                **(
+                    {"seconds": run.steps[k].seconds, "work": run.steps[k].operations, "moved": run.steps[k].nbytes}
+                    if run is not None else {}
+                ),
             }
             for k, s in enumerate(content.steps)
         ],
@@ -80,7 +99,11 @@ def summary_of(content: Content) -> dict[str, Any]:
             "workspace": content.memory.workspace, "constants": m.constants_bytes, "peak": most, "peak_step": step,
             "values": [[v.offset, v.nbytes, v.birth, v.death] for v in content.memory.values],
         },
-        "run": None if run is None else {"seconds": run.seconds, "threads": run.threads, "operations": run.peaks.rate(FLOAT32), "bytes": run.peaks.bandwidths[-1][1]},
+        "run": None if run is None
+        else {
+            "seconds": run.seconds, "threads": run.threads, "operations": run.peaks.rate(FLOAT32),
+            "bytes": run.peaks.bandwidths[-1][1]
+        },
         "not_measured": content.not_measured, "has_c": bool(content.c),
     }
 
@@ -100,7 +123,10 @@ def _counted(before: State | None, after: State) -> dict[str, Any]:
     rows = difference(before.lines, after.lines)
     old, new = before.graph.operators, after.graph.operators
     return {
-        **{word: sum(r.kind == kind for r in rows) for word, kind in (("added", ADDED), ("removed", REMOVED), ("changed", CHANGED))},
+        **{
+            word: sum(r.kind == kind for r in rows)
+            for word, kind in (("added", ADDED), ("removed", REMOVED), ("changed", CHANGED))
+        },
         "operators": [[name, old[name], new[name]] for name in sorted({*old, *new}) if old[name] != new[name]],
     }
 
@@ -108,11 +134,16 @@ def _counted(before: State | None, after: State) -> dict[str, Any]:
 def _parts(content: Content) -> Iterator[tuple[str, Any]]:
     """Yield the data that are read when they are shown, by the ids of their elements."""
     for k, (before, after) in enumerate(_pairs(content.states)):
-        rows = [Row("=", n, n) for n in range(1, len(after.lines) + 1)] if before is None else difference(before.lines, after.lines)
+        rows = (
+            [Row("=", n, n) for n in range(1, len(after.lines) + 1)] if before is None
+            else difference(before.lines, after.lines)
+        )
         yield f"state-{k}", {
-            "rows": [[r.kind, r.old, r.new] for r in rows], "old": () if before is None else before.lines, "new": after.lines,
+            "rows": [[r.kind, r.old, r.new] for r in rows], "old": () if before is None else before.lines,
+            "new": after.lines,
             "graphs": [_graph(g) for g in ([after.graph] if before is None else [before.graph, after.graph])],
-            "compared": [[]] if before is None else [compared(before.graph, after.graph), compared(after.graph, before.graph)],
+            "compared": [[]] if before is None
+            else [compared(before.graph, after.graph), compared(after.graph, before.graph)],
         }
     for k, kernel in enumerate(content.kernels):
         yield f"kernel-{k}", [_text(t) for t in kernel.texts]
@@ -131,7 +162,9 @@ def _text(text: Text) -> dict[str, Any]:
 def _json(value: Any) -> str:
     """Return JSON text that is safe inside an element of the page."""
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
-    return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
+    return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e").replace(
+        "\u2028", "\\u2028"
+    ).replace("\u2029", "\\u2029")
 
 
 def _packed(value: Any) -> str:

@@ -34,8 +34,8 @@ class State:
 class Recording(PassInstrument):
     """Keeps a state for each pass that changed the module: `states[0]` is what was imported.
 
-    A pass that runs inside another one is noted in its place where it works on the same module; one that works on a module of its own, to fold a
-    constant for example, is the other's private matter.
+    A pass that runs inside another one is noted in its place where it works on the same module; one that works on a
+    module of its own, to fold a constant for example, is the other's private matter.
     """
 
     states: list[State] = field(default_factory=list)

@@ -1,7 +1,8 @@
-"""TVM's `tvmc`: load a model, tune it, compile it to a package, run the package; from Python, and as `python -m tilewright.driver.tvmc`.
+"""TVM's `tvmc`: load a model, tune it, compile it to a package, run the package; from Python, and as `python -m
+tilewright.driver.tvmc`.
 
     model = tvmc.load("model.onnx")
-    records = tvmc.tune(model, target="llvm", tuning_records="records.json")    compile(…, tuning_records=records) takes the best
+    records = tvmc.tune(model, target="llvm", tuning_records="records.json")    # for compile(…, tuning_records=records)
     package = tvmc.compile(model, target="llvm", package_path="model.tar")
     result = tvmc.run(package, device="cpu")
     print(result)
@@ -21,4 +22,7 @@ from tilewright.driver.tvmc.result import TVMCResult
 from tilewright.driver.tvmc.runner import run_module
 from tilewright.driver.tvmc.runner import run_module as run
 
-__all__ = ["TVMCException", "TVMCImportError", "TVMCModel", "TVMCPackage", "TVMCResult", "compile", "load", "load_model", "run", "run_module", "tune", "tune_model"]
+__all__ = [
+    "TVMCException", "TVMCImportError", "TVMCModel", "TVMCPackage", "TVMCResult", "compile", "load", "load_model",
+    "run", "run_module", "tune", "tune_model"
+]

@@ -1,6 +1,8 @@
-"""`tvmc tune`: measures a model's kernels by `autotvm` or `auto_scheduler`, and appends each result to a file of records.
+"""`tvmc tune`: measures a model's kernels by `autotvm` or `auto_scheduler`, and appends each result to a file of
+records.
 
-`tvmc compile --tuning-records` uses the best of them. `tilewright tune` also proves that the whole model becomes faster.
+`tvmc compile --tuning-records` uses the best of them. `tilewright tune` also proves that the whole model becomes
+faster.
 """
 
 from __future__ import annotations
@@ -51,10 +53,11 @@ def tune_model(
     """Measure, append the results to `tuning_records` (by default a temporary file), and return its path.
 
     `trials` is the most for all tasks. With `autotvm` each task has an equal share, the first ones one more; with
-    `auto_scheduler` the task with the largest expected gain has the next ones. Records of the file are not measured again;
-    a new file begins as a copy of `prior_records`. `timeout` is in seconds; `min_repeat_ms` is by default 0 on x86, else
-    1000; `parallel` candidates are built at once. `tuner` is a name of `autotvm.tuner.get_tuner`; `tasks_filter` is read by
-    `selected`. With `rpc_key`, candidates run on devices of that key of the tracker at `hostname` and `port`.
+    `auto_scheduler` the task with the largest expected gain has the next ones. Records of the file are not measured
+    again; a new file begins as a copy of `prior_records`. `timeout` is in seconds; `min_repeat_ms` is by default 0 on
+    x86, else 1000; `parallel` candidates are built at once. `tuner` is a name of `autotvm.tuner.get_tuner`;
+    `tasks_filter` is read by `selected`. With `rpc_key`, candidates run on devices of that key of the tracker at
+    `hostname` and `port`.
 
     Raises `OptionError` for unknown options, `TargetError` for a target that does not run here, `RPCError` where the
     tracker does not answer, `RunError` where no candidate could be measured, and what reading model and records raises.
@@ -104,11 +107,12 @@ class Outcome:
         """Raise `RunError` where candidates were tried and none could be measured."""
         if self.failed and not self.measured:
             raise RunError(
-                f"none of {self.failed} candidates could be measured, the last one because: {self.reason}", code="TW1116")
+                f"none of {self.failed} candidates could be measured; the last one failed because: {self.reason}", code="TW1116")
 
 
 def tasks_of(model: TVMCModel, target: Target, enable_autoscheduler: bool = False) -> list[tuple[Any, int]]:
-    """Return the tasks of a model, and how often it runs the kernel of each. Raises `OptionError` where there are none."""
+    """Return the tasks of a model, and how often it runs the kernel of each. Raises `OptionError` where there are
+    none."""
     found: list[tuple[Any, int]]
     if enable_autoscheduler:
         from tilewright.search.auto_scheduler.relay_integration import extract_tasks

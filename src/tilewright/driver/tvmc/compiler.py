@@ -72,8 +72,8 @@ def compile_model(
     chosen = _target(target, target_host)
     stages = options.names("--dump-code", dump_code, options.STAGES) if isinstance(dump_code, str) else list(dump_code)
     config = [*pass_context_configs, *_mixed(mixed_precision, mixed_precision_ops, mixed_precision_calculation_type, mixed_precision_acc_type)]
-    tuned, switched_on = advised(tuning_records)
-    switches = {**switched_on, **({_STAND_IN: True} if "bnns" in (a.name for a in chosen.accelerators) else {}), **({"relay.ConvertLayout.enabled": False} if desired_layout else {}), **options.pass_config(config)}
+    tuned = advised(tuning_records)
+    switches = {**({_STAND_IN: True} if "bnns" in (a.name for a in chosen.accelerators) else {}), **({"relay.ConvertLayout.enabled": False} if desired_layout else {}), **options.pass_config(config)}
     if desired_layout_ops and not desired_layout:
         raise OptionError("--desired-layout-ops says which operators get the layout of --desired-layout; give that, too", code="TW0204")
     if desired_layout:

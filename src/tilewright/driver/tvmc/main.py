@@ -1,7 +1,9 @@
-"""TVM's command line: `tvmc tune MODEL --target llvm -o records.json`, `tvmc compile MODEL --target llvm -o module.tar`, `tvmc run module.tar`.
+"""TVM's command line: `tvmc tune MODEL --target llvm -o records.json`, `tvmc compile MODEL --target llvm -o
+module.tar`, `tvmc run module.tar`.
 
-Exit codes: 0 when all is well, 1 without a command and for faults of the compiler, 2 when the command is not written right, 4 for what cannot be
-done, 5 when a Python package is missing. An error is one line on stderr after `Error:`; `-v` adds a traceback.
+Exit codes: 0 when all is well, 1 without a command and for faults of the compiler, 2 when the command is not written
+right, 4 for what cannot be done, 5 when a Python package is missing. An error is one line on stderr after `Error:`;
+`-v` adds a traceback.
 """
 
 from __future__ import annotations
@@ -17,7 +19,16 @@ from tilewright.backends.accelerator_targets import parts
 from tilewright.base.errors import OptionError, PackageError, TVMError
 from tilewright.compiler.micro.project import GeneratedProject
 from tilewright.driver import micro, options, tensors, tune
-from tilewright.driver.application import Config, Target, Verbose, Version, application, check_target_options, examples, run
+from tilewright.driver.application import (
+    Config,
+    Target,
+    Verbose,
+    Version,
+    application,
+    check_target_options,
+    examples,
+    run,
+)
 from tilewright.driver.measuring import MeasuringOptions, address
 from tilewright.driver.tvmc import arguments as a
 from tilewright.driver.tvmc.autotuner import tasks_of, tune_model
@@ -100,33 +111,54 @@ def compile_command(
     begin = time.perf_counter()
     kind = str(executor) if executor else ""
     hints = {h: str(given[f"workspace_pools_{h.replace('-', '_')}"]) for h in HINTS}
-    pool = workspace_pool(workspace_pools, workspace_pools_targets, workspace_pools_size_hint_bytes, hints, tuple(p.split(" ")[0] for p in parts(target)))
+    pool = workspace_pool(
+        workspace_pools, workspace_pools_targets, workspace_pools_size_hint_bytes, hints,
+        tuple(p.split(" ")[0] for p in parts(target))
+    )
     packed = _executor(kind, _of_kinds(given, "executor", ("graph", "aot")), str(output_format))
     runs = Runtime(str(runtime), _only_of(str(runtime), "runtime", _of_kinds(given, "runtime", ("cpp", "crt"))))
     if cross_compiler:
         options.linker(cross_compiler, cross_compiler_options)  # before a minute is spent on compiling
-    model = load_model(file, str(model_format) if model_format else None, options.input_shapes(input_shapes, below_one_is_open=True))
+    model = load_model(
+        file, str(model_format) if model_format else None, options.input_shapes(input_shapes, below_one_is_open=True)
+    )
     package = compile_model(
-        model, target, opt_level, packed, runs, tuning_records, output, cross_compiler, cross_compiler_options, str(output_format), dump_code, dump_offloads,
-        disabled_pass=options.names("--disabled-pass", disabled_pass), pass_context_configs=pass_config or (), mod_name=module_name, workspace_pool=pool,
-        desired_layout=desired_layout or (), desired_layout_ops=desired_layout_ops or (), mixed_precision=mixed_precision, mixed_precision_ops=mixed_precision_ops or (),
-        mixed_precision_calculation_type=str(mixed_precision_calculation_type), mixed_precision_acc_type=str(mixed_precision_acc_type),
+        model, target, opt_level, packed, runs, tuning_records, output, cross_compiler, cross_compiler_options,
+        str(output_format), dump_code, dump_offloads,
+        disabled_pass=options.names("--disabled-pass", disabled_pass), pass_context_configs=pass_config or (),
+        mod_name=module_name, workspace_pool=pool,
+        desired_layout=desired_layout or (), desired_layout_ops=desired_layout_ops or (),
+        mixed_precision=mixed_precision, mixed_precision_ops=mixed_precision_ops or (),
+        mixed_precision_calculation_type=str(mixed_precision_calculation_type),
+        mixed_precision_acc_type=str(mixed_precision_acc_type),
     )
     for note in package.notes:
         typer.echo(note, err=True)
-    typer.echo(f"Wrote {package.package_path} ({package.package_path.stat().st_size / 1e6:.1f} MB) in {time.perf_counter() - begin:.2f} s")
+    typer.echo(
+        f"Wrote {package.package_path} ({package.package_path.stat().st_size / 1e6:.1f} MB) in "
+        f"{time.perf_counter() - begin:.2f} s"
+    )
 
 
 def _of_kinds(given: dict[str, object], word: str, kinds: Sequence[str]) -> dict[str, dict[str, object]]:
     """The options `--executor-aot-…` that were given, by kind and name."""
-    return {kind: {key.removeprefix(f"{word}_{kind}_").replace("_", "-"): v for key, v in given.items() if key.startswith(f"{word}_{kind}_") and v} for kind in kinds}
+    return {
+        kind: {
+            key.removeprefix(f"{word}_{kind}_").replace("_", "-"): v for key, v in given.items()
+            if key.startswith(f"{word}_{kind}_") and v
+        } for kind in kinds
+    }
 
 
 def _only_of(kind: str, word: str, by_kind: dict[str, dict[str, object]]) -> dict[str, object]:
     """The options of the kind that was chosen. Raises `OptionError` for those of another."""
     for other, found in by_kind.items():
         if other != kind and found:
-            raise OptionError(f"--{word}-{other}-{next(iter(found))} is of the {word} {other}, and the {word} is {kind}; say --{word} {other}, or leave it out", code="TW0204")
+            raise OptionError(
+                f"--{word}-{other}-{next(iter(found))} is of the {word} {other}, and the {word} is {kind}; say "
+                f"--{word} {other}, or leave it out",
+                code="TW0204"
+            )
     return by_kind[kind]
 
 
@@ -145,19 +177,40 @@ def _executor(kind: str, by_kind: dict[str, dict[str, object]], output_format: s
     "tvmc run --device micro project --fill-mode random --outputs outputs.npz",
 ))
 def run_command(
-    path: Annotated[Path, typer.Argument(metavar="PATH", help="A package written by tvmc compile; with --device micro, the folder of a project.")],
-    device: Annotated[str, typer.Option(help=f"The device: {', '.join(DEVICES)}; only cpu and micro are supported.")] = "cpu",
-    fill_mode: Annotated[tensors.Fill, typer.Option(help="Contents of inputs that no file gives.")] = tensors.Fill.RANDOM,
-    inputs: Annotated[Path | None, typer.Option("-i", "--inputs", exists=True, dir_okay=False, metavar="FILE.npz", help="Inputs by name.")] = None,
-    outputs: Annotated[Path | None, typer.Option("-o", "--outputs", metavar="FILE.npz", help="A .npz file for the outputs.")] = None,
+    path: Annotated[
+        Path,
+        typer.Argument(
+            metavar="PATH", help="A package written by tvmc compile; with --device micro, the folder of a project."
+        )
+    ],
+    device: Annotated[
+        str, typer.Option(help=f"The device: {', '.join(DEVICES)}; only cpu and micro are supported.")
+    ] = "cpu",
+    fill_mode: Annotated[
+        tensors.Fill, typer.Option(help="Contents of inputs that no file gives.")
+    ] = tensors.Fill.RANDOM,
+    inputs: Annotated[
+        Path | None,
+        typer.Option("-i", "--inputs", exists=True, dir_okay=False, metavar="FILE.npz", help="Inputs by name.")
+    ] = None,
+    outputs: Annotated[
+        Path | None, typer.Option("-o", "--outputs", metavar="FILE.npz", help="A .npz file for the outputs.")
+    ] = None,
     print_time: Annotated[bool, typer.Option("--print-time", help="Time the program and show a summary.")] = False,
-    print_top: Annotated[int | None, typer.Option(min=1, metavar="N", help="Show the N largest elements of each output, with their indices.")] = None,
+    print_top: Annotated[
+        int | None,
+        typer.Option(min=1, metavar="N", help="Show the N largest elements of each output, with their indices.")
+    ] = None,
     profile: Annotated[bool, typer.Option("--profile", help="Show the time of each kernel.")] = False,
     end_to_end: Annotated[bool, typer.Option("--end-to-end", help="Include copying the tensors in and out.")] = False,
     repeat: Annotated[int, typer.Option(min=1, help="Number of measurements.")] = 1,
     number: Annotated[int, typer.Option(min=1, help="Number of runs in one measurement.")] = 1,
-    rpc_key: Annotated[str, typer.Option("--rpc-key", metavar="NAME", help="With --rpc-tracker: the key of the devices.")] = "",
-    rpc_tracker: Annotated[str, typer.Option("--rpc-tracker", metavar="HOST:PORT", help="Run on a device of this tracker.")] = "",
+    rpc_key: Annotated[
+        str, typer.Option("--rpc-key", metavar="NAME", help="With --rpc-tracker: the key of the devices.")
+    ] = "",
+    rpc_tracker: Annotated[
+        str, typer.Option("--rpc-tracker", metavar="HOST:PORT", help="Run on a device of this tracker.")
+    ] = "",
     project_option: micro.Options = None,
     list_options: micro.ListOptions = False,
     verbose: Verbose = 0,
@@ -168,14 +221,17 @@ def run_command(
     on_board = device == "micro"
     for word, value in (("--project-option", project_option), ("--list-options", list_options)):
         if value and not on_board:
-            raise OptionError(f"{word} is for --device micro, which runs the project of a board; leave it out", code="TW0204")
+            raise OptionError(
+                f"{word} is for --device micro, which runs the project of a board; leave it out", code="TW0204"
+            )
     if list_options:
         typer.echo(GeneratedProject.from_directory(path).template.listed())
         return
     if end_to_end and not print_time:
         raise OptionError("--end-to-end says what is measured, and nothing is; give --print-time, too", code="TW0204")
     result = run_module(
-        GeneratedProject.from_directory(path) if on_board else TVMCPackage(path), device, rpc_tracker or None, rpc_key or None, inputs, str(fill_mode),
+        GeneratedProject.from_directory(path) if on_board else TVMCPackage(path), device, rpc_tracker or None,
+        rpc_key or None, inputs, str(fill_mode),
         print_time, repeat, number, profile, end_to_end, options=micro.named(project_option),
     )
     if profile:
@@ -199,34 +255,66 @@ def run_command(
 def tune_command(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="The model file: ONNX, TFLite, PyTorch or Relay.")],
     target: Target,
-    output: Annotated[str, typer.Option("-o", "--output", metavar="FILE", help="The record file, to which results are appended.")],
+    output: Annotated[
+        str, typer.Option("-o", "--output", metavar="FILE", help="The record file, to which results are appended.")
+    ],
     model_format: a.Format = None,
     input_shapes: a.Shapes = "",
-    tuning_records: Annotated[str, typer.Option("--tuning-records", metavar="FILE", help="Initial records, if FILE of -o does not exist.")] = "",
-    enable_autoscheduler: Annotated[bool, typer.Option("--enable-autoscheduler", help="Search schedules without templates.")] = False,
-    trials: Annotated[int, typer.Option(min=1, help="Maximum number of configurations to measure, for all tasks together.")] = 1000,
-    tuner: Annotated[str, typer.Option(metavar="NAME", help="Search strategy without --enable-autoscheduler: xgb, xgb_rank, ga, random, gridsearch, droplet …")] = "xgb",
-    early_stopping: Annotated[int | None, typer.Option(min=1, metavar="N", help="End a task after N configurations without improvement.")] = None,
-    tasks: Annotated[str, typer.Option(metavar="all|list|N,N-N", help="The tasks to tune, or list to show them.")] = "all",
+    tuning_records: Annotated[
+        str, typer.Option("--tuning-records", metavar="FILE", help="Initial records, if FILE of -o does not exist.")
+    ] = "",
+    enable_autoscheduler: Annotated[
+        bool, typer.Option("--enable-autoscheduler", help="Search schedules without templates.")
+    ] = False,
+    trials: Annotated[
+        int, typer.Option(min=1, help="Maximum number of configurations to measure, for all tasks together.")
+    ] = 1000,
+    tuner: Annotated[
+        str,
+        typer.Option(
+            metavar="NAME",
+            help="Search strategy without --enable-autoscheduler: xgb, xgb_rank, ga, random, gridsearch, droplet …"
+        )
+    ] = "xgb",
+    early_stopping: Annotated[
+        int | None, typer.Option(min=1, metavar="N", help="End a task after N configurations without improvement.")
+    ] = None,
+    tasks: Annotated[
+        str, typer.Option(metavar="all|list|N,N-N", help="The tasks to tune, or list to show them.")
+    ] = "all",
     number: Annotated[int, typer.Option(min=1, help="Number of runs in one measurement.")] = 10,
     repeat: Annotated[int, typer.Option(min=1, help="Number of measurements.")] = 1,
-    min_repeat_ms: Annotated[int | None, typer.Option(min=0, help="Minimum duration of a measurement in milliseconds. Default: 0 on x86, otherwise 1000.")] = None,
-    timeout: Annotated[int, typer.Option(min=1, help="Time limit for building or running a configuration, in seconds.")] = 10,
+    min_repeat_ms: Annotated[
+        int | None,
+        typer.Option(
+            min=0, help="Minimum duration of a measurement in milliseconds. Default: 0 on x86, otherwise 1000."
+        )
+    ] = None,
+    timeout: Annotated[
+        int, typer.Option(min=1, help="Time limit for building or running a configuration, in seconds.")
+    ] = 10,
     parallel: Annotated[int, typer.Option(min=1, help="Number of configurations built at once.")] = 4,
-    rpc_tracker: Annotated[str, typer.Option("--rpc-tracker", metavar="HOST:PORT", help="Measure on devices of this tracker.")] = "",
-    rpc_key: Annotated[str, typer.Option("--rpc-key", metavar="NAME", help="With --rpc-tracker: the key of the devices.")] = "",
+    rpc_tracker: Annotated[
+        str, typer.Option("--rpc-tracker", metavar="HOST:PORT", help="Measure on devices of this tracker.")
+    ] = "",
+    rpc_key: Annotated[
+        str, typer.Option("--rpc-key", metavar="NAME", help="With --rpc-tracker: the key of the devices.")
+    ] = "",
     verbose: Verbose = 0,
 ) -> None:
     """Measure configurations of the kernels of the model FILE, and store the results as records."""
     place = MeasuringOptions(tracker=rpc_tracker, rpc_key=rpc_key)
-    model = load_model(file, str(model_format) if model_format else None, options.input_shapes(input_shapes, below_one_is_open=True))
+    model = load_model(
+        file, str(model_format) if model_format else None, options.input_shapes(input_shapes, below_one_is_open=True)
+    )
     if tasks == "list":
         found = tasks_of(model, tune.measurable(target, place), enable_autoscheduler)
         names = (task.desc if enable_autoscheduler else task.title for task, _ in found)
         typer.echo("\n".join(f"{k:3d}  {name}" for k, name in enumerate(names)))
         return
     path = Path(tune_model(
-        model, target, output, tuning_records or None, enable_autoscheduler, trials, tuner, min_repeat_ms, early_stopping, timeout, repeat, number, parallel, tasks,
+        model, target, output, tuning_records or None, enable_autoscheduler, trials, tuner, min_repeat_ms,
+        early_stopping, timeout, repeat, number, parallel, tasks,
         rpc_key or None, *(address(rpc_tracker) if rpc_tracker else ()),
     ))
     typer.echo(f"{len(path.read_text(encoding='utf-8').splitlines()) if path.exists() else 0} records in {path}")

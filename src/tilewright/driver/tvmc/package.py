@@ -38,7 +38,9 @@ _GRAPH, _PARAMS, _METADATA = "mod.json", "mod.params", "metadata.json"
 EXECUTORS: Final = ("graph", "aot", "vm")
 
 
-def write_package(artifact: Artifact, path: Path, executor: str = "graph", library: str = "so", linker: Linker | None = None) -> None:
+def write_package(
+    artifact: Artifact, path: Path, executor: str = "graph", library: str = "so", linker: Linker | None = None
+) -> None:
     """Write the package of a program, its library as `so` or `tar`. Raises `ArtifactError`."""
     manifest = artifact.manifest
     with tempfile.TemporaryDirectory(prefix="tvmc-") as folder:
@@ -68,7 +70,11 @@ class TVMCPackage:
         if not self.lib_name and _METADATA not in content:
             raise self._no_package(f"it has none of {', '.join((*_LIBRARIES, _METADATA))}")
         if not is_sealed(self.package_path):
-            raise ArtifactError(f"the package '{self.package_path}' is damaged (its contents do not match its checksum), or was packed by another program; copy it again, or compile the model again", code="TW0804")
+            raise ArtifactError(
+                f"the package '{self.package_path}' is damaged (its contents do not match its checksum), or was packed "
+                "by another program; copy it again, or compile the model again",
+                code="TW0804"
+            )
         self.graph = content[_GRAPH].decode() if _GRAPH in content else None
         self.params = bytearray(content[_PARAMS]) if _PARAMS in content else None
         if self.lib_name:
@@ -77,7 +83,9 @@ class TVMCPackage:
         elif any(n.startswith("codegen/host/src/") for n in content):
             self.executor_type, self._library = "aot", b""
         else:
-            self.executor_type, self.lib_name, self._library = "aot", "mod.tar", artifact_members(content, self.package_path)
+            self.executor_type, self.lib_name, self._library = (
+                "aot", "mod.tar", artifact_members(content, self.package_path)
+            )
         self.notes: tuple[str, ...] = ()
         """Notes of the compiler on the package."""
         self._folder: Path | None = None
@@ -85,7 +93,10 @@ class TVMCPackage:
     def _members(self) -> dict[str, bytes]:
         try:
             with tarfile.open(self.package_path, "r:") as archive:
-                found = {m.name.removeprefix("./"): archive.extractfile(m) for m in plain_members(archive, self.package_path.stat().st_size) if m.isfile()}
+                found = {
+                    m.name.removeprefix("./"): archive.extractfile(m)
+                    for m in plain_members(archive, self.package_path.stat().st_size) if m.isfile()
+                }
                 return {name: stream.read() for name, stream in found.items() if stream is not None}
         except FileNotFoundError:
             raise ArtifactError(f"the package '{self.package_path}' does not exist", code="TW0810") from None
@@ -95,14 +106,19 @@ class TVMCPackage:
             raise self._no_package(str(error)) from None
 
     def _no_package(self, why: str) -> ArtifactError:
-        return ArtifactError(f"'{self.package_path}' is no package of tvmc: {why}; make one with: tvmc compile MODEL --target llvm -o {self.package_path.name}", code="TW0810")
+        return ArtifactError(
+            f"'{self.package_path}' is no package of tvmc: {why}; make one with: tvmc compile MODEL --target llvm -o "
+            f"{self.package_path.name}",
+            code="TW0810"
+        )
 
     @property
     def lib_path(self) -> str:
         """Where the library lies, in a folder that is there as long as the package."""
         if not self.lib_name:
             raise ArtifactError(
-                f"'{self.package_path}' is a model in C, which a project compiles; make one: tvmc micro create-project DIR {self.package_path.name} host, "
+                f"'{self.package_path}' is a model in C, which a project compiles; make one: tvmc micro create-project "
+                f"DIR {self.package_path.name} host, "
                 "or compile for the target llvm",
                 code="TW0809",
             )
@@ -113,7 +129,8 @@ class TVMCPackage:
         return str(self._folder / self.lib_name)
 
     def executable(self) -> Executable | Any:
-        """The program, in this process. Raises `ArtifactError` when it is damaged or made for another machine, or its graph is of another program."""
+        """The program, in this process. Raises `ArtifactError` when it is damaged or made for another machine, or its
+        graph is of another program."""
         from tilewright.runtime.artifact import load_executable
         from tilewright.runtime.graph_json import check_graph
 
@@ -121,7 +138,9 @@ class TVMCPackage:
         try:
             made = load_executable(path)
         except ArtifactError as error:
-            raise ArtifactError(error.message.replace(path, f"{self.package_path} ({self.lib_name})"), code="TW0810") from None
+            raise ArtifactError(
+                error.message.replace(path, f"{self.package_path} ({self.lib_name})"), code="TW0810"
+            ) from None
         if self.graph is not None:
             check_graph(self.graph, made.manifest)
         return made
@@ -130,6 +149,9 @@ class TVMCPackage:
         """`metadata.json` of the Model Library Format; raises `ArtifactError` where the package is another."""
         content = self._members()
         if _METADATA not in content:
-            raise ArtifactError(f"'{self.package_path}' has no {_METADATA}: it is not in the Model Library Format; compile with -f mlf", code="TW0810")
+            raise ArtifactError(
+                f"'{self.package_path}' has no {_METADATA}: it is not in the Model Library Format; compile with -f mlf",
+                code="TW0810"
+            )
         found: dict[str, Any] = read_json(content[_METADATA])
         return found

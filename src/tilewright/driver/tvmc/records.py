@@ -23,14 +23,10 @@ def is_of_auto_scheduler(path: File) -> bool:
     raise OptionError(f"--tuning-records: '{path}' has no records; tune first, or leave it out", code="TW1102")
 
 
-def advised(path: File | None) -> tuple[AbstractContextManager[Any], dict[str, Any]]:
-    """Return the context in which records apply, and the options that it needs. Raises what reading them raises."""
+def advised(path: File | None) -> AbstractContextManager[Any]:
+    """Return the context in which the records of a file apply. Raises what reading them raises."""
     if path is None or not str(path):
-        return nullcontext(), {}
-    if is_of_auto_scheduler(path):
-        from tilewright.search.auto_scheduler.dispatcher import OPTION, ApplyHistoryBest
-
-        return ApplyHistoryBest(path), {OPTION: True}
+        return nullcontext()
     from tilewright.search.autotvm.task.dispatcher import apply_history_best
 
-    return apply_history_best(path), {}
+    return apply_history_best(path)

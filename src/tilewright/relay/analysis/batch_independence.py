@@ -1,5 +1,5 @@
-"""Whether an operator, or a function, treats the images of a batch apart: image n of its result depends on image n of
-its inputs only.
+"""Whether an operator or a function is independent per image: image n of its result depends on image n of its inputs
+only.
 
 A tensor of `images` images has so many equal groups of rows along its first axis, one after another: `(8, 3, 224, 224)`
 and `(8 * 128, 768)` are both eight images. The answer is read off the tensor expressions of the operator, from its
@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
 from tilewright import te
-from tilewright.base.errors import NoNativeCompute
+from tilewright.base.errors import NoNativeKernel
 from tilewright.base.node import node
 from tilewright.base.types import TensorType, TupleType, Type
 from tilewright.relay.expr import Call, Constant, Expr, Function, Tuple, TupleGetItem, Var
@@ -38,8 +38,9 @@ SHARED: Final = -1
 
 @node
 class Batch:
-    """A function of so many `images`, which it treats apart; `own` are the constants of which every image reads rows of
-    its own."""
+    """A function that treats its `images` independently; `own` are the constants of which each image reads its own
+    rows.
+    """
 
     images: int
     apart: Mapping[Expr, tuple[bool, ...]]
@@ -47,9 +48,9 @@ class Batch:
 
 
 def batch_of(function: Function) -> Batch | None:
-    """What a function does with the images along the first axis of all its parameters.
+    """Return how a function treats the images along the first axis of all its parameters.
 
-    None for fewer than two images, and where some value mixes them, has none, or cannot be looked into (closures,
+    None for fewer than two images, and where a value mixes them, has none, or cannot be analyzed (closures,
     conditions).
     """
     images = images_of(function)
@@ -123,7 +124,9 @@ class _Values:
         return (True,) * len(results)
 
     def _fits(self, argument: Expr, reads: tuple[bool | None, ...]) -> bool:
-        """Does an argument hold what is read of it? A constant of whose rows each image reads its own is noted."""
+        """Return whether an argument holds what is read of it; record a constant of which each image reads its own
+        rows.
+        """
         fields = argument.fields if isinstance(argument, Tuple) else (argument,)
         for k, (own, apart) in enumerate(zip(reads, self.apart[argument], strict=True)):
             if own is None or own == apart:
@@ -140,10 +143,10 @@ def _tensors(types: Sequence[Type]) -> list[Type]:
 
 
 def images_read(op: Op, types: Sequence[Type], images: int) -> Reads | None:
-    """For each argument and each tensor of it: True when image n of the results needs image n of it, False when the
-    same is read for every image, None when it is not read at all.
+    """Return, for each argument and each of its tensors, whether image n of the results reads image n (True), the same
+    elements for every image (False), or nothing (None).
 
-    None when results mix images, when the first axis of one holds no whole images, or when nobody knows: without tensor
+    None where results mix images, where the first axis of a result holds no whole images, or without tensor
     expressions.
     """
     arguments = [_placeholders(t) for t in types]
@@ -151,7 +154,7 @@ def images_read(op: Op, types: Sequence[Type], images: int) -> Reads | None:
     try:
         result = op.compute(
             *(tuple(a) if isinstance(t, TupleType) else a[0] for a, t in zip(arguments, types, strict=True)))
-    except NoNativeCompute:
+    except NoNativeKernel:
         return None
     outputs = list(result) if isinstance(result, (tuple, list)) else [result]
     axes = _Walk(images).axes_of(given, outputs)
@@ -166,8 +169,7 @@ def _placeholders(kind: Type) -> list[Tensor]:
 
 
 class _Walk:
-    """From the results back to what they read; `axes` is where the images of every tensor lie, as far as it is known.
-    """
+    """A walk from the results to what they read; `axes` is the known axis of the images of each tensor."""
 
     def __init__(self, images: int) -> None:
         self.images = images
@@ -191,7 +193,7 @@ class _Walk:
         return 0 if left else each
 
     def _apart(self, op: ComputeOp) -> bool:
-        """Note what a computation reads; False when an image of its results needs more than its own."""
+        """Record what a computation reads; return False if an image of its results needs more than its own images."""
         axis = {self.axes[t] for t in op.outputs if t in self.axes}
         if len(axis) != 1:
             return False
@@ -210,14 +212,14 @@ class _Walk:
 
 
 class _Reads:
-    """What the body of one computation reads: `mixed` when that is not an image's own."""
+    """The elements that the body of a computation reads; `mixed` if an image reads other images."""
 
     def __init__(self, walk: _Walk, ranges: Ranges, mapping: Mapping[PrimExpr, PrimExpr]) -> None:
         self.walk, self.ranges, self.mapping = walk, ranges, mapping
         self.mixed = False
 
     def rule(self, e: PrimExpr) -> PrimExpr | None:
-        """Write the axis of the images as image and row; an element that is read becomes a number that nobody knows."""
+        """Split the axis of the images into image and row; a read element becomes an unknown number."""
         if type(e) is not TensorElem:
             return self.mapping.get(e)
         axis = self._axis(e)
@@ -226,8 +228,7 @@ class _Reads:
         return scalar.Var("element", e.dtype)
 
     def _axis(self, e: TensorElem) -> int | None:
-        """The axis that is read at the image's own rows, when no other index names the image; None for any other way to
-        read."""
+        """Return the axis that is read at the image's own rows, if no other index depends on the image; else None."""
         naming = [k for k, i in enumerate(e.indices) if self.names_image(i)]
         if len(naming) != 1:
             return None if naming else SHARED

@@ -1,4 +1,4 @@
-"""In which branch of a function each value is computed: in the innermost one that all its users stand in.
+"""The branch of a function in which each value is computed: the innermost branch that contains all its users.
 
 The body of a function is branch 0; each branch of an `if` and each clause of a `match` is a branch inside the one of
 its node. A function inside the body is a value like others, whose operands are what it sees of the scope around it;
@@ -39,8 +39,7 @@ class Branches:
     """
 
     def __init__(self, body: Expr, given: Collection[Expr], sees: Callable[[Function], tuple[Expr, ...]]) -> None:
-        """`given` are values that are known from the start, `sees` says what a function inside the body takes from it.
-        """
+        """`given` are values known from the start; `sees` returns the captured values of an inner function."""
         self._given, self._sees = given, sees
         self.users: dict[Expr, list[Expr]] = {body: []}
         self._operands: dict[Expr, tuple[Expr, ...]] = {}
@@ -77,7 +76,7 @@ class Branches:
         return e.args if isinstance(e, Call) and is_kernel(e) else operands(e)
 
     def _used(self, e: Expr, home: int) -> Sequence[tuple[Expr, int]]:
-        """The operands of `e`, which stands in the branch `home`, each with the branch that it is used in."""
+        """Yield the operands of `e`, a node of the branch `home`, each with the branch that uses it."""
         below = self._operands[e]
         if not below or not isinstance(e, (If, Match)):
             return [(o, home) for o in below]

@@ -10,7 +10,7 @@ from tilewright.relay.expr import Function
 
 
 class CallGraph:
-    """For every function of `module`: those that it names, as often as it is used."""
+    """The functions that each function of `module` refers to, once for each reference."""
 
     def __init__(self, module: IRModule) -> None:
         self.module = module

@@ -30,7 +30,7 @@ from tilewright.relay.visitor import operands, post_order
 
 
 class Feature(enum.IntEnum):
-    """The parts of the language, with the field's numbers."""
+    """The language features, with TVM's numbers."""
 
     fVar = 0
     fGlobalVar = 1
@@ -62,7 +62,8 @@ _ATOMS: Final = (Var, GlobalVar, Constant, Constructor)
 
 
 def detect_feature(a: Expr | IRModule, b: Expr | IRModule | None = None) -> set[Feature]:
-    """The parts of the language that an expression or a module uses; the field also gives both, in either order."""
+    """Return the language features that an expression or a module uses; both may be given, in either order, as in TVM.
+    """
     what = a if isinstance(a, IRModule) or b is None else b if isinstance(b, IRModule) else a
     roots: list[Any] = [f for _, f in what.items() if isinstance(f, Expr)] if isinstance(what, IRModule) else [what]
     if what is not a:
@@ -97,9 +98,9 @@ def get_total_mac_number(expr: Expr) -> int:
 
 
 def mac_number(call: Call) -> int:
-    """The multiplications and additions of one call, pairs counted as one; 0 for what is no convolution and no product.
+    """Return the multiply-accumulates of a call; 0 for other operators than convolutions and products.
 
-    Raises `CompileError` where a size is not known.
+    Raises `CompileError` for an unknown size.
     """
     count = None if isinstance(call.op, Expr) else _REDUCED.get(f"nn.{call.op.name[4:]}"
         if call.op.name.startswith("qnn.") else call.op.name)
@@ -141,7 +142,7 @@ def _transposed_reduction(call: Call) -> float:
 
 
 def _attention_reduction(call: Call) -> float:
-    """Both products, over all keys: those that a causal one leaves out are counted, too."""
+    """Return the length of the sums of both products over all keys, including those that a causal mask hides."""
     size, width = (call.op.attributes()[name] for name in ("size", "width"))
     return _shape(call.args[1])[1] * (int(size) + int(width)) / int(width)
 

@@ -1,4 +1,4 @@
-"""Which values are whole numbers of a known range: what a quantization rounds and holds between two bounds."""
+"""Values that are integers of a known range: results of a rounding and clamping quantization."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _EXACT: Final = 1 << 24
 
 
 def unconverted(call: Call) -> Expr | None:
-    """The value that `call` gives back after its way through an integer type; None where it is not the same.
+    """Return the value that `call` converts to an integer type and back without a change; else None.
 
         cast(cast(x, dtype="uint8"), dtype="float32")
           -> x        x a whole number from 0 to 255, of float32; or both of int32

@@ -1,5 +1,4 @@
-"""How many operations on numbers a function asks for, whatever the kernel makes of them, and in which type its products
-are."""
+"""Number of arithmetic operations of a function, independent of the kernel, and the type of its products."""
 
 from __future__ import annotations
 
@@ -19,12 +18,11 @@ _MOVES: Final = frozenset({"copy", "cast", "reshape", "identity"})
 
 
 def operations(function: Function) -> int:
-    """The additions, multiplications, comparisons and functions of one run of a primitive function.
+    """Return the number of additions, multiplications, comparisons and functions in one run of a primitive function.
 
-    A multiply-add counts as two, as the field has it; what only moves or converts elements counts as nothing,
-    elementwise operators as one for each element, windows as one for each element of the window, and softmax and norms
-    as five for each element that they read. That is the work that the graph asks for: Winograd's convolutions do less
-    of it, and padded tiles more.
+    A multiply-add counts as two, as in TVM; moves and conversions as none; elementwise operators as one for each
+    element, windows as one for each element of a window, softmax and norms as five for each element. Winograd
+    convolutions perform fewer operations than counted, padded tiles more.
     """
     return sum(map(_of_call, calls(function.body)))
 
@@ -35,7 +33,8 @@ def operator_names(function: Function) -> tuple[str, ...]:
 
 
 def product_type(function: Function) -> DataType:
-    """The element type of the first argument of the first product; of the first result where there is no product."""
+    """Return the element type of the first argument of the first product; without a product, that of the first result.
+    """
     found = [e for e in calls(function.body) if not isinstance(e.op, Expr)]
     for e in found:
         if known_mac_number(e):

@@ -37,8 +37,9 @@ def list_fake_quantized_op_freqs(mod: IRModule) -> dict[str, int]:
 
 
 def _region(root: Expr) -> tuple[list[Expr], bool]:
-    """The calls from `root` up to dequantizations and constants, and whether these are where all ways up end, one
-    dequantization at least."""
+    """Return the calls from `root` up to dequantizations and constants, and whether all paths end there, at least one
+    at a dequantization.
+    """
     seen, stack, starts, whole = {root}, [root], 0, True
     region: list[Expr] = []
     while stack:
@@ -91,17 +92,18 @@ def count_layers(expr: Expr | IRModule, valid_ops: Iterable[str]) -> int:
 
 
 def extract_fused_functions(mod: IRModule) -> dict[str, Function]:
-    """The primitive functions that the functions of `mod` have inside, by structural hash: what `FuseOps` made kernels
-    of."""
+    """Return the primitive functions inside the functions of `mod`, by structural hash: the kernels that `FuseOps`
+    made.
+    """
     inside = (e for _, f in mod.items() if isinstance(f, Expr) for e in post_order(f))
     return {structural_hash(e): e for e in inside if isinstance(e, Function) and e.attrs.get("Primitive")}
 
 
 def extract_intermediate_expr(mod: IRModule, expr_id: int) -> IRModule:
-    """A module whose `main` computes the value number `expr_id` of `main`: calls, tuples and fields count, in the order
-    of the text.
+    """Return a module whose `main` computes value number `expr_id` of `main`: calls, tuples and fields, in the order of
+    the text.
 
-    Raises `CompileError` when there are fewer.
+    Raises `CompileError` for a number that is too large.
     """
     values = [e for e in post_order(mod["main"].body) if isinstance(e, (Call, Tuple, TupleGetItem))]
     if not 0 <= expr_id < len(values):
@@ -116,10 +118,9 @@ def extract_intermediate_expr(mod: IRModule, expr_id: int) -> IRModule:
 
 
 def get_calibration_data(mod: IRModule, data: Mapping[str, Any]) -> dict[GlobalVar, dict[str, list[Array]]]:
-    """What goes into the functions of other compilers and comes out of them when `main` runs on `data`, its inputs by
-    name.
+    """Return the inputs and outputs of the functions of other compilers when `main` runs on `data`, its inputs by name.
 
-    `{function: {"inputs": [array, …], "outputs": [array, …]}}`. Raises `CompileError` when an input is missing.
+    `{function: {"inputs": [array, …], "outputs": [array, …]}}`. Raises `CompileError` for a missing input.
     """
     from tilewright.relay.interpreter import evaluate
 

@@ -1,8 +1,7 @@
-"""What evaluating a value does besides giving it: the one place where passes ask whether they may move, drop or repeat
-it.
+"""Side effects of evaluating a value: passes ask here whether they may move, drop or repeat it.
 
-References are what programs can write to. A function value whose body is not known may do anything, unless the program
-has no references and draws no random numbers at all. That a recursion may not end does not count.
+References are the only mutable state of programs. A function value with an unknown body may have any effect, unless the
+program has no references and draws no random numbers. Nontermination is not an effect.
 """
 
 from __future__ import annotations
@@ -61,7 +60,7 @@ class Effects:
         return self._deep.get(e, Effect.NONE)
 
     def own(self, e: Expr) -> Effect:
-        """The effect of evaluating `e` when what it is made of is there."""
+        """Return the effect of evaluating `e` when its operands are available."""
         return self._node(e) if self._deep else Effect.NONE
 
     def pure(self, e: Expr) -> bool:

@@ -41,7 +41,7 @@ def is_mark(e: Any) -> TypeGuard[Call]:
 
 
 def is_begin(e: Any) -> TypeGuard[Call]:
-    """Whether `e` is a value that goes into a region."""
+    """Return whether `e` is a value that enters a region."""
     return isinstance(e, Call) and isinstance(e.op, CompilerBegin)
 
 
@@ -79,7 +79,7 @@ def regions_of(order: list[Expr]) -> dict[Expr, Region]:
             if region is None or region.target != e.op.compiler:
                 there = ("no region is open there" if region is None else "the region that is open there is that of "
                          f"'{region.target}'")
-                raise CompileError(f"a compiler_end of '{e.op.compiler}' ends no region: {there}", e.span,
+                raise CompileError(f"a compiler_end of '{e.op.compiler}' has no matching compiler_begin: {there}", e.span,
                                    code="TW0414")
             region.outs.append(e)
         if region is not None:
@@ -89,7 +89,7 @@ def regions_of(order: list[Expr]) -> dict[Expr, Region]:
 
 
 def _region_of_operands(e: Expr, found: dict[Expr, Region]) -> Region | None:
-    """The one region that the operands of `e` are in; those that were different regions become one."""
+    """Return the region that the operands of `e` are in; different regions are merged."""
     region: Region | None = None
     for o in operands(e):
         other = None if is_end(o) and not is_end(e) else found.get(o)
@@ -112,11 +112,11 @@ def _region_of_operands(e: Expr, found: dict[Expr, Region]) -> Region | None:
 
 
 def scopes_of(function: Function) -> dict[Expr, int]:
-    """For each node a number of the scope that it is evaluated in: the body of a function, a branch, what follows a
-    `let`.
+    """Return, for each node, the number of the scope that evaluates it: the body of a function, a branch, or the body
+    of a `let`.
 
-    What several scopes use is of the innermost one around all of them. Values that nobody computes are of any scope
-    that uses them.
+    A value used in several scopes belongs to the innermost scope around them. Values that are not computed belong to
+    any scope.
     """
     parent, depth = [0], [0]
     found: dict[Expr, int] = {}
@@ -158,5 +158,5 @@ def _scoped(e: Expr) -> tuple[Expr, ...]:
 
 
 def is_input(e: Expr) -> bool:
-    """Whether `e` is a value that nobody computes: a variable, a constant, a function."""
+    """Return whether `e` is not computed: a variable, a constant, or a function."""
     return not operands(e) or isinstance(e, (Function, GlobalVar))

@@ -1,4 +1,4 @@
-"""Where a tensor lies inside a larger one: rows of equal length, equally far apart.
+"""Position of a tensor inside a larger one: rows of equal length at equal distances.
 
     parts of a concatenation along the last axis          a (2, 3) box in rows of 8: offset 2
        |0 0 1 1 1 2 2 2|                                      |. . x x x . . .|
@@ -38,8 +38,9 @@ class Box:
         return self.rows * self.length
 
     def within(self, width: int, pitch: int, column: int) -> Box | None:
-        """This box of an array whose rows of `width` are put `pitch` apart, from `column` on; None where it is no box
-        then."""
+        """Return this box in an array whose rows of `width` lie `pitch` apart, from `column` on; None if that is not a
+        box.
+        """
         row, first = divmod(self.offset, width)
         start = row * pitch + column + first
         if first + (self.rows - 1) * self.pitch + self.length <= width:
@@ -51,7 +52,8 @@ class Box:
         return None
 
     def storage(self, shape: Shape) -> Shape | None:
-        """The shape of an array in whose first corner a tensor of `shape` in this box lies; None when there is none."""
+        """Return the shape of an array whose first corner holds a tensor of `shape` in this box; None if there is none.
+        """
         if self.rows == 1:
             return shape
         for axis in range(len(shape) - 1, -1, -1):
@@ -104,13 +106,15 @@ def windows(call: Call) -> list[Box] | None:
 
 
 def is_place(call: Call) -> bool:
-    """True when the call needs no kernel: it joins what kernels can write in place, or names parts of its argument."""
+    """Return whether the call needs no kernel: it joins values that kernels write in place, or names parts of its
+    argument.
+    """
     return windows(call) is not None or (joined(call) is not None and _mostly_made(call.args[0]))
 
 
 def _mostly_made(parts: Expr) -> bool:
-    """Are the fields of a tuple computed, or most of their bytes, so that whoever computes them can write them in
-    place?"""
+    """Return whether most bytes of the fields of a tuple are computed, so that their kernels can write them in place.
+    """
     sizes = [(f.tensor_type.nbytes, _is_made(f)) for f in parts.fields]  # type: ignore[attr-defined]
     return bool(2 * sum(n for n, made in sizes if made) > sum(n for n, _ in sizes))
 

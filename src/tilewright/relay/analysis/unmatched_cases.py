@@ -29,7 +29,7 @@ def unmatched_cases(match: Match, mod: IRModule | None = None) -> list[Pattern]:
 
 
 def _missing(rows: Sequence[Row], width: int, mod: IRModule | None) -> list[Row]:
-    """Rows of `width` patterns whose values fit none of `rows`."""
+    """Return rows of `width` patterns that match no row of `rows`."""
     if not width:
         return [] if rows else [()]
     heads = [r[0] for r in rows if isinstance(r[0], (PatternConstructor, PatternTuple))]
@@ -49,7 +49,7 @@ def _missing(rows: Sequence[Row], width: int, mod: IRModule | None) -> list[Row]
 
 
 def _opened(row: Row, fields: int) -> Row:
-    """A row with the fields of its first pattern in place of that."""
+    """Return a row with its first pattern replaced by the fields of that pattern."""
     head = row[0]
     if isinstance(head, (PatternVar, PatternWildcard)):
         return (*(PatternWildcard() for _ in range(fields)), *row[1:])

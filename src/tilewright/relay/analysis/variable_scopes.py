@@ -1,7 +1,6 @@
-"""Is every variable used where it is bound: in its function, in the body of its let, in its clause of a match.
+"""Check that every variable is used in its scope: in its function, the body of its let, or its clause of a match.
 
-A value of a graph that several scopes use stands in the innermost scope around them, and what it uses must be known
-there.
+A value used in several scopes belongs to the innermost scope around them, where its operands must be available.
 """
 
 from __future__ import annotations
@@ -17,10 +16,10 @@ from tilewright.relay.visitor import operands, post_order
 
 
 def check_variable_scopes(name: str, function: Function) -> None:
-    """Raises `CompileError` for a variable of the function `name` that is used outside of what binds it; each is bound
-    once.
+    """Raise `CompileError` for a variable of the function `name` that is used outside of its scope. Needs unique
+    bindings.
 
-    Linear, but for the logarithm of the depth of scopes within each other.
+    Linear time, except for the logarithm of the nesting depth.
     """
     found = _Uses(function)
     for v, scope, user in reversed(found.uses):
@@ -31,7 +30,7 @@ def check_variable_scopes(name: str, function: Function) -> None:
 
 
 class _Uses:
-    """The scopes of a function: where each variable is bound, and by what; where each is used, and by what."""
+    """The scopes of a function, with the bindings and uses of each variable."""
 
     def __init__(self, function: Function) -> None:
         self.tree = ScopeTree(function)
@@ -47,7 +46,7 @@ class _Uses:
                     home[o] = self.tree.around(home[o], scope) if o in home else scope
 
     def _scope(self, e: Expr, k: int, o: Expr, home: int) -> int:
-        """The scope that `e`, which stands in `home`, uses its operand number `k` in."""
+        """Return the scope in which `e`, a node of `home`, uses its operand number `k`."""
         match e:
             case Function():
                 return self._bind(e, 0, home, e.params)
@@ -67,7 +66,7 @@ class _Uses:
 
 
 def _outside(v: Var, binder: Expr) -> str:
-    """What a variable is used outside of, and what to do about it."""
+    """Return the scope that a use of a variable is outside of, and a remedy."""
     if isinstance(binder, Function):
         return f"{short(binder)}, which has it as a parameter; give its value out of that function in the result"
     if isinstance(binder, Match):

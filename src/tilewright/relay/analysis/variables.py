@@ -52,7 +52,7 @@ def free_type_vars(expr: Expr | Type, mod: IRModule | None = None) -> list[TypeV
 
 
 def _type_vars(what: Expr | Type) -> Iterator[tuple[TypeVar, bool]]:
-    """The type variables of what is written, and whether that binds them."""
+    """Yield the type variables of a node's written types, and whether the node binds them."""
     if isinstance(what, Type):
         yield from _of_type(what)
         return

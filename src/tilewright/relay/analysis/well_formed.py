@@ -23,23 +23,25 @@ def check_well_formed(what: Any) -> None:
     functions = dict(what.items()) if isinstance(what, IRModule) else {"the function": what}
     for name, function in functions.items():
         if isinstance(function, Function):
-            _check(name, function, functions if isinstance(what, IRModule) else None)
             if isinstance(what, IRModule):
-                _check_data_types(name, function, what)
+                _check(f"'{name}'", function, functions)
+                _check_data_types(f"'{name}'", function, what)
+            else:
+                _check(name, function, None)
 
 
 def _check(name: str, function: Function, functions: dict[str, Any] | None) -> None:
     for v in free_vars(function):
-        raise CompileError(f"'{name}' uses the variable '{v.name_hint}', which nothing binds", v.span, code="TW0402")
+        raise CompileError(f"{name} uses the variable '{v.name_hint}', which is not bound", v.span, code="TW0402")
     order = post_order(function)
     _check_bound_once(name, order)
     check_variable_scopes(name, function)
     for e in order:
         if isinstance(e, GlobalVar):
             if functions is not None and e.name_hint not in functions:
-                raise CompileError(f"'{name}' calls @{e.name_hint}, which is not in the module", e.span, code="TW0402")
+                raise CompileError(f"{name} calls @{e.name_hint}, which is not in the module", e.span, code="TW0402")
         elif e.known_type() is None:
-            raise CompileError(f"in '{name}' the type of a {type(e).__name__} is not known", e.span, code="TW0402")
+            raise CompileError(f"in {name} the type of a {type(e).__name__} is not known", e.span, code="TW0402")
 
 
 def _check_bound_once(name: str, order: Iterable[Expr]) -> None:
@@ -47,7 +49,7 @@ def _check_bound_once(name: str, order: Iterable[Expr]) -> None:
     for e in order:
         for v in binders(e):
             if v in bound:
-                raise CompileError(f"in '{name}' the variable '{v.name_hint}' is bound twice", v.span, code="TW0402")
+                raise CompileError(f"in {name} the variable '{v.name_hint}' is bound twice", v.span, code="TW0402")
             bound.add(v)
 
 
@@ -60,15 +62,15 @@ def _check_data_types(name: str, function: Function, mod: IRModule) -> None:
         for c in made:
             data = mod.type_definitions.get(c.belong_to)
             if data is None:
-                raise CompileError(f"'{name}' uses {c.name_hint} of the data type {c.belong_to}, which is not in the "
+                raise CompileError(f"{name} uses {c.name_hint} of the data type {c.belong_to}, which is not in the "
                                    "module", e.span, code="TW0402")
             if not any(c is known for known in data.constructors):
-                raise CompileError(f"'{name}' uses a {c.name_hint} that is not the constructor of the data type "
+                raise CompileError(f"{name} uses a {c.name_hint} that is not the constructor of the data type "
                                    f"{c.belong_to} of the module", e.span, code="TW0402")
         for v in binders(e):
             for header in _headers(v.type_annotation):
                 if header not in mod.type_definitions:
-                    raise CompileError(f"in '{name}' the variable '{v.name_hint}' is of the data type {header}, which "
+                    raise CompileError(f"in {name} the variable '{v.name_hint}' is of the data type {header}, which "
                                        "is not in the module", v.span, code="TW0402")
 
 

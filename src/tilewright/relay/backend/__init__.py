@@ -1,5 +1,17 @@
-"""What runs relay programs, under the field's names."""
+"""Ways to run Relay programs, and the choice of implementations of operators, under TVM's names."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
 
 from tilewright.relay.backend import interpreter
+
+
+def __getattr__(name: str) -> Any:
+    if name == "te_compiler":
+        return importlib.import_module("tilewright.relay.backend.te_compiler")
+    raise AttributeError(f"module '{__name__}' has no attribute '{name}'", name=name)
+
 
 __all__ = ["interpreter"]

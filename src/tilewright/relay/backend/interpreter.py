@@ -1,4 +1,4 @@
-"""The values that the interpreter gives, under the field's names: `relay.backend.interpreter.ConstructorValue`."""
+"""Values of the interpreter, under TVM's names: `relay.backend.interpreter.ConstructorValue`."""
 
 from tilewright.relay.interpreter import Closure, ConstructorValue, Interpreter, RefValue
 

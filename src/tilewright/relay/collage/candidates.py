@@ -1,7 +1,8 @@
-"""The parts of a graph that targets could take: each computes one value, and nothing but that is used outside of it.
+"""The parts of a graph that targets could compute: each computes one value, and none of its other values is used
+outside.
 
-So no choice of parts that do not overlap has a circle: a way from one part into another starts at the value that the
-first gives.
+A choice of parts that do not overlap therefore has no cycle: every path into another part starts at the value of the
+first.
 """
 
 from __future__ import annotations
@@ -87,7 +88,7 @@ def _attrs(target: str) -> dict[str, object]:
 
 
 def _function_of(calls: Sequence[Call], target: str) -> Function:
-    """The calls, the last of which is the root, as a function of what goes in, constants inside."""
+    """Return the calls, the last of which is the root, as a function of their inputs, with constants inside."""
     inside = set(calls)
     read = [o for e in calls for a in operands(e) for o in (a.fields if isinstance(a, Tuple) else (a,))]
     inputs = tuple(dict.fromkeys(o for o in read if o not in inside and not isinstance(o, (Constant, Function))))
@@ -106,8 +107,9 @@ def _only_the_root_leaves(part: Candidate, graph: Graph) -> bool:
 
 
 def _host_kernels(root: Call, graph: Graph, scopes: dict[Expr, int], depth: int) -> Iterator[Candidate]:
-    """The call alone, then with ever more of what it reads, as long as that makes one kernel: at most one product, sum
-    or pool in it."""
+    """Yield the call alone, then with more and more of its producers, as long as one kernel with at most one product,
+    sum or pool results.
+    """
     yield _single(DEFAULT, root)
     if not isinstance(root.op, Op):
         return
@@ -124,7 +126,7 @@ def _host_kernels(root: Call, graph: Graph, scopes: dict[Expr, int], depth: int)
 
 
 def _producer(inside: list[Call], heavy: bool, graph: Graph, scopes: dict[Expr, int]) -> Call | None:
-    """A call that only `inside` reads, and that goes into one kernel with it; the last in order."""
+    """Return the last call in order that only `inside` reads and that can share one kernel with it."""
     known = set(inside)
     reads = [o for e in inside for o in e.args if isinstance(o, Call) and o not in known and isinstance(o.op, Op)]
     for e in sorted(reads, key=graph.position.__getitem__, reverse=True):

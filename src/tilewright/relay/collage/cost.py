@@ -1,6 +1,6 @@
-"""What a part of a graph costs on a target, in seconds or in any other unit that all targets share.
+"""The cost of a part of a graph on a target, in seconds or any other unit that all targets share.
 
-A code generator with a model of its cycles registers it as `relay.ext.<target>.cost`, a function of a relay function.
+A code generator with a cycle model registers it as `relay.ext.<target>.cost`, a function of a relay function.
 """
 
 from __future__ import annotations
@@ -25,18 +25,19 @@ class CostEstimator:
     def estimate(self, function: Function, target: str) -> float:
         """What one run of a part costs on a target; infinity where the target cannot. The attribute `Compiler` is the
         target's, but for `default`."""
-        raise OptionError(f"{type(self).__name__} has no estimate(function, target); it returns what one run of the "
-                          "function costs on the target", code="TW0419")
+        raise OptionError(f"{type(self).__name__} has no method estimate(function, target), which must return the cost "
+                          "of one run of the function on the target", code="TW0419")
 
     def transfer(self, nbytes: int, source: str, destination: str) -> float:
-        """What it costs to hand a value of `nbytes` from one target to another; nothing, unless a subclass says so."""
+        """Return the cost of moving `nbytes` from one target to another; zero unless a subclass overrides it."""
         return 0.0
 
 
 @dataclass(frozen=True)
 class CustomCostEstimator(CostEstimator):
-    """As functions say: `py_fn_estimator(function, target)`, and `py_fn_transfer(nbytes, source, destination)` where
-    that is given."""
+    """Costs by functions: `py_fn_estimator(function, target)` and, optionally, `py_fn_transfer(nbytes, source,
+    destination)`.
+    """
 
     py_fn_estimator: Callable[[Function, str], float]
     py_fn_transfer: Callable[[int, str, str], float] | None = None
@@ -61,10 +62,10 @@ class MockCostEstimator(CostEstimator):
 
 @dataclass(frozen=True)
 class MeasureCostEstimator(CostEstimator):
-    """Compile each part and take the median time of its runs, in seconds; targets with a registered
-    `relay.ext.<target>.cost` are asked instead.
+    """Measured costs: the median time of a compiled part in seconds, or the result of a registered
+    `relay.ext.<target>.cost`.
 
-    Inputs are random. Raises `CompileError` where sizes are not known, and what the compiler of the target raises.
+    Inputs are random. Raises `CompileError` for unknown sizes, and the errors of the target's compiler.
     """
 
     host: str = "llvm"
@@ -83,11 +84,11 @@ class MeasureCostEstimator(CostEstimator):
 
 @dataclass(frozen=True)
 class CycleCostEstimator(CostEstimator):
-    """Targets by the cycles of their programs at `hertz[target]` a second, others as `others` says; in seconds. A value
-    is handed over after `latency` seconds at `bandwidth` bytes a second.
+    """Costs in seconds from cycles: targets in `hertz` by the cycles of their programs, the other ones by `others`. A
+    transfer takes `latency` seconds plus the bytes over `bandwidth` bytes per second.
 
-    A program is what `relay.ext.<target>` makes of a part; its `cycles()` has the `total`, as those of declared
-    accelerators have. Raises `OptionError` for a target whose programs count none.
+    `relay.ext.<target>` makes the program of a part; its `cycles()` has the `total`, as for declared accelerators.
+    Raises `OptionError` for a target whose programs count no cycles.
     """
 
     hertz: Mapping[str, float]
@@ -112,7 +113,7 @@ class CycleCostEstimator(CostEstimator):
 
 
 def _runnable(function: Function, target: str) -> IRModule:
-    """A module whose `main` is the part, or calls it where another compiler takes it."""
+    """Return a module whose `main` is the part, or calls it if it belongs to another compiler."""
     if target == DEFAULT:
         return IRModule.from_expr(function.without_attr("Primitive"))
     mod = IRModule({str(function.attrs["global_symbol"]): function})

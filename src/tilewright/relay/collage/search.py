@@ -1,9 +1,8 @@
-"""The cheapest choice of parts: every call in exactly one, the sum of their costs and of what is handed over least.
+"""The cheapest choice of parts: every call in exactly one part, with the least sum of part and transfer costs.
 
-Dynamic programming in the order of evaluation. A state is what is computed so far, and for each value that is still
-needed, or was asked for before it is computed, the target that has it and those that read it; a value is handed to a
-target once, however many read it there. The next part is one of those whose first call is the first one that is not
-computed, so no choice is met twice.
+Dynamic programming in the order of evaluation. A state is the set of computed calls and, for each value that is still
+needed, the target that holds it and its readers. A value is moved to a target once. The next part contains the first
+call that is not computed, so that no choice is visited twice.
 """
 
 from __future__ import annotations
@@ -37,19 +36,17 @@ Entry = tuple[float, Candidate | None, State | None]
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The parts that were chosen, in the order of their first calls, and what they cost together with what is handed
-    over."""
+    """The chosen parts in the order of their first calls, and their cost including transfers."""
 
     parts: tuple[Candidate, ...]
     cost: float
 
 
 def cheapest_plan(function: Function, candidates: Sequence[Candidate], estimator: CostEstimator) -> Plan:
-    """The choice of `candidates` that computes every call once at the least cost; where several cost the same, the one
-    of larger parts.
+    """Return the choice of `candidates` that computes every call once at the least cost; larger parts win ties.
 
-    Parts that are structurally equal up to the values of their constants are estimated once. Raises `CompileError`
-    where a call is in no part that some target can compute.
+    Parts that are structurally equal up to the values of their constants are estimated once. Raises `CompileError` for
+    a call that no target can compute.
     """
     problem = _Problem(function, candidates, estimator)
     return problem.solve()
@@ -79,8 +76,9 @@ class _Problem:
         return self.values.get(e, frozenset()) or (frozenset([self._outer(e)]) if isinstance(e, Var) else frozenset())
 
     def _readers(self, order: Sequence[Expr]) -> dict[int, int]:
-        """The calls that read each value, as bits; bit `len(calls)` stands for what the host reads outside of calls:
-        results, conditions."""
+        """Return the readers of each value as bits; bit `len(calls)` is the host's use outside of calls: results,
+        conditions.
+        """
         found: dict[int, int] = {}
         for e in order:
             if isinstance(e, (Tuple, TupleGetItem)):
@@ -156,7 +154,9 @@ class _Problem:
         return Plan(tuple(reversed(parts)), total)
 
     def _after(self, live: Live, part: Candidate, done: int) -> tuple[float, Live]:
-        """What is handed over when `part` is computed, and the values that live then; `done` has the part's calls."""
+        """Return the transfers when `part` is computed, and the values that are live afterwards; `done` includes the
+        part's calls.
+        """
         known = {v: (home, wants) for v, home, wants in live}
         target = self.targets.index(part.target)
         cost = 0.0
@@ -180,8 +180,9 @@ class _Problem:
 
 
 def _values(order: Sequence[Expr], number: dict[Expr, int]) -> dict[Expr, frozenset[int]]:
-    """The numbers of the calls whose results a node is or holds: through tuples and their fields. What a `let` binds is
-    the host's."""
+    """Return the numbers of the calls whose results a node is or holds, through tuples and fields. The host holds
+    values bound by a `let`.
+    """
     found: dict[Expr, frozenset[int]] = {e: frozenset([i]) for e, i in number.items()}
     for e in order:
         if isinstance(e, (Tuple, TupleGetItem)):

@@ -1,6 +1,6 @@
-"""Dataflow patterns: what a piece of a graph looks like, finding it, rewriting it, and making a function of it.
+"""Dataflow patterns: match subgraphs, rewrite them, and make functions of them.
 
-`from tilewright.relay.dataflow_pattern import *` has the names of the field: `is_op`, `wildcard`, `DFPatternCallback`,
+`from tilewright.relay.dataflow_pattern import *` provides TVM's names: `is_op`, `wildcard`, `DFPatternCallback`,
 `rewrite`, …
 """
 

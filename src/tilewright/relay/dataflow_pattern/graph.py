@@ -1,5 +1,4 @@
-"""A graph in the order of evaluation, sorted by kind of node, with the users of every value: what matching asks of it.
-"""
+"""A graph in the order of evaluation, indexed by kind of node, with the users of every value, for matching."""
 
 from __future__ import annotations
 
@@ -21,8 +20,7 @@ def key_of(e: Expr) -> Key:
 
 
 class Graph:
-    """The nodes below `root`, inside functions and branches too. Everything but the order is found when it is first
-    asked for."""
+    """The nodes below `root`, including those of functions and branches. All but the order is computed on first use."""
 
     def __init__(self, root: Expr) -> None:
         self.root = root
@@ -48,13 +46,13 @@ class Graph:
 
     @lazy_attribute
     def closed(self) -> set[Expr]:
-        """What is in the functions that are done: those made by a partition, and primitive ones."""
+        """The nodes inside finished functions: those made by a partition, and primitive ones."""
         done = [f for f in self.by_key.get(Function, []) if isinstance(f, Function)
                 and ("PartitionedFromPattern" in f.attrs or f.attrs.get("Primitive"))]
         return set(post_order(*done)) if done else set()
 
     def last_first(self, keys: Iterable[Key] | None) -> list[Expr]:
-        """The nodes of these keys (all where it is None), those nearest to the root first."""
+        """Return the nodes of these keys (None: all), those nearest to the root first."""
         if keys is None:
             return self.order[::-1]
         lists = [found for k in keys if (found := self.by_key.get(k))]

@@ -1,7 +1,7 @@
-"""The pieces of a graph that a pattern takes: which nodes, what goes into them, and that they can be taken out.
+"""The subgraphs that a pattern matches: their nodes and inputs, and whether they can be extracted.
 
-Pieces do not overlap; those nearer to the root of the graph come first. A piece from which another value than its last
-is used elsewhere is not taken, unless all that is made of that value is used by the piece itself.
+Groups do not overlap; those nearer to the root of the graph come first. A group with an inner value that is used
+outside is rejected, unless all values derived from it are used inside the group.
 """
 
 from __future__ import annotations
@@ -34,8 +34,9 @@ _SHARED: Final = (Constant, Function, GlobalVar, Var)
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """A piece: its last value `root`, what the parts of the pattern stand for, the values that go in, the nodes inside
-    in order."""
+    """A matched subgraph: its last value `root`, the expressions of the pattern's parts, its inputs, and its nodes in
+    order.
+    """
 
     root: Expr
     node_map: NodeMap
@@ -113,7 +114,8 @@ def group_at(root: Expr, node_map: NodeMap, parts: Iterable[DFPattern]) -> Group
 
 
 def _stays_inside(p: DFPattern) -> bool:
-    """Whether what the innermost pattern `p` matches is part of the piece: a constant that was asked for."""
+    """Return whether a match of the innermost pattern `p` is part of the group: a constant that the pattern requires.
+    """
     return isinstance(p, ExprPattern) and isinstance(p.expr, Constant)
 
 
@@ -122,7 +124,7 @@ def _can_be_taken(group: Group, taken: Set[Expr], graph: Graph) -> bool:
 
 
 def own_nodes(group: Group) -> list[Expr]:
-    """What no other piece may have: all inside but inputs, constants and functions."""
+    """Return the nodes that no other group may contain: all but inputs, constants and functions."""
     return [e for e in group.inside if not isinstance(e, _SHARED)]
 
 
@@ -136,7 +138,7 @@ def escapes(group: Group, graph: Graph) -> list[tuple[Expr, Expr]]:
 
 
 def _name(e: Expr) -> str:
-    """What a node adds to the name of a piece."""
+    """Return the contribution of a node to the name of a group."""
     match e:
         case Call():
             return f"{e.op.name}_" if isinstance(e.op, Op) else "Call_"

@@ -1,8 +1,8 @@
-"""Does an expression look like a pattern? Recursive over the pattern, never over the graph.
+"""Match an expression against a pattern. Recursive over the pattern, never over the graph.
 
-A match assigns expressions to patterns. One pattern object has one expression, except on the path of a dominator. The
-first way that fits is taken: the left alternative before the right one, the arguments of a sum as written before the
-other way round; what is decided is not taken back when something further out does not fit.
+A match assigns expressions to patterns. A pattern object has one expression, except on the path of a dominator. The
+first fitting alternative wins: left before right, and the arguments of a sum in their order before the swapped order.
+There is no backtracking over decided alternatives.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class Matcher:
         return self._graph
 
     def match(self, pattern: DFPattern, expr: Expr) -> NodeMap | None:
-        """What each part of `pattern` stands for when `expr` looks like it, or None."""
+        """Return the expression of each part of `pattern` if `expr` matches, else None."""
         self._found, self._trail, self._once = {}, [], True
         return self._found if self._looks(pattern, expr) else None
 
@@ -79,7 +79,7 @@ class Matcher:
         return True
 
     def _forget(self, mark: int) -> None:
-        """Take back what was assigned since `mark`."""
+        """Undo the assignments since `mark`."""
         while len(self._trail) > mark:
             p = self._trail.pop()
             self._found[p].pop()
@@ -175,8 +175,7 @@ class Matcher:
         return self._looks(p.pattern, e) and all(_same(attribute(e, name), wanted) for name, wanted in p.attrs.items())
 
     def _dominator(self, p: DominatorPattern, e: Any) -> bool:
-        """The child, then every way up from it until the parent, breadth not mattering; then the way down from the
-        parent."""
+        """Match the child, then every path up to the parent, in any order, then the paths down from the parent."""
         if not self._looks(p.child, e):
             return False
         parent: Expr | None = None
@@ -229,7 +228,7 @@ _LOOKS: Final[dict[type, Callable[[Matcher, Any, Any], bool]]] = {
 
 
 def named(p: DFPattern) -> str:
-    """The name of the operator that a pattern stands for; empty for anything else."""
+    """Return the name of the operator that a pattern matches; empty for other patterns."""
     return p.expr.name if isinstance(p, ExprPattern) and not isinstance(p.expr, Expr) else ""
 
 
@@ -276,7 +275,7 @@ def root_keys(p: DFPattern) -> set[Key] | None:
 
 
 def _call_keys(op: DFPattern) -> set[Key] | None:
-    """The keys of calls of what `op` matches."""
+    """Return the keys of the calls of the operators that `op` matches."""
     if isinstance(op, AltPattern):
         left, right = _call_keys(op.left), _call_keys(op.right)
         return None if left is None or right is None else left | right

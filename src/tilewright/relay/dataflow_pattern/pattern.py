@@ -1,4 +1,4 @@
-"""The patterns: what a piece of a graph may look like, built as Python expressions.
+"""The patterns of subgraphs, built as Python expressions.
 
     conv = is_op("nn.conv2d")(wildcard(), is_constant())
     pattern = is_op("nn.relu")(conv.optional(lambda x: is_op("nn.bias_add")(x, is_constant())))
@@ -28,12 +28,12 @@ Parts: TypeAlias = "tuple[DFPattern, ...]"
 
 
 class DFPattern:
-    """Base of patterns. Calling one gives the pattern of a call of what it matches."""
+    """Base of patterns. Calling a pattern returns the pattern of a call of its match."""
 
     __slots__ = ()
 
     def __call__(self, *args: Any) -> CallPattern:
-        """A call of what this pattern matches, on arguments like these; `pattern(None)` is one with any arguments."""
+        """Return the pattern of a call of a match, with arguments that match; `pattern(None)` accepts any arguments."""
         return CallPattern(self, None if len(args) == 1 and args[0] is None else args)
 
     def __or__(self, other: DFPattern) -> AltPattern: return AltPattern(self, other)
@@ -43,7 +43,7 @@ class DFPattern:
     def __truediv__(self, other: DFPattern) -> CallPattern: return is_op("divide")(self, other)
 
     def optional(self, option_constructor: Callable[[DFPattern], DFPattern]) -> DFPattern:
-        """This pattern, or what the function builds around it."""
+        """Return this pattern or, preferably, the pattern that the function builds around it."""
         return AltPattern(self, option_constructor(self))
 
     def has_attr(self, attrs: Mapping[str, Any]) -> DFPattern:
@@ -63,8 +63,7 @@ class DFPattern:
         return has_shape(shape, self)
 
     def dominates(self, parent: DFPattern, path: DFPattern | None = None) -> DominatorPattern:
-        """This pattern, as the one place where all that is made of `parent` comes together; between them lies only
-        `path`."""
+        """Return this pattern as the single value where all uses of `parent` end, with only `path` between them."""
         return DominatorPattern(parent, wildcard() if path is None else path, self)
 
     def match(self, expr: Expr) -> bool:
@@ -75,10 +74,10 @@ class DFPattern:
 
     def partition(self, expr: Expr, attrs: Mapping[str, Any] | None = None,
                   check: Callable[[Expr], bool] = lambda expr: True) -> Expr:
-        """`expr` with each piece that looks like this pattern as a function of its own, and a call of that.
+        """Return `expr` with each match as a call of a function of its own.
 
-        The functions have the attributes `attrs`, and `PartitionedFromPattern`, the operators inside by name. A piece
-        that `check` says no to is left alone, and one from which another value than the last is used elsewhere.
+        The functions have the attributes `attrs` and `PartitionedFromPattern`, the names of their operators. Matches
+        that `check` rejects stay, as do matches with an inner value that is used outside.
         """
         from tilewright.relay.dataflow_pattern.rewrite import partition
 
@@ -116,18 +115,18 @@ class ConstantPattern(DFPattern):
 
 @node
 class WildcardPattern(DFPattern):
-    """Anything; or what `redirect_to` says, so that a pattern may contain itself."""
+    """Any expression; or a match of the pattern given to `redirect_to`, so that a pattern may contain itself."""
 
     redirected: DFPattern | None = None
 
     def redirect_to(self, pattern: DFPattern) -> None:
-        """Let this wildcard stand for `pattern`, which may be built over it."""
+        """Make this wildcard equivalent to `pattern`, which may contain it."""
         object.__setattr__(self, "redirected", pattern)
 
 
 @node
 class CallPattern(DFPattern):
-    """A call of `op` on `args`; on any arguments where `args` is None. Sums and products match in either order."""
+    """A call of `op` on `args` (None: any arguments). Sums and products match in either order."""
 
     op: DFPattern
     args: tuple[DFPattern, ...] | None
@@ -141,7 +140,7 @@ class CallPattern(DFPattern):
 
 @node
 class FunctionPattern(DFPattern):
-    """A function with these parameters (any where `params` is None), whose body looks like `body`."""
+    """A function with the parameters `params` (None: any), whose body matches `body`."""
 
     params: tuple[DFPattern, ...] | None
     body: DFPattern
@@ -179,7 +178,7 @@ class LetPattern(DFPattern):
 
 @node
 class TuplePattern(DFPattern):
-    """A tuple of these fields; of any where `fields` is None."""
+    """A tuple of `fields` (None: any)."""
 
     fields: tuple[DFPattern, ...] | None
 
@@ -192,7 +191,7 @@ class TuplePattern(DFPattern):
 
 @node
 class TupleGetItemPattern(DFPattern):
-    """The field `index` of a tuple; any field where `index` is None."""
+    """The field `index` (None: any) of a tuple."""
 
     tuple: DFPattern
     index: int | None = None
@@ -214,7 +213,7 @@ class AltPattern(DFPattern):
 
 @node
 class TypePattern(DFPattern):
-    """`pattern`, of the type `type`. A value whose type is not known has no type."""
+    """`pattern`, of the type `type`. A value of unknown type does not match."""
 
     pattern: DFPattern
     type: Type
@@ -268,8 +267,9 @@ class AttrPattern(DFPattern):
 
 @node
 class DominatorPattern(DFPattern):
-    """`child`, where all ways up from it end at one `parent`, over values that look like `path`, and no way down leaves
-    them."""
+    """`child`, if all paths up from it end at one `parent` through values that match `path`, and no path down leaves
+    them.
+    """
 
     parent: DFPattern
     path: DFPattern
@@ -307,7 +307,7 @@ def is_expr(expr: Expr) -> ExprPattern:
 
 
 def is_op(op_name: str) -> ExprPattern:
-    """The operator of that name; raises `CompileError` naming the nearest when there is none."""
+    """Return the pattern of the operator of that name. Raises `CompileError` with the nearest names."""
     return ExprPattern(get(op_name))
 
 
@@ -322,12 +322,12 @@ def is_tuple_get_item(tuple_value: DFPattern, index: int | None = None) -> Tuple
 
 
 def is_if(cond: DFPattern, true_branch: DFPattern, false_branch: DFPattern) -> IfPattern:
-    """An `if` whose parts look like these."""
+    """Return the pattern of an `if` whose parts match."""
     return IfPattern(cond, true_branch, false_branch)
 
 
 def is_let(var: DFPattern, value: DFPattern, body: DFPattern) -> LetPattern:
-    """A `let` whose parts look like these."""
+    """Return the pattern of a `let` whose parts match."""
     return LetPattern(var, value, body)
 
 
@@ -352,12 +352,12 @@ def has_shape(shape: Sequence[Any], pattern: DFPattern | None = None) -> ShapePa
 
 
 def has_attr(attrs: Mapping[str, Any], pattern: DFPattern | None = None) -> AttrPattern:
-    """What has these attributes (and looks like `pattern`)."""
+    """Return the pattern of values with these attributes that match `pattern`."""
     return AttrPattern(wildcard() if pattern is None else pattern, attrs)
 
 
 def dominates(parent: DFPattern, path: DFPattern, child: DFPattern) -> DominatorPattern:
-    """`child`, between which and one `parent` there is only `path`, on all ways."""
+    """Return the pattern of `child` with one `parent` and only `path` between them."""
     return DominatorPattern(parent, path, child)
 
 

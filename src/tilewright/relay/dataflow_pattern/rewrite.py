@@ -1,4 +1,4 @@
-"""Rewriting what patterns match, until nothing changes, and putting it into functions of its own.
+"""Rewrite the matches of patterns until nothing changes, or move them into functions of their own.
 
     class RemoveDoubleNegation(DFPatternCallback):
         def __init__(self):
@@ -34,9 +34,9 @@ Replace = Callable[[Group, Expr, dict[Expr, Expr]], Expr]
 
 
 class DFPatternCallback:
-    """A pattern, and what to put in place of what it matches. A subclass sets `pattern` and defines `callback`.
+    """A pattern, and the replacement of its matches. A subclass sets `pattern` and defines `callback`.
 
-    `require_type`: every type is known before matching. `rewrite_once`: one round, not until nothing changes.
+    `require_type`: every type is known before matching. `rewrite_once`: one round only.
     """
 
     pattern: DFPattern
@@ -50,11 +50,10 @@ class DFPatternCallback:
         return rewrite(self, expr)
 
     def callback(self, pre: Expr, post: Expr, node_map: NodeMap) -> Expr:
-        """What stands for a match.
+        """Return the replacement of a match.
 
-        `pre` is the value as it was matched, `post` the same over operands that are rewritten already; returning `post`
-        changes nothing. `node_map` has the expressions that each part of the pattern stands for, a list for each,
-        rewritten like `post`.
+        `pre` is the matched value, `post` the same value over rewritten operands; returning `post` changes nothing.
+        `node_map` has a list of the matched expressions, rewritten, for each part of the pattern.
         """
         raise NotImplementedError(f"{type(self).__name__} has no callback")
 
@@ -67,10 +66,10 @@ class DFPatternCallback:
 
 def rewrite(callbacks: DFPatternCallback | Sequence[DFPatternCallback], expr: Expr, mod: IRModule
             | None = None) -> Expr:
-    """`expr` rewritten by each callback in turn, round after round until a round changes nothing.
+    """Rewrite `expr` by each callback in turn, until a round changes nothing.
 
-    `mod` has the functions that `expr` calls. Raises `CompileError` naming the callbacks that still change something
-    after 100 rounds, or that return what is no expression.
+    `mod` has the functions that `expr` calls. Raises `CompileError` with the callbacks that still change the graph
+    after 100 rounds, or whose result is not an expression.
     """
     active = [callbacks] if isinstance(callbacks, DFPatternCallback) else list(callbacks)
     graph: Graph | None = None
@@ -92,7 +91,7 @@ def rewrite(callbacks: DFPatternCallback | Sequence[DFPatternCallback], expr: Ex
 
 
 def partition(pattern: DFPattern, expr: Expr, attrs: Mapping[str, Any] | None, check: Callable[[Expr], bool]) -> Expr:
-    """`expr` with what `pattern` matches as functions; see `DFPattern.partition`."""
+    """Move the matches of `pattern` in `expr` into functions; see `DFPattern.partition`."""
     graph = Graph(expr)
     found = groups(pattern, graph)
     numbers = {root: i for i, root in enumerate(found)}
@@ -112,8 +111,8 @@ def _rewritten(c: DFPatternCallback, graph: Graph) -> Expr:
                     for p, matched in group.node_map.items()}
         given = c.callback(group.root, post, node_map)
         if not isinstance(given, Expr):
-            raise CompileError(f"{type(c).__name__}.callback returned {given!r}, which is no expression; return `post` "
-                               "to change nothing", group.root.span, code="TW0413")
+            raise CompileError(f"{type(c).__name__}.callback returned {given!r}, which is not an expression; "
+                               "return `post` to change nothing", group.root.span, code="TW0413")
         return given
 
     return _replaced(graph, groups(c.pattern, graph), replace)

@@ -78,7 +78,7 @@ def _list(patterns: tuple[DFPattern, ...], inner: Inner) -> str:
 
 
 def _grouped(p: DFPattern, inner: Inner) -> str:
-    """The text of what is called or has a method called; alternatives in parentheses."""
+    """Return the text of a called pattern; alternatives get parentheses."""
     return f"({inner(p)})" if isinstance(p, AltPattern) else inner(p)
 
 

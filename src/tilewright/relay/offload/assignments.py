@@ -1,5 +1,4 @@
-"""What a partition does with each operator, found by running it: every call gets a number as its origin, and passes
-keep origins."""
+"""The target that a partition assigns to each operator, found by running it: numbers as origins identify the calls."""
 
 from __future__ import annotations
 
@@ -27,8 +26,7 @@ _MARK = "\0offload"
 
 @dataclass(frozen=True, slots=True)
 class Fate:
-    """Who computes an operator; `target` is empty for the CPU. `row` is the name of the composite function that it is
-    in."""
+    """The target of an operator, empty for the CPU; `row` is the name of the composite function that contains it."""
 
     target: str
     row: str = ""
@@ -50,8 +48,7 @@ def table_of(target: str, tables: Mapping[str, PatternTable] | None = None) -> P
 
 
 def partition(mod: IRModule, targets: Sequence[str], tables: Mapping[str, PatternTable] | None = None) -> IRModule:
-    """`mod` with what each target takes as functions for it, one target after another: composites, marks, regions,
-    functions."""
+    """Return `mod` partitioned for one target after another: composites, marks, regions, functions."""
     for t in targets:
         rows = table_of(t, tables)
         passes = [MergeComposite(rows)] if rows else []
@@ -110,7 +107,7 @@ def _note(function: Function, target: str, found: dict[str, Fate]) -> None:
 
 
 def _restored(function: Function, numbered: Mapping[str, Call], origins: dict[Expr, Call]) -> Function:
-    """The function with the origins that its calls had; `origins` is filled with what they were."""
+    """Return the function with the original origins of its calls, and fill `origins`."""
     new: dict[Expr, Expr] = {}
     for e in post_order(function):
         old = operands(e)

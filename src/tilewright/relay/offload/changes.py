@@ -1,7 +1,6 @@
-"""Edits of a program: at some nodes something else, and everything above them built again.
+"""Edits of a program: replacements of nodes, with everything above them rebuilt.
 
-A `Change` belongs to one node and makes of it, over its new operands, what stands in its place. Several changes are
-made in one walk.
+A `Change` returns the replacement of one node over its rewritten operands. Several changes are applied in one walk.
 """
 
 from __future__ import annotations
@@ -22,8 +21,9 @@ Now = Callable[[Expr], Expr]
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What `step` makes of the node `at`, over its new operands; or of its operand number `position`, where that is not
-    negative."""
+    """The replacement, by `step`, of the node `at` over its rewritten operands; or of its operand `position`, unless
+    negative.
+    """
 
     at: Expr
     step: Callable[[Expr, Now], Expr]
@@ -32,11 +32,11 @@ class Change:
 
 @dataclass(frozen=True)
 class Edit:
-    """What would bring operators to a target: `text` says it in words, `changes` and `passes` do it.
+    """An edit that would off-load operators: `text` describes it, `changes` and `passes` perform it.
 
-    `keeps_meaning`: the program computes the same. `table` is an edit of the target's pattern table instead. What needs
-    a value that is not in the program names it in `needs`. What only the author of the model or of the accelerator can
-    do has none of these: `can_apply` is False.
+    `keeps_meaning`: the program computes the same. `table`: an edit of the target's pattern table instead. `needs`
+    names values that the program lacks. `can_apply` is False for edits that only the author of the model or of the
+    accelerator can make.
     """
 
     text: str
@@ -63,7 +63,7 @@ class Edit:
 
 
 def applied(mod: IRModule, edits: Iterable[Edit], params: Mapping[str, Any] | None = None) -> IRModule:
-    """`mod` with several edits of it at once: the changes first, in one walk, then the passes, each once."""
+    """Return `mod` with several edits: the changes first, in one walk, then each pass once."""
     from tilewright.relay.transform.bind_params import bind_params
 
     edits = list(edits)
@@ -85,8 +85,7 @@ def applied(mod: IRModule, edits: Iterable[Edit], params: Mapping[str, Any] | No
 
 
 def changed(root: Expr, changes: Sequence[Change], without: Iterable[Expr] = ()) -> Expr:
-    """What stands for `root` after the changes; the nodes `without` are not looked into, nor changed unless a change is
-    at them."""
+    """Return `root` after the changes; the nodes `without` are kept, unless a change is at them."""
     at: dict[Expr, list[Change]] = {}
     for c in changes:
         at.setdefault(c.at, []).append(c)
@@ -112,7 +111,7 @@ def changed(root: Expr, changes: Sequence[Change], without: Iterable[Expr] = ())
 
 
 def changed_function(function: Function, changes: Sequence[Change]) -> Function:
-    """A function after the changes; its parameters are those that its body still has, and the new ones after them."""
+    """Return a function after the changes; its parameters are the used ones, then the new ones."""
     nodes = set(post_order(function.body))
     mine = [c for c in changes if c.at in nodes or c.at in function.params]
     if not mine:
@@ -130,12 +129,12 @@ def changed_function(function: Function, changes: Sequence[Change]) -> Function:
 
 
 def operand_change(user: Expr, position: int, make: Callable[[Expr], Expr]) -> Change:
-    """The operand number `position` of `user` becomes what `make` makes of it."""
+    """Return the change of operand `position` of `user` by `make`."""
     return Change(user, lambda e, now: make(e), position)
 
 
 def node_change(at: Expr, make: Callable[[Expr], Expr]) -> Change:
-    """The node itself becomes what `make` makes of it."""
+    """Return the change of the node itself by `make`."""
     return Change(at, lambda e, now: make(e))
 
 

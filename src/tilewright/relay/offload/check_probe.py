@@ -1,8 +1,8 @@
-"""Which single change makes a check say yes: the check is asked about the match with one attribute changed, one batch,
-one type, one after another.
+"""Find the single change for which a check accepts a match: the check is called with one attribute, batch or type
+changed.
 
-A check is a function of the accelerator's author, and says no without a reason; what it says of neighbours of the match
-is the reason.
+A check is a function of the accelerator's author that rejects without a reason; the accepted neighbours of the match
+are the reason.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ _MOST: Final = 200
 
 @dataclass
 class Questions:
-    """How many questions checks may still be asked for one report: one may take milliseconds, and every match may be
-    refused."""
+    """The number of calls of checks left for one report: a call may take milliseconds, and every match may be rejected.
+    """
 
     left: int = 2_000
 
@@ -59,8 +59,7 @@ def probe(check: Callable[[Any], Any], root: Expr, inside: Sequence[Expr], input
 
 def _layouts(check: Callable[[Any], Any], root: Expr, inside: Sequence[Expr], inputs: Sequence[Expr],
              questions: Questions) -> Edit | None:
-    """Another layout of one operator of the match, where the check agrees with what `ConvertLayout` makes of the match.
-    """
+    """Return another layout of an operator of the match, if the check accepts the result of `ConvertLayout`."""
     for call in inside:
         if not isinstance(call, Call) or not isinstance(call.op, Op):
             continue
@@ -81,7 +80,7 @@ def _layouts(check: Callable[[Any], Any], root: Expr, inside: Sequence[Expr], in
 
 
 def _converted(root: Expr, inputs: Sequence[Expr], edit: Edit) -> Expr:
-    """The match by itself after the passes of an edit, without what brings its result back."""
+    """Return the match alone after the passes of an edit, without the conversion of its result back."""
     variables = {e: Var(f"input{i}", e.known_type()) for i, e in enumerate(inputs) if not isinstance(e, Constant)}
     body = changed(root, [node_change(e, lambda old, v=v: v) for e, v in variables.items()],  # type: ignore[misc]
                    variables)

@@ -1,9 +1,7 @@
-"""A picture of a partition: one SVG file that needs nothing else, operators from top to bottom in the order in which
-they run.
+"""Diagram of a partition: a self-contained SVG file with the operators from top to bottom in the order of execution.
 
-What a target computes stands in a frame of the target's colour, one for each function; what the CPU computes is grey,
-with the reason beside it. Values that skip rows are arcs on the left. The whole reason of an operator shows when the
-pointer rests on it.
+Each function of a target is a frame in the target's colour; operators of the CPU are grey, with the reason beside them.
+Values that skip rows are arcs on the left. A tooltip shows the full reason of an operator.
 """
 
 from __future__ import annotations
@@ -32,8 +30,9 @@ CPU: Final = "#8a8f98"
 
 @dataclass
 class Row:
-    """An operator, or a composite of several: its words, who computes it, the function of the target that it is in, and
-    why it stays."""
+    """An operator, or a composite of several: its label, its target, the function of the target, and the reason for the
+    CPU.
+    """
 
     label: str
     shape: str
@@ -83,7 +82,7 @@ def rows_of(report: Offload) -> list[Row]:
 
 
 class _Rows:
-    """Makes the rows of a function, and of those that it calls."""
+    """Builds the rows of a function and of its callees."""
 
     def __init__(
         self, report: Offload, functions: dict[str, Function], records: dict[Call, Record], macs: dict[Call, int],

@@ -1,7 +1,7 @@
-"""What keeps an expression from looking like a pattern: one `Difference` for each place, and a `Way`, all those of one
+"""The differences between an expression and a pattern: a `Difference` for each place, and a `Way` for a whole
 comparison.
 
-A difference costs as much as it takes to mend it, so that the way with the least cost is that of the smallest edit.
+The cost of a difference is that of its edit, so the cheapest comparison has the smallest edit.
 """
 
 from __future__ import annotations
@@ -47,10 +47,10 @@ NO_EDIT: Final = 4
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """One place where an expression does not look like the pattern.
+    """A place where an expression differs from the pattern.
 
-    `at` is the expression there, and `user`, when one is known, the expression of the match that uses it as its operand
-    number `position`. `wanted` has attributes that were asked for, or whatever else the edit needs.
+    `at` is the expression, and `user`, if known, the matched expression that uses it as operand `position`. `wanted`
+    has the required attributes, or other data for the edit.
     """
 
     kind: Kind
@@ -64,14 +64,15 @@ class Difference:
     wanted: Mapping[str, Any] = field(default_factory=dict)
 
     def used_by(self, user: Expr, position: int) -> Difference:
-        """The same, where nobody said before who uses it."""
+        """Return the difference with its user, unless one is known."""
         return self if self.user is not None else replace(self, user=user, position=position)
 
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """One comparison of a pattern with an expression: what differs, and what each part stands for; `matched` counts
-    operators that fit."""
+    """A comparison of a pattern with an expression: differences, and the expressions of the parts; `matched` counts
+    fitting operators.
+    """
 
     differences: tuple[Difference, ...] = ()
     pairs: tuple[tuple[DFPattern, Expr], ...] = ()
@@ -80,8 +81,9 @@ class Way:
 
     @property
     def rank(self) -> tuple[int, int, int, int]:
-        """The smaller the nearer: what costs the least, then what leaves the most as it is, then what is said in the
-        fewest words."""
+        """Sort key, smallest for the nearest comparison: cost, then unchanged operators, then length of the
+        description.
+        """
         return self.cost, -self.matched, len(self.differences), sum(d.kind is Kind.MISSING for d in self.differences)
 
     @property
@@ -93,7 +95,7 @@ class Way:
 
     @property
     def calls(self) -> list[Call]:
-        """The calls that have a part in the match, those that stand between among them."""
+        """The calls of the match, including calls between them that do not fit."""
         other = {(d.pattern, d.at) for d in self.differences if d.kind is Kind.OTHER}
         found = [e for p, e in self.pairs if isinstance(e, Call) and isinstance(p, (CallPattern, DominatorPattern))
                  and (p, e) not in other]

@@ -1,5 +1,4 @@
-"""The edit that takes a difference away, for each kind of difference; what only a human being can do is an edit without
-changes."""
+"""The edit that removes a difference, for each kind of difference; an edit for a human has no changes."""
 
 from __future__ import annotations
 
@@ -31,8 +30,7 @@ _OUT: Final = ("out_dtype", "dtype")
 
 
 def edit_of(way: Way) -> Edit | None:
-    """The edit that takes all differences of a way; None where one of them has none, and where it would be no small
-    one."""
+    """Return the edit that removes all differences; None if one has no edit, or if the edit is not small."""
     built = sum(d.kind in (Kind.EXTRA, Kind.MISSING, Kind.OPERATOR) for d in way.differences)
     heavy = any(isinstance(e.op, Op) and e.op.kind > Fusion.INJECTIVE for e in way.calls)
     if way.effort > NO_EDIT or (built > way.matched and not heavy):
@@ -144,14 +142,14 @@ def _is_var(d: Difference) -> bool:
 
 
 def _parts_of_calls(d: Difference, way: Way) -> set[Any]:
-    """The patterns of calls that the condition of a difference is asked of."""
+    """Yield the patterns of calls that the condition of a difference applies to."""
     from tilewright.relay.dataflow_pattern.pattern import CallPattern, pattern_nodes
 
     return {p for p in pattern_nodes(d.pattern) if isinstance(p, CallPattern)}
 
 
 def _computed_in(d: Difference, way: Way, wanted: DataType) -> Edit:
-    """What goes into the piece below `d.at` is cast."""
+    """Return the edit that casts the inputs of the subgraph below `d.at`."""
     inside, before = set(way.calls), d.at.tensor_type.dtype
     changes: list[Change] = []
     stack, seen = [d.at], {d.at}
@@ -169,7 +167,7 @@ def _computed_in(d: Difference, way: Way, wanted: DataType) -> Edit:
 
 
 def all_cast(calls: Sequence[Call], wanted: DataType, before: DataType) -> list[Change]:
-    """All that goes into the calls of a match in another type."""
+    """Return the edit that casts all inputs of the calls of a match."""
     inside = set(calls)
     readers: list[Expr] = [*calls, *dict.fromkeys(o for e in calls for o in operands(e) if isinstance(o, Tuple))]
     uses = [(e, i) for e in readers for i, o in enumerate(operands(e)) if o not in inside
@@ -297,7 +295,7 @@ def _extra(d: Difference, way: Way) -> Edit | None:
 
 
 def _through(e: Expr) -> Expr:
-    """The call that stands between, of which perhaps a field is taken."""
+    """Return the call in between, or the call that its field is taken of."""
     return e.tuple_value if isinstance(e, TupleGetItem) else e
 
 
@@ -356,7 +354,7 @@ _EDITS: Final[dict[Kind, Callable[[Difference, Way], Edit | None]]] = {
 
 def once_more(inside: Iterable[Expr], escaping: Iterable[tuple[Expr, Expr]],
               operands_of: Callable[[Expr], tuple[Expr, ...]]) -> Edit:
-    """The users outside of a match compute what they use of it themselves."""
+    """Return the edit that lets the users outside of a match recompute its inner values."""
     step = copied(list(inside))
     changes: list[Change] = []
     names: list[str] = []

@@ -1,5 +1,5 @@
-"""Why an operator is not on the accelerator: for each one left on the CPU the nearest row of a table, what differs
-there, and the smallest edit.
+"""Explain why an operator is not off-loaded: the nearest row of a pattern table, the differences, and the smallest
+edit.
 
     report = explain_offload(mod, "npu")
     print(report)
@@ -53,13 +53,12 @@ def explain_offload(
     mod: IRModule, targets: str | Sequence[str], *, tables: Mapping[str, PatternTable] | None = None,
     options: Mapping[str, Mapping[str, Any]] | None = None
 ) -> Offload:
-    """Say of every operator of `mod`, whose parameters are bound, whether one of `targets` (in their order) takes it,
-    and why not.
+    """Report, for every operator of `mod` (with bound parameters), which of `targets`, in their order, computes it, or
+    why none does.
 
-    Targets are partitioned for as `relay.op.contrib.partition_for` does it, with their `options`; where a target
-    prepares a network first (brings quantized operators into one form, changes layouts), the report speaks of the
-    prepared one, its `mod`. `tables` has pattern tables in place of those that are registered. Raises `OptionError` for
-    a target that nothing is known of.
+    Targets are partitioned as by `relay.op.contrib.partition_for`, with their `options`. If a target prepares a network
+    first (one form of quantized operators, other layouts), the report is about the prepared network, its `mod`.
+    `tables` replaces registered pattern tables. Raises `OptionError` for an unknown target.
     """
     names = (targets,) if isinstance(targets, str) else tuple(targets)
     rows = {t: tuple(table_of(t, tables)) for t in names}
@@ -112,8 +111,7 @@ class _Candidate:
 
 
 def _few(candidates: Iterable[_Candidate]) -> Iterator[_Candidate]:
-    """The nearest first: all rows that fit, and of those that differ some of each end, so that many rows of one form
-    leave room for a longer match."""
+    """Return the nearest candidates: all that fit, and some of each end of the others, so that long matches remain."""
     count: dict[Call, int] = {}
     for c in sorted(candidates, key=lambda c: c.rank):
         count[c.anchor] = count.get(c.anchor, 0) + bool(c.way.cost)
@@ -152,7 +150,7 @@ class _Explained:
         return found
 
     def taken(self) -> list[Taken]:
-        """What targets compute."""
+        """Yield the operators that targets compute."""
         return [Taken(self.names[e], e.op.name, known_mac_number(e), self.fate[e].target, self.fate[e].row, e)
                 for e in self.calls if self.fate[e].target and isinstance(e.op, Op)]
 
@@ -171,8 +169,9 @@ class _Explained:
             yield self._record(e, plain, candidates.get(e, []))
 
     def _record(self, e: Call, plain: Record, candidates: list[_Candidate]) -> Record:
-        """The first of the candidates whose edit proves right, else the nearest; what the attributes of the operator
-        say, where that is nearer."""
+        """Return the first candidate whose edit is proven, else the nearest one, or the operator's attributes if those
+        are nearer.
+        """
         asked = [r for t in self.targets if (r := self._asked(e, t, plain)) is not None]
         found: list[Record] = []
         fits: Record | None = None
@@ -210,7 +209,7 @@ class _Explained:
                        "numbers", edit=Edit("quantize the network: tilewright.quantize(model, data)"))
 
     def _asked(self, e: Call, target: str, plain: Record) -> Record | None:
-        """What the attribute `target.<name>` of the operator says of a call."""
+        """Return the answer of the attribute `target.<name>` of the operator for a call."""
         assert isinstance(e.op, Op)
         says = op_attr(e.op.name, f"target.{target}")
         if says is None:
@@ -253,8 +252,9 @@ class _Explained:
                     found.setdefault(call, []).append(c)
 
     def _near(self, left: set[Call]) -> dict[Call, int]:
-        """Where a match could end that has one of these operators, those nearer to the end first, each with the way to
-        the nearest of them."""
+        """Yield the possible ends of a match with one of these operators, nearest first, each with the path to the
+        nearest operator.
+        """
         seen: dict[Expr, int] = dict.fromkeys(left, 0)
         layer: list[Expr] = list(left)
         for distance in range(1, _REACH):
@@ -309,8 +309,7 @@ class _Explained:
         )
 
     def _tried(self, c: _Candidate, edit: Edit, again: bool = False) -> tuple[Edit | None, bool, list[str]]:
-        """The edit after it was tried on the operators of the match alone: with what the check wants, whether the row
-        fits then, and what does not."""
+        """Try the edit on the match alone, with the check's requirements; return it with the remaining differences."""
         if edit.passes or not (edit.changes or edit.needs):
             return edit, False, []
         inside = set(c.way.calls)

@@ -42,7 +42,7 @@ def has_neutral(name: str) -> bool:
 
 
 def neutral_attributes(name: str, of: Type | None) -> Attrs:
-    """The attributes with which the operator changes nothing of a value of that type; none where there are none."""
+    """Return the attributes with which the operator is the identity for values of that type; None if there are none."""
     make = _NEUTRAL.get(name)
     return make(of)[0] if make is not None and isinstance(of, TensorType) and of.is_static else {}
 
@@ -61,9 +61,9 @@ def can_be_made(p: DFPattern) -> bool:
 
 
 def inserted(name: str, value: Expr, argument: int, count: int, attrs: Attrs) -> Call:
-    """A call of the operator with `value` as that argument of `count`, which changes nothing where there is a way.
+    """Return a call of the operator with `value` as one of its `count` arguments, if possible one without effect.
 
-    Raises `CompileError` where other arguments would be needed that only the author of the model knows.
+    Raises `CompileError` if other arguments would be needed that only the author of the model knows.
     """
     make = _NEUTRAL.get(name)
     given, more = (_bias(value.tensor_type, _channels_of(value)) if name == "nn.bias_add" else make(value.tensor_type)
@@ -79,7 +79,7 @@ def inserted(name: str, value: Expr, argument: int, count: int, attrs: Attrs) ->
 
 
 def _channels_of(value: Expr) -> int:
-    """The dimension of the channels, by the layout of the nearest operator above that has one; 1 where none says it."""
+    """Return the channel dimension by the layout of the nearest operator above that has one; 1 by default."""
     at: Any = value
     while isinstance(at, Call) and isinstance(at.op, Op) and at.args and at.known_type() is not None:
         attributes = at.op.attributes()

@@ -1,9 +1,8 @@
-"""How an expression differs from a pattern, the way of comparing that needs the smallest edit: the matcher that
-explains.
+"""Compare an expression with a pattern by the smallest edit: a matcher that explains.
 
-It follows `dataflow_pattern.match` case by case, and goes on where that gives up: an attribute, a dtype, a shape that
-is another, what is no constant, an operator that stands between two, or is missing, or has another's place. Recursive
-over the pattern, never over the graph.
+It follows `dataflow_pattern.match` case by case, and continues after a mismatch: another attribute, dtype or shape, a
+value that is not constant, an operator that is extra, missing, or of another kind. Recursive over the pattern, never
+over the graph.
 """
 
 from __future__ import annotations
@@ -55,7 +54,7 @@ class Nearest:
         self._known: dict[tuple[Conditions, DFPattern, Expr, int], Way] = {}
 
     def way(self, pattern: DFPattern, expr: Expr) -> Way:
-        """The nearest way; its cost is 0 where nothing differs."""
+        """Return the nearest comparison; its cost is 0 for a match."""
         found = self._near((), pattern, expr, STEPS, at_root=True)
         return found.differing(*_not_the_same(found))
 
@@ -95,7 +94,7 @@ class Nearest:
                 return min([found, *self._past_an_extra(conditions, p, e, steps)], key=lambda w: w.rank)
 
     def _leaf(self, p: DFPattern, e: Expr, steps: int) -> Way:
-        """What is no call: a leaf, a tuple, a field; anything else as the matcher sees it."""
+        """Compare an expression other than a call: a leaf, a tuple, a field, or by the matcher."""
         one = Way(pairs=((p, e),))
         match p:
             case WildcardPattern():
@@ -123,7 +122,7 @@ class Nearest:
                         else one.differing(_other(p, e)))
 
     def _operand(self, p: DFPattern, user: Expr, position: int, steps: int) -> Way:
-        """The way of an operand, whose differences know by whom it is used."""
+        """Compare an operand; its differences record the user."""
         e = operands(user)[position]
         found = self._near((), p, e, steps)
         if all(d.user is not None for d in found.differences):
@@ -166,7 +165,7 @@ class Nearest:
         return whole
 
     def _past_an_extra(self, conditions: Conditions, p: DFPattern, e: Expr, steps: int) -> Iterator[Way]:
-        """`e` stands between what was wanted and its user."""
+        """Compare with `e` as an extra operator between the expected one and its user."""
         through = e.tuple_value if isinstance(e, TupleGetItem) else e
         if not (isinstance(through, Call) and isinstance(through.op, Op)):
             return
@@ -182,7 +181,7 @@ class Nearest:
                 yield Way((extra, *inner.differences), inner.pairs, inner.matched, inner.cost + extra.cost)
 
     def _without_a_missing(self, conditions: Conditions, p: CallPattern, e: Expr, steps: int) -> Iterator[Way]:
-        """What was wanted is not there, and `e` is what it would be computed of."""
+        """Compare with the expected operator missing; `e` is its operand."""
         kinds = [c.dtype for c in conditions if isinstance(c, DataTypePattern)]
         for name, attrs in _wanted(conditions, p):
             if p.args is None or get(name).kind > Fusion.INJECTIVE:
@@ -255,7 +254,7 @@ def _other(p: DFPattern, e: Expr, calls: int = 1) -> Difference:
 
 
 def _wanted_name(p: DFPattern) -> str:
-    """What a pattern wants, in a word."""
+    """Return a short name of a pattern."""
     if isinstance(p, CallPattern):
         return " or ".join(dict.fromkeys(name for name, _ in _wanted((), p))) or repr(p.op)
     text = repr(p)
@@ -263,7 +262,7 @@ def _wanted_name(p: DFPattern) -> str:
 
 
 def _wanted(conditions: Conditions, p: CallPattern) -> list[tuple[str, dict[str, Any]]]:
-    """The operators that a call may be of, by name, each with the attributes that are asked of it."""
+    """Return the operators that a call may use, by name, each with its required attributes."""
     asked = {k: v for c in conditions if isinstance(c, AttrPattern) for k, v in c.attrs.items()}
     found: list[tuple[str, dict[str, Any]]] = []
     stack: list[tuple[DFPattern, dict[str, Any]]] = [(p.op, asked)]
@@ -279,7 +278,7 @@ def _wanted(conditions: Conditions, p: CallPattern) -> list[tuple[str, dict[str,
 
 
 def _operator_way(p: DFPattern, e: Call) -> tuple[Difference, ...] | None:
-    """What differs of the operator that is called; None where it is another."""
+    """Compare the called operator; None if it is a different one."""
     if isinstance(p, AltPattern):
         left, right = _operator_way(p.left, e), _operator_way(p.right, e)
         return left if right is None or (left is not None and len(left) <= len(right)) else right
@@ -327,7 +326,7 @@ def _unmet(conditions: Conditions, e: Expr) -> Iterator[Difference]:
 
 
 def _not_the_same(way: Way) -> Iterator[Difference]:
-    """Where one pattern object stands for two expressions."""
+    """Return the difference of a pattern object that matches two expressions."""
     first: dict[DFPattern, Expr] = {}
     for p, e in way.pairs:
         if first.setdefault(p, e) is not e and not isinstance(p, AltPattern):

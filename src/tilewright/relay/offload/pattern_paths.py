@@ -1,4 +1,4 @@
-"""Places in a pattern: the operators on the way to a part of it, and the operators that it speaks of."""
+"""Paths in a pattern: the operators from the root to a part, and the operators that a pattern refers to."""
 
 from __future__ import annotations
 
@@ -24,7 +24,8 @@ _AROUND = (AttrPattern, DataTypePattern, ShapePattern, TypePattern)
 
 
 def path_of(root: DFPattern, part: DFPattern) -> str:
-    """The way from the root to a part, as operators and numbers of arguments: `qnn.requantize[0].nn.bias_add[1]`."""
+    """Return the path from the root to a part, as operators and argument numbers: `qnn.requantize[0].nn.bias_add[1]`.
+    """
     stack: list[tuple[DFPattern, str]] = [(root, "")]
     seen: set[DFPattern] = set()
     while stack:
@@ -46,7 +47,7 @@ def path_of(root: DFPattern, part: DFPattern) -> str:
 
 
 def _name(p: DFPattern) -> str:
-    """The operator of a call, whatever is asked of it."""
+    """Return the operator of a call pattern, regardless of its conditions."""
     if isinstance(p, _AROUND):
         return _name(p.pattern)
     if isinstance(p, CallPattern):
@@ -97,8 +98,7 @@ def operators_of(p: DFPattern) -> set[type[Op]] | None:
 
 
 def tops_of(p: DFPattern, steps: int = 2) -> set[type[Op]] | None:
-    """The operators of calls that a match may end at, where up to so many light ones at its end may be missing; None
-    for any."""
+    """Return the operators of calls that may end a match, if up to a few light ones are missing; None for any."""
     match p:
         case AttrPattern() | DataTypePattern() | ShapePattern() | TypePattern():
             return tops_of(p.pattern, steps)

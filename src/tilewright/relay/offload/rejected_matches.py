@@ -28,7 +28,7 @@ _REFUSALS: Final = 4
 
 @dataclass(frozen=True)
 class Reason:
-    """A kind, a sentence, what was wanted and found, and the edit."""
+    """A kind, a sentence, the expected and found values, and the edit."""
 
     kind: Kind
     why: str

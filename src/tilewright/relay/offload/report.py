@@ -1,5 +1,4 @@
-"""What was found: the operators that stay on the CPU, each with its reason and the smallest edit, and shares; as text
-and as JSON."""
+"""The report: operators on the CPU with reason and smallest edit, and shares; as text and JSON."""
 
 from __future__ import annotations
 
@@ -17,12 +16,11 @@ from tilewright.relay.offload.difference import Kind
 
 @dataclass(frozen=True)
 class Record:
-    """Why one operator stays on the CPU.
+    """The reason why an operator stays on the CPU.
 
-    `row` is the nearest row of the pattern table of `target`, and `path` the place in its pattern: the operators on the
-    way, with the number of the argument. `expected` and `found` are what the pattern, the attribute or the check wants
-    there, and what is there; `more` are further differences, for which the same row fails too. `proven` says that the
-    edit was tried on this place, and that the row takes it then.
+    `row` is the nearest row of the pattern table of `target`, and `path` the place in its pattern: operators with
+    argument numbers. `expected` and `found` are the required and actual values; `more` are further differences of the
+    same row. `proven`: the edit was tried, and the row accepts the result.
     """
 
     node: str
@@ -55,7 +53,7 @@ class Record:
     def table(self, rows: Sequence[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
         """The pattern table with the edit, where it is one of the table; raises `OptionError` where it is not."""
         if self.edit is None or self.edit.table is None:
-            raise OptionError(f"the edit for '{self.node}' is none of the pattern table: "
+            raise OptionError(f"the edit for '{self.node}' cannot be made automatically: "
                               f"{self.edit.text if self.edit else self.why}", code="TW0909")
         return self.edit.table(rows)
 
@@ -107,8 +105,9 @@ class Taken:
 
 @dataclass(frozen=True)
 class Offload(Sequence[Record]):
-    """The report: a sequence of records, those with the most multiply-accumulates first. `mod` is the module that was
-    explained, `partitioned` what became of it."""
+    """The report: records sorted by multiply-accumulates, most first. `mod` is the explained module, `partitioned` the
+    result.
+    """
 
     targets: tuple[str, ...]
     records: tuple[Record, ...]
@@ -133,7 +132,7 @@ class Offload(Sequence[Record]):
 
     @property
     def left(self) -> tuple[Record, ...]:
-        """The records of what the CPU computes: all but what is folded while compiling."""
+        """The records of operators on the CPU, except those that are folded while compiling."""
         return tuple(r for r in self.records if r.kind is not Kind.FOLDED)
 
     @property
@@ -143,21 +142,22 @@ class Offload(Sequence[Record]):
 
     @property
     def macs_taken(self) -> int:
-        """Those that the targets compute."""
+        """The multiply-accumulates that the targets compute."""
         return sum(t.macs for t in self.taken)
 
     @property
     def share_of_macs(self) -> float:
-        """The part of the multiply-accumulates that the targets compute; 1 where there are none."""
+        """The share of multiply-accumulates that the targets compute; 1 for none at all."""
         return self.macs_taken / self.macs if self.macs else 1.0
 
     @property
     def share_of_operators(self) -> float:
-        """The part of the operators that they compute; 1 where there are none."""
+        """The share of operators that the targets compute; 1 for none at all."""
         return len(self.taken) / (len(self.taken) + len(self.left)) if self.taken or self.left else 1.0
 
     def require(self, share: float) -> None:
-        """Raise `OffloadError`, naming what is left, where less than `share` of the multiply-accumulates is off-loaded.
+        """Raise `OffloadError` with the operators on the CPU if less than `share` of the multiply-accumulates is
+        off-loaded.
         """
         if self.share_of_macs >= share:
             return
@@ -170,8 +170,7 @@ class Offload(Sequence[Record]):
         )
 
     def applied(self, params: Mapping[str, Any] | None = None, *, change_results: bool = False) -> IRModule:
-        """The module with the edits of all records that keep its results, or, if asked for, with all that a program can
-        make."""
+        """Return the module with all edits that keep its results, or on request with all that a program can make."""
         edits = [r.edit for r in self.records if r.mod is self.mod and r.edit is not None and r.edit.can_apply
                  and (change_results or r.edit.keeps_meaning)]
         usable = [e for e in edits if all(n in (params or {}) for n in e.needs)]
@@ -213,7 +212,7 @@ class Offload(Sequence[Record]):
         )
 
     def text(self) -> str:
-        """The shares, then every record: reasons that several operators share are told once, with all their nodes."""
+        """Return the shares, then the records; operators with the same reason are listed together."""
         told: dict[str, list[Record]] = {}
         for r in self.records:
             told.setdefault(r.reason, []).append(r)
@@ -228,8 +227,9 @@ class Offload(Sequence[Record]):
 
 
 def one_after_another(targets: tuple[str, ...], reports: Sequence[Offload]) -> Offload:
-    """The reports of targets of which each saw what those before it left, as one: of what is left, the reason of the
-    target that was nearest to taking it."""
+    """Merge the reports of targets that were partitioned one after another; each operator gets the reason of the
+    nearest target.
+    """
     last = reports[-1]
     earlier: dict[tuple[str, str, str], Record] = {}
     for report in reports[:-1]:
@@ -242,18 +242,19 @@ def one_after_another(targets: tuple[str, ...], reports: Sequence[Offload]) -> O
 
 
 class OffloadError(CompileError):
-    """Less of a model is off-loaded than is required. The message names what is left on the CPU, and why."""
+    """A smaller share of a model is off-loaded than required. The message lists the operators on the CPU, with reasons.
+    """
 
     code = "TW0908"
 
 
 def percent(share: float) -> str:
-    """A share as it is read: never 100 % where something is left."""
+    """Format a share; never 100 % if something is left."""
     return f"{min(share * 100, 99.9) if share < 1 else 100:.1f} %"
 
 
 def shown_macs(count: int) -> str:
-    """A number of multiply-accumulates as it is read."""
+    """Format a number of multiply-accumulates."""
     for size, word in ((10**9, "GMAC"), (10**6, "MMAC"), (10**3, "kMAC")):
         if count >= size:
             return f"{count / size:.2f} {word}"

@@ -1,7 +1,7 @@
-"""What a target's own `partition_for` makes of a module before it looks for patterns: the module that reasons speak of.
+"""The module after the preparation in a target's own `partition_for`, which the report is about.
 
-Both are found by watching its passes: the module before the first one that marks or puts together, and then, of that
-module, the rest of them.
+It is found by watching the passes: the module before the first pass that marks or composes, and the result of the
+remaining passes on it.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The operators of graphs: one class each, by family. Importing this package fills the operator table.
 
-Their function forms, which `relay` has, are found here too: `relay.op.add`, `relay.op.nn.relu`.
+It also provides the functions of operators that `relay` has: `relay.op.add`, `relay.op.nn.relu`.
 """
 
 from __future__ import annotations
@@ -58,12 +58,16 @@ from tilewright.relay.op import (
 from tilewright.relay.op.hooks import (
     OpPattern,
     register_alter_op_layout,
+    register_compute,
     register_convert_op_layout,
     register_legalize,
     register_mixed_precision_conversion,
+    register_pattern,
     register_qnn_legalize,
+    register_schedule,
+    register_strategy,
 )
-from tilewright.relay.op.registered import register, register_compute
+from tilewright.relay.op.registered import register
 from tilewright.relay.op.registry import OPS, Fusion, Op, get, op, operator_names, public_function
 
 __all__ = [
@@ -111,7 +115,10 @@ __all__ = [
     "register_convert_op_layout",
     "register_legalize",
     "register_mixed_precision_conversion",
+    "register_pattern",
     "register_qnn_legalize",
+    "register_schedule",
+    "register_strategy",
     "runtime_checks",
     "scans",
     "scattering",
@@ -127,7 +134,15 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Callable[..., Any]:
+_OF_STRATEGIES = frozenset({
+    "OpImplementation", "OpSpecialization", "OpStrategy", "register_broadcast_schedule", "register_injective_schedule", "register_reduce_schedule",
+})
+
+
+def __getattr__(name: str) -> Any:
+    if name == "strategy" or name in _OF_STRATEGIES:
+        found = importlib.import_module("tilewright.relay.op.strategy")
+        return found if name == "strategy" else getattr(found, name)
     composed: Callable[..., Any] | None = vars(importlib.import_module("tilewright.relay.compose")).get(name)
     return (public_function(name, __name__) if composed is None
             or getattr(composed, "__module__", "") != "tilewright.relay.compose" else composed)

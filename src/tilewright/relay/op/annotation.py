@@ -209,5 +209,5 @@ simulated_quantize: Final = function(SimulatedQuantize)
 
 
 def __getattr__(name: str) -> Any:
-    """The marks by their names; says of those of accelerators why they are not here."""
+    """Return a mark by its name; for a mark of an accelerator, raise the reason why it is left out."""
     return public_function("annotation." + name, __name__)

@@ -203,7 +203,7 @@ class MirrorPad(Op):
         """The sizes of the data plus both paddings; the dtype of the data."""
         (t,) = tensors(data)
         if self.mode not in ("SYMMETRIC", "REFLECT"):
-            raise ShapeError(f"mode '{self.mode}' is not known; it is SYMMETRIC or REFLECT")
+            raise ShapeError(f"mode '{self.mode}' is not supported; it must be SYMMETRIC or REFLECT")
         if len(self.pad_width) != t.ndim or any(len(w) != 2 or min(w) < 0 for w in self.pad_width):
             raise ShapeError(f"pad_width must have a pair (before, after) for each of the {t.ndim} dimensions, and it "
                              f"is {self.pad_width}")

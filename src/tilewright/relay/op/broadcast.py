@@ -1,4 +1,4 @@
-"""Operators of several inputs whose shapes broadcast by numpy's rule."""
+"""Operators of several inputs whose shapes broadcast as in numpy."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from tilewright import te
-from tilewright.base.errors import NoNativeCompute, ShapeError
+from tilewright.base.errors import NoNativeKernel, ShapeError
 from tilewright.base.types import BOOL, FLOAT32, DataType, TensorType, Type
 from tilewright.relay.expr import Call, Expr
 from tilewright.relay.op.registry import Array, Fusion, Op, Precision, op, tensors
@@ -39,7 +39,7 @@ class Broadcasting(Op):
 
     def reblock(self, orders: Sequence[Order | None],
                 types: Sequence[TensorType]) -> tuple[Op, tuple[Order | None, ...], Order | None] | None:
-        """The order with the largest blocks; what is repeated along an axis stands in blocks of one there."""
+        """The order with the largest blocks; a dimension that is repeated has blocks of one."""
         ndim = max(t.ndim for t in types)
         known = [o for o in orders if o is not None and rank(o) == ndim]
         order = max(known, key=lambda o: math.prod(block(o, d) for d in range(ndim)), default=None)
@@ -72,7 +72,7 @@ class Binary(Broadcasting):
 
     def element(self, x: E.PrimExpr, y: E.PrimExpr) -> E.PrimExpr:
         """The operator on two elements."""
-        raise NoNativeCompute(f"{self.name} has no tensor expression")
+        raise NoNativeKernel(f"{self.name} has no tensor expression")
 
     def reference(self, lhs: Array, rhs: Array) -> Array:
         with np.errstate(all="ignore"):

@@ -1,5 +1,6 @@
-"""Operators between tensors and Python objects: labels looked up, dictionaries of scores. They run in Python, between
-what is compiled."""
+"""Operators between tensors and Python objects: label look-ups, dictionaries of scores. They run in Python between
+native steps.
+"""
 
 from __future__ import annotations
 
@@ -126,7 +127,7 @@ class CastMap(Op):
         """(1, size); float32, int64 or string by `cast_to`. The data are one object."""
         (t,) = tensors(data)
         if self.cast_to not in _CASTS:
-            raise CompileError(f"cast_map: cast_to is {self.cast_to!r}; it is one of {', '.join(_CASTS)}",
+            raise CompileError(f"cast_map: cast_to is {self.cast_to!r}; it must be one of {', '.join(_CASTS)}",
                                code="TW0308")
         if t.dtype is not OBJECT or t.ndim:
             raise ShapeError(f"a dictionary was expected, and this is {t!r}")

@@ -89,7 +89,8 @@ def _ordered(term: str, x: Expr, wanted: Sequence[str]) -> Expr:
 
 
 def _product(a_term: str, a: Expr, b_term: str, b: Expr, keep: set[str], sizes: dict[str, Any]) -> tuple[str, Expr]:
-    """Two operands as one batched matrix product: letters of both that stay are the batch, those that go are summed."""
+    """Return two operands as one batched matrix product: common letters of the result are the batch, others are summed.
+    """
     shared = [c for c in a_term if c in b_term]
     batch, summed = [c for c in shared if c in keep], [c for c in shared if c not in keep]
     rows, columns = [c for c in a_term if c not in shared], [c for c in b_term if c not in shared]

@@ -44,7 +44,7 @@ class TreeEnsemble(Op):
         """(rows, n_targets); the dtype of the weights. Data and thresholds share a floating-point dtype."""
         x, f, t, c, r, d, to, w = tensors(data, features, thresholds, children, roots, depths, targets, weights)
         if self.aggregate not in _COMBINE:
-            raise CompileError(f"tree_ensemble: aggregate is {self.aggregate!r}; it is one of {', '.join(_COMBINE)}",
+            raise CompileError(f"tree_ensemble: aggregate is {self.aggregate!r}; it must be one of {', '.join(_COMBINE)}",
                                code="TW0308")
         if x.ndim != 2:
             raise ShapeError(f"the data must be a matrix, a row for each example, and their shape is {text(x.shape)}")

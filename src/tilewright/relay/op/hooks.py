@@ -1,7 +1,7 @@
-"""What programs may say about an operator by its name: how passes shall treat its calls.
+"""Hooks of programs for operators by name, which change how passes treat their calls.
 
-Each function registers a hook, or, without one, is a decorator of it; a hook of a higher level replaces one of a lower.
-The keys are those of the field, so `tvm.ir.register_op_attr(name, "FTVMLegalize", f)` is the same.
+Each function registers a hook, or returns a decorator without one; a hook of a higher level replaces one of a lower.
+The keys are those of TVM, so `tvm.ir.register_op_attr(name, "FTVMLegalize", f)` is equivalent.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import enum
 from collections.abc import Callable
 from typing import Any, Final
 
-from tilewright.ir.op_attributes import register_op_attr
+from tilewright.ir.op_attributes import OP_ATTRIBUTES, register_op_attr
 from tilewright.relay.op.registry import Fusion
 
 LEGALIZE: Final = "FTVMLegalize"
@@ -19,11 +19,14 @@ QNN_CANONICALIZE: Final = "FTVMQnnCanonicalize"
 ALTER_OP_LAYOUT: Final = "FTVMAlterOpLayout"
 CONVERT_OP_LAYOUT: Final = "FTVMConvertOpLayout"
 MIXED_PRECISION: Final = "FTVMMixedPrecisionConversionType"
-
+STRATEGY: Final = "FTVMStrategy"
+SCHEDULE: Final = "FTVMSchedule"
+COMPUTE: Final = "FTVMCompute"
+PATTERN: Final = "TOpPattern"
 
 
 class OpPattern(enum.IntEnum):
-    """How operators fuse, with the field's names and numbers; that of an operator is its attribute `TOpPattern`."""
+    """Classes of fusion with TVM's names and numbers; the attribute `TOpPattern` of an operator."""
 
     ELEMWISE = Fusion.ELEMWISE
     BROADCAST = Fusion.BROADCAST
@@ -68,3 +71,28 @@ def register_mixed_precision_conversion(op_name: str, func: Any = None, level: i
     "float32".
     """
     return register_op_attr(op_name, MIXED_PRECISION, func, level)
+
+
+def is_replaced(op_name: str) -> bool:
+    """Whether a program registered how this operator is computed or scheduled; passes then leave its attributes as they are."""
+    return any((op_name, key) in OP_ATTRIBUTES for key in (STRATEGY, SCHEDULE, COMPUTE))
+
+
+def register_compute(op_name: str, compute: Any = None, level: int = 10) -> Registered:
+    """Register the computation of an operator: `f(attrs, inputs, out_type)` returns the list of the output tensors."""
+    return register_op_attr(op_name, COMPUTE, compute, level)
+
+
+def register_strategy(op_name: str, fstrategy: Any = None, level: int = 10) -> Registered:
+    """Register the strategy of an operator: `f(attrs, inputs, out_type, target)` returns a `relay.op.OpStrategy`."""
+    return register_op_attr(op_name, STRATEGY, fstrategy, level)
+
+
+def register_schedule(op_name: str, schedule: Any = None, level: int = 10) -> Registered:
+    """Register the schedule of an operator: `f(attrs, outs, target)` returns the te schedule of a kernel with the results `outs`."""
+    return register_op_attr(op_name, SCHEDULE, schedule, level)
+
+
+def register_pattern(op_name: str, pattern: int, level: int = 10) -> Registered:
+    """Register how an operator fuses with others, a value of `OpPattern`."""
+    return register_op_attr(op_name, PATTERN, pattern, level)

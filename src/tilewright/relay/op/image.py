@@ -67,7 +67,7 @@ class Resize(Spatial):
                  ("coordinate_transformation_mode", self.coordinate_transformation_mode, MODES))
         for what, value, known in (*named, ("rounding_method", self.rounding_method or "floor", ROUNDINGS)):
             if value not in known:
-                raise ShapeError(f"{what} '{value}' is not known; it is one of {', '.join(known)}")
+                raise ShapeError(f"{what} '{value}' is not supported; it must be one of {', '.join(known)}")
         for what, values, n in (("scales", self.scales, self.rank), ("roi", self.roi, 2 * self.rank)):
             if values is not None and len(values) != n:
                 raise ShapeError(f"{what} must have {n} numbers, and it is {text(values)}")
@@ -200,7 +200,7 @@ class Upsampling(Spatial):
     def _resize(self, t: TensorType) -> Resize2d:
         method = {"nearest_neighbor": "nearest_neighbor", "bilinear": "linear", "bicubic": "cubic"}.get(self.method)
         if method is None:
-            raise ShapeError(f"method '{self.method}' is not known; it is nearest_neighbor, bilinear or bicubic")
+            raise ShapeError(f"method '{self.method}' is not supported; it must be nearest_neighbor, bilinear or bicubic")
         sizes = self._shape(t)[2:]
         if not all(isinstance(n, int) for n in sizes):
             raise ShapeError(f"an image of symbolic size {text(sizes)} cannot be resized; give the model's inputs "
@@ -244,7 +244,7 @@ class Upsampling3d(Spatial):
     def _resize(self, t: TensorType) -> Resize3d:
         method = {"nearest_neighbor": "nearest_neighbor", "trilinear": "linear"}.get(self.method)
         if method is None:
-            raise ShapeError(f"method '{self.method}' is not known; it is nearest_neighbor or trilinear")
+            raise ShapeError(f"method '{self.method}' is not supported; it must be nearest_neighbor or trilinear")
         sizes = self._shape(t)[2:]
         if not all(isinstance(n, int) for n in sizes):
             raise ShapeError(f"a volume of symbolic size {text(sizes)} cannot be resized; give the model's inputs "
@@ -268,5 +268,5 @@ class Upsampling3d(Spatial):
 
 
 def __getattr__(name: str) -> Any:
-    """What `relay.image` has is found here too."""
+    """Forward the names of `relay.image`."""
     return getattr(importlib.import_module("tilewright.relay.image"), name)

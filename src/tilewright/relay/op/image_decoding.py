@@ -33,7 +33,7 @@ class DecodeImage(Op):
         if t.ndim != 1 or t.dtype != "uint8":
             raise ShapeError(f"the bytes of a file were expected, a vector of uint8, and this is {t!r}")
         if self.pixel_format not in _CHANNELS:
-            raise ShapeError(f"pixel_format is {self.pixel_format!r}; it is one of {', '.join(_CHANNELS)}")
+            raise ShapeError(f"pixel_format is {self.pixel_format!r}; it must be one of {', '.join(_CHANNELS)}")
         return TensorType((UnknownDim(), UnknownDim(), _CHANNELS[self.pixel_format]), "uint8")
 
     def reference(self, encoded: Array) -> Array:

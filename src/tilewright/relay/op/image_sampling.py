@@ -62,7 +62,7 @@ class GridSample(Op):
         if self.method not in methods:
             raise ShapeError(f"method '{self.method}' is not known for {n} dimensions; it is {' or '.join(methods)}")
         if self.padding_mode not in ("zeros", "border", "reflection"):
-            raise ShapeError(f"padding_mode '{self.padding_mode}' is not known; it is zeros, border or reflection")
+            raise ShapeError(f"padding_mode '{self.padding_mode}' is not supported; it must be zeros, border or reflection")
         if self.layout != ("NCHW", "NCDHW")[n - 2]:
             raise ShapeError(f"layout '{self.layout}' is not known; for {n} dimensions it is "
                              f"{('NCHW', 'NCDHW')[n - 2]}")
@@ -173,9 +173,9 @@ class CropAndResize(Op):
         if not images.dtype.is_integer:
             raise ShapeError(f"box_indices must be integers, and they are {images.dtype}; cast them first")
         if self.layout not in ("NCHW", "NHWC"):
-            raise ShapeError(f"layout '{self.layout}' is not known; it is NCHW or NHWC")
+            raise ShapeError(f"layout '{self.layout}' is not supported; it must be NCHW or NHWC")
         if self.method not in ("bilinear", "nearest_neighbor"):
-            raise ShapeError(f"method '{self.method}' is not known; it is bilinear or nearest_neighbor")
+            raise ShapeError(f"method '{self.method}' is not supported; it must be bilinear or nearest_neighbor")
         axes = data_axes(self.layout, 2)
         return TensorType(ordered((parts.shape[0], ordered(t.shape, axes)[1], *self.crop_size), inverse(axes)),
                           self.out_dtype or t.dtype)

@@ -42,7 +42,7 @@ class Take(Op):
         t, where = tensors(data, indices)
         _integers(where)
         if self.mode not in ("clip", "wrap", "fast"):
-            raise ShapeError(f"mode '{self.mode}' is not known; it is clip, wrap or fast")
+            raise ShapeError(f"mode '{self.mode}' is not supported; it must be clip, wrap or fast")
         for size in t.shape if self.axis is None else [t.shape[axis_of(self.axis, t.ndim)]]:
             _refuse_empty(size, where.shape)
         return TensorType(self._shape(t.shape, where.shape), t.dtype)
@@ -205,7 +205,7 @@ def _scatter(data: Array, place: tuple[Any, ...], updates: Array, how: str) -> A
 
 def _known_update(how: str, what: str) -> None:
     if how != "update" and how not in _UPDATES:
-        raise ShapeError(f"{what} '{how}' is not known; it is update, {', '.join(_UPDATES)}")
+        raise ShapeError(f"{what} '{how}' is not supported; it must be update, {', '.join(_UPDATES)}")
 
 
 @op("scatter_elements", kind=Fusion.OPAQUE)

@@ -401,7 +401,7 @@ class LDLFactor(Factorization):
 
 
 def _pivot(a: Array, k: int) -> tuple[int, int]:
-    """The row that is to stand at the end of the next block, and whether that is of one or of two rows."""
+    """Return the row for the end of the next block, and whether the block has one or two rows."""
     size = np.abs(a)
     column = size[k + 1 :, k]
     if not column.size or size[k, k] >= _GROWTH * column.max():
@@ -414,7 +414,7 @@ def _pivot(a: Array, k: int) -> tuple[int, int]:
 
 
 def _exchange(a: Array, k: int, at: int, place: int) -> None:
-    """Rows and columns `at` and `place` of what is left from k on swapped, in the lower half."""
+    """Swap the rows and columns `at` and `place` of the remainder from k on, in the lower triangle."""
     whole = a[k:, k:] + np.tril(a[k:, k:], -1).T
     order = np.arange(k, len(a))
     order[[at - k, place - k]] = order[[place - k, at - k]]

@@ -237,7 +237,7 @@ class MeshGrid(Op):
         fields = _fields(data, self.name)
         require_same_dtype(fields)
         if self.indexing not in ("ij", "xy"):
-            raise ShapeError(f"indexing '{self.indexing}' is not known; it is ij or xy")
+            raise ShapeError(f"indexing '{self.indexing}' is not supported; it must be ij or xy")
         if any(t.ndim > 1 for t in fields):
             raise ShapeError("meshgrid takes vectors and scalars, and was given "
                              f"{', '.join(text(t.shape) for t in fields)}")

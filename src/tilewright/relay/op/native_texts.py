@@ -23,7 +23,7 @@ _TABLE = ("int32", "uint64", "int32", "uint8", "int32")
 def _checked(case: str, data: Type, letters: Type, *table: Type) -> TensorType:
     t, letter, *columns = tensors(data, letters, *table)
     if case not in FORMS:
-        raise ShapeError(f"case is {case!r}; it is one of {', '.join(FORMS)}")
+        raise ShapeError(f"case is {case!r}; it must be one of {', '.join(FORMS)}")
     if t.dtype != DataType("string"):
         raise ShapeError(f"a tensor of strings was expected, and this one is {t.dtype}")
     if letter.dtype != "uint8" or letter.shape != (256,) or tuple(map(str, (c.dtype for c in columns))) != _TABLE:

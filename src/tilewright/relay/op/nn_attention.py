@@ -8,7 +8,7 @@ from tilewright import te
 from tilewright.base.errors import ShapeError
 from tilewright.base.types import FLOAT32, TensorType, Type
 from tilewright.relay.op.registry import Array, Fusion, Op, Precision, op, tensors
-from tilewright.topi import attention as topi
+from tilewright.topi import definitions
 from tilewright.topi.shapes import differ, require_rank, require_same_dtype, text
 
 
@@ -89,5 +89,5 @@ class Attention(Op):
         return x[:, :, start : start + self.heads * size].reshape(*x.shape[:2], self.heads, size).swapaxes(1, 2)
 
     def compute(self, query: te.Tensor, key: te.Tensor, value: te.Tensor, mask: te.Tensor | None = None) -> te.Tensor:
-        heads = topi.Heads(self.heads, self.size, self.width, self.starts)
-        return topi.attention(query, key, value, mask, heads, self.factor(), self.causal)
+        sizes = self.size, self.width
+        return definitions.attention(query, key, value, mask, self.heads, sizes, self.starts, self.factor(), self.causal)

@@ -13,13 +13,13 @@ from typing import Any, ClassVar
 import numpy as np
 
 from tilewright import te
+from tilewright.backends.cpu.strategies import planes
 from tilewright.base.errors import ShapeError
 from tilewright.base.types import DataType, TensorType, Type
 from tilewright.relay.op.nn_matmul import accumulator, multiplied, product_dtype
 from tilewright.relay.op.registry import Array, Fusion, Op, Precision, attributes, op, tensors
 from tilewright.tir.data_layout import bijective_layout
-from tilewright.topi import channel_blocks, planes
-from tilewright.topi import conv as topi
+from tilewright.topi import channel_blocks
 from tilewright.topi import conv_transpose as topi_transpose
 from tilewright.topi.channel_blocks import is_blocked, plain_data, plain_kernel
 from tilewright.topi.layouts import SPATIAL, axes_between, channels_first, channels_last, data_axes, kernel_axes
@@ -184,15 +184,12 @@ class Conv(Convolution):
         return bijective_layout(channels_first(n), out_layout).forward(narrowed(result, dtype))
 
     def compute(self, data: te.Tensor, weight: te.Tensor) -> te.Tensor:
-        out_dtype = product_dtype(data.dtype, weight.dtype, self.out_dtype)
-        out_layout = self.out_layout or self.data_layout
-        if self.blocked:
-            how = self.strides, self.padding, self.dilation, self.groups
-            return channel_blocks.conv(data, weight, *how, self.data_layout, self.kernel_layout, out_layout, out_dtype)
-        return topi.conv(
-            data, weight, self.strides, self.padding, self.dilation, self.groups, self.data_layout, self.kernel_layout,
-            out_layout, out_dtype,
-        )
+        return channel_blocks.conv(data, weight, *self.window(data, weight), scheduled=False)
+
+    def window(self, data: te.Tensor, weight: te.Tensor) -> tuple[Ints, Ints, Ints, int, str, str, str, DataType]:
+        """Return strides, padding, dilation, groups, the three layouts, and the dtype of the result."""
+        layouts = self.data_layout, self.kernel_layout, self.out_layout or self.data_layout
+        return self.strides, self.padding, self.dilation, self.groups, *layouts, product_dtype(data.dtype, weight.dtype, self.out_dtype)
 
 
 def narrowed(result: Array, dtype: DataType) -> Array:

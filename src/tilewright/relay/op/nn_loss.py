@@ -48,7 +48,7 @@ class NllLoss(Op):
         if not kinds.dtype.is_integer:
             raise ShapeError(f"targets must be integers, and they are {kinds.dtype}; cast them first")
         if self.reduction not in ("mean", "sum", "none"):
-            raise ShapeError(f"reduction '{self.reduction}' is not known; it is mean, sum or none")
+            raise ShapeError(f"reduction '{self.reduction}' is not supported; it must be mean, sum or none")
         return TensorType(kinds.shape if self.reduction == "none" else (), t.dtype)
 
     def reference(self, predictions: Array, targets: Array, weights: Array) -> Array:

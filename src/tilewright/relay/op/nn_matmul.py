@@ -11,7 +11,7 @@ from tilewright import te
 from tilewright.base.errors import ShapeError
 from tilewright.base.types import DataType, TensorType, Type
 from tilewright.relay.op.registry import Array, Fusion, Op, Precision, op, tensors
-from tilewright.topi import products as topi
+from tilewright.topi import definitions
 from tilewright.topi.nn.activation import bias_add
 from tilewright.topi.nn.multiplication import dense_pack
 from tilewright.topi.shapes import Perm, axis_of, broadcast_shapes, differ, require_rank, require_same_dtype, text
@@ -80,8 +80,7 @@ class Dense(Op):
         return product_of(data, weight.T, self.out_dtype)
 
     def compute(self, data: te.Tensor, weight: te.Tensor) -> te.Tensor:
-        out_dtype = product_dtype(data.dtype, weight.dtype, self.out_dtype)
-        return topi.dense(data, weight, out_dtype)
+        return definitions.dense(data, weight, product_dtype(data.dtype, weight.dtype, self.out_dtype))
 
 
 @op("nn.matmul", kind=Fusion.OUT_FUSABLE, takes_open_sizes=True)
@@ -118,7 +117,7 @@ class Matmul(Op):
 
     def compute(self, tensor_a: te.Tensor, tensor_b: te.Tensor) -> te.Tensor:
         dtype = product_dtype(tensor_a.dtype, tensor_b.dtype, self.out_dtype)
-        return topi.matmul(tensor_a, tensor_b, self.transpose_a, self.transpose_b, dtype)
+        return definitions.matmul(tensor_a, tensor_b, self.transpose_a, self.transpose_b, dtype)
 
 
 @op("nn.batch_matmul", kind=Fusion.OUT_FUSABLE, takes_open_sizes=True)
@@ -151,7 +150,7 @@ class BatchMatmul(Op):
 
     def compute(self, tensor_a: te.Tensor, tensor_b: te.Tensor) -> te.Tensor:
         dtype = product_dtype(tensor_a.dtype, tensor_b.dtype, self.out_dtype)
-        return topi.batch_matmul(tensor_a, tensor_b, self.transpose_a, self.transpose_b, dtype)
+        return definitions.batch_matmul(tensor_a, tensor_b, self.transpose_a, self.transpose_b, dtype)
 
 
 @op("nn.bias_add", kind=Fusion.BROADCAST)

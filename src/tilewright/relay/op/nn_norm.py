@@ -149,7 +149,7 @@ class BatchNorm(Op):
         return scale, (_wide(beta) if self.center else 0) - _wide(mean) * scale
 
     def simplify(self, call: Call) -> Expr | None:
-        """batch_norm(x, …) -> (x * scale + shift, moving_mean, moving_var): a tuple, whose fields its users pick."""
+        """batch_norm(x, …) -> (x * scale + shift, moving_mean, moving_var)"""
         data, *params = call.args
         t = data.tensor_type
         scale, shift = (self._constants(params) if all(isinstance(p, Constant) for p in params)

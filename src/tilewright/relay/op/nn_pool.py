@@ -159,6 +159,13 @@ class Pool(Spatial):
             seen.append(x[index])
         return seen
 
+    def pooled(self, data: te.Tensor, scheduled: bool) -> te.Tensor:
+        """Return the pool as tensor expressions: the plain definition, or those that are `scheduled` for a processor."""
+        raise NotImplementedError
+
+    def compute(self, data: te.Tensor) -> te.Tensor:
+        return self.pooled(data, False)
+
 
 class MaxPool(Pool):
     """Base of the maximum pools; padding is never the maximum."""
@@ -171,9 +178,9 @@ class MaxPool(Pool):
             np.maximum(result, seen, out=result)
         return self._placed(result)
 
-    def compute(self, data: te.Tensor) -> te.Tensor:
+    def pooled(self, data: te.Tensor, scheduled: bool) -> te.Tensor:
         sizes = self._shape(TensorType(data.extents))[2:]
-        found = topi.max_pool(data, self.pool_size, self.strides, self._reaching(sizes), self.dilation, self.layout)
+        found = topi.max_pool(data, self.pool_size, self.strides, self._reaching(sizes), self.dilation, self.layout, scheduled)
         return topi_moves.layout_transform(found, self.layout, self.out_layout) if self.out_layout else found
 
 
@@ -200,11 +207,12 @@ class AvgPool(Pool):
         mean = total / counts if DataType(data.dtype).is_float else np.trunc(total / counts)
         return self._placed(mean.astype(data.dtype))
 
-    def compute(self, data: te.Tensor) -> te.Tensor:
+    def pooled(self, data: te.Tensor, scheduled: bool) -> te.Tensor:
         sizes = self._shape(TensorType(data.extents))[2:]
         narrow = data.dtype.is_integer and data.dtype.bits < 32  # a sum of bytes is no byte
         found = topi.avg_pool(cast(data, "int32") if narrow else data, self.pool_size, self.strides,
-                              self._reaching(sizes), self.dilation, self.layout, self.count_include_pad, self.padding)
+                              self._reaching(sizes), self.dilation, self.layout, self.count_include_pad, self.padding,
+                              scheduled)
         found = cast(found, data.dtype) if narrow else found
         return topi_moves.layout_transform(found, self.layout, self.out_layout) if self.out_layout else found
 

@@ -142,7 +142,7 @@ class SparseAdd(Op):
 
 
 def _require_rows(values: TensorType, indices: TensorType, starts: TensorType) -> None:
-    """Raises `ShapeError` for what is no sparse matrix of single values."""
+    """Raise `ShapeError` unless the arguments are a sparse matrix of scalars in compressed rows."""
     if values.ndim != 1 or indices.ndim != 1 or starts.ndim != 1 or differ(values.shape[0], indices.shape[0]) or not (
             indices.dtype.is_integer and starts.dtype.is_integer):
         raise ShapeError(
@@ -153,7 +153,7 @@ def _require_rows(values: TensorType, indices: TensorType, starts: TensorType) -
 
 
 def unpacked(values: Array, indices: Array, starts: Array, columns: int) -> Array:
-    """A sparse matrix as a dense one of so many columns."""
+    """Return a sparse matrix as a dense one with the given number of columns."""
     blocks = values.reshape(-1, *(values.shape[1:] or (1, 1)))
     height, width = blocks.shape[1:]
     dense = np.zeros((len(starts) - 1, height, columns // width, width), values.dtype)

@@ -205,5 +205,5 @@ class Multinomial(Op):
 
 
 def __getattr__(name: str) -> Any:
-    """What `relay.random` has is found here too."""
+    """Forward the names of `relay.random`."""
     return getattr(importlib.import_module("tilewright.relay.random"), name)

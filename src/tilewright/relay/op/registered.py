@@ -12,26 +12,25 @@ and compiled.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar
 
 import numpy as np
 
 from tilewright import te
 from tilewright.base.errors import CompileError, ShapeError
 from tilewright.base.types import TensorType, TupleType, Type
-from tilewright.ir.op_attributes import op_attr, register_op_attr
+from tilewright.ir.op_attributes import op_attr
+from tilewright.relay.op.hooks import COMPUTE
 from tilewright.relay.op.registry import Array, Fusion, Op, op, tensors
 from tilewright.tir import interpreter
 from tilewright.topi.transform import dims
-
-COMPUTE: Final = "FTVMCompute"
 
 TypeRelation = Callable[[Sequence[Type], Any], Type]
 """From the types of the arguments and the operator, which has its attributes, to the type of the result."""
 
 
 class Registered(Op):
-    """Base of the operators that `register` makes. What is said of one is kept on its class."""
+    """Base of the operators that `register` makes. Registered properties are stored on the class."""
 
     relation: ClassVar[tuple[TypeRelation, ...]] = ()
     """The type relation, or nothing."""
@@ -42,8 +41,9 @@ class Registered(Op):
 
     @classmethod
     def add_type_rel(cls, rel_name: str, type_rel_func: TypeRelation | None = None) -> None:
-        """Give the function that says the type of a call. Raises `CompileError` without one: relations of the field's
-        C++ are not here."""
+        """Set the function that infers the type of a call. Raises `CompileError` without one, since TVM's C++ relations
+        are missing.
+        """
         if type_rel_func is None:
             raise CompileError(f"the type relation '{rel_name}' of {cls.name} is only a name; give its function: "
                                f"add_type_rel({rel_name!r}, lambda arg_types, attrs: …)", code="TW0312")
@@ -61,12 +61,12 @@ class Registered(Op):
 
     @classmethod
     def set_support_level(cls, level: int) -> None:
-        """The field's level of support, which is of no effect."""
+        """Accept TVM's level of support, which has no effect."""
         cls.support_level = level
 
     @classmethod
     def set_attr(cls, attr_name: str, value: Any, plevel: int = 10) -> None:
-        """`register_op_attr` for this operator; `TOpPattern` says how it fuses."""
+        """Call `register_op_attr` for this operator; `TOpPattern` sets its class of fusion."""
         super().set_attr(attr_name, value, plevel)
         if attr_name == "TOpPattern":
             cls.kind = Fusion(value)
@@ -102,14 +102,9 @@ class Registered(Op):
 
 
 def register(op_name: str, describe: str = "") -> None:
-    """Make an operator of that name, for `get(op_name)` to be told its type and what it computes. Raises `CompileError`
-    when there is one."""
+    """Make an operator of that name; its type and computation are registered on `get(op_name)`. Raises `CompileError`
+    for an existing name.
+    """
     made = type(op_name.rpartition(".")[2], (Registered,),
                 {"__doc__": describe or f"{op_name}, which a program registered.", "__module__": __name__})
     op(op_name, kind=Fusion.OPAQUE)(made)
-
-
-def register_compute(op_name: str, compute: Any = None, level: int = 10) -> Any:
-    """What a registered operator computes: `f(attrs, inputs, out_type)` -> tensors; without `compute`, a decorator of
-    it."""
-    return register_op_attr(op_name, COMPUTE, compute, level)

@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Final, TypeVar, dataclass_transform
 
 import numpy as np
 
-from tilewright.base.errors import CompileError, NoNativeCompute, Origin, ShapeError
+from tilewright.base.errors import CompileError, NoNativeKernel, Origin, ShapeError
 from tilewright.base.limits import refused_size
 from tilewright.base.types import DataType, TensorType, TupleType, Type
 from tilewright.ir.op_attributes import op_attr, register_op_attr, reset_op_attr
@@ -221,10 +221,10 @@ class Op:
         return None
 
     def compute(self, *args: Any) -> Any:
-        """Return the result as tensor expressions: one `te.Tensor`, or a tuple. Raises `NoNativeCompute` where these
+        """Return the result as tensor expressions: one `te.Tensor`, or a tuple. Raises `NoNativeKernel` where these
         types have none.
         """
-        raise NoNativeCompute(f"{self.name} has no tensor expression")
+        raise NoNativeKernel(f"{self.name} has no tensor expression")
 
     def simplify(self, call: Call) -> Expr | None:
         """Return a simpler graph for inference (batch norm -> scale and shift, dropout -> its input), or None."""

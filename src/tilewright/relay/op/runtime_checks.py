@@ -1,4 +1,4 @@
-"""What must hold of values while a program runs: where it does not, the run ends with a message."""
+"""Conditions on values that are checked at run time; a violation ends the run with a message."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
-"""Operators whose results are as large as the data says: which elements are not zero, which slices differ.
+"""Operators whose result sizes depend on the data: nonzero elements, distinct slices.
 
-Where a count can be computed first, the operator is a graph of others: a result with room for all, and the part of it
-that is in use (`dyn.strided_slice`, whose size decides how the program goes on). The rest have a meaning in numpy, and
-run between the stages of a program.
+Where a count can be computed first, the operator becomes a graph: a result of maximal size, and its used part
+(`dyn.strided_slice`). The other ones run in numpy between the stages of a program.
 """
 
 from __future__ import annotations

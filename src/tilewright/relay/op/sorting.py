@@ -89,7 +89,7 @@ class TopK(Op):
         (t,) = tensors(data)
         axis = axis_of(self.axis, t.ndim)
         if self.ret_type not in ("both", "values", "indices"):
-            raise ShapeError(f"ret_type '{self.ret_type}' is not known; it is both, values or indices")
+            raise ShapeError(f"ret_type '{self.ret_type}' is not supported; it must be both, values or indices")
         if isinstance(t.shape[axis], int) and self.k > t.shape[axis]:
             raise ShapeError(f"the {self.k} greatest of {t.shape[axis]} elements are asked for; k can be at most "
                              f"{t.shape[axis]}")

@@ -252,5 +252,5 @@ class Polynomial(Special2):
     def infer(self, lhs: Type, rhs: Type) -> TensorType:
         """The broadcast shape of two tensors of one floating-point dtype; that dtype."""
         if self.family not in topi.POLYNOMIALS:
-            raise ShapeError(f"family is '{self.family}'; it is one of {', '.join(topi.POLYNOMIALS)}")
+            raise ShapeError(f"family is '{self.family}'; it must be one of {', '.join(topi.POLYNOMIALS)}")
         return super().infer(lhs, rhs)

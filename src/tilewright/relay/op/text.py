@@ -92,7 +92,7 @@ class StringNormalize(Op):
         if not (t.ndim == 1 or (t.ndim == 2 and t.shape[0] == 1)):
             raise ShapeError(f"the strings must be a vector, or a matrix of one row, and their shape is {t.shape}")
         if self.case_change_action not in FORMS:
-            raise ShapeError(f"case_change_action is {self.case_change_action!r}; it is one of {', '.join(FORMS)}")
+            raise ShapeError(f"case_change_action is {self.case_change_action!r}; it must be one of {', '.join(FORMS)}")
         keeps = not self.stopwords and isinstance(t.shape[-1], int) and t.shape[-1] > 0
         return TensorType((*t.shape[:-1], t.shape[-1] if keeps else UnknownDim()), STRING)
 
@@ -321,7 +321,7 @@ class TokensTfIdf(TfIdfVectorize):
         """(*shape of the strings, columns); float32."""
         t = _strings(*tensors(data))
         if self.case_change_action not in FORMS:
-            raise ShapeError(f"case_change_action is {self.case_change_action!r}; it is one of {', '.join(FORMS)}")
+            raise ShapeError(f"case_change_action is {self.case_change_action!r}; it must be one of {', '.join(FORMS)}")
         self._tokenize().infer(t)
         (_, width) = super().infer(TensorType((1, 1), STRING)).shape
         return TensorType((*t.shape, width), FLOAT32)
@@ -334,11 +334,11 @@ class TokensTfIdf(TfIdfVectorize):
         return StringTokenize(self.pad, self.fewest, False, self.separators, self.expression)
 
     def letters(self) -> Array | None:
-        """What each byte of a text counts as where its tokens are runs of some characters: 0 between them. None for any
-        other self.
+        """Return the class of each byte, 0 between tokens, if tokens are runs of characters of one class; None for
+        other expressions.
 
-        All characters beyond ASCII are of one kind in these expressions, and so are their bytes; a zero character must
-        be of the same kind.
+        All non-ASCII characters belong to one class in these expressions, and so do their bytes; a zero character must
+        belong to the same class.
         """
         between = self.separators if any(self.separators) else ()
         expressions = (self.expression,) if self.expression else between

@@ -82,7 +82,7 @@ class Transpose(Op):
         return None
 
     def relayout(self, perms: Sequence[Perm | None]) -> Relaid:
-        """stored = logical by perm: the result is `stored` by the axes that lead from perm to the order asked for."""
+        """stored = logical by perm: the result is `stored` with axes from perm to the requested order"""
         perm = perms[0]
         if perm is None:
             return self, (None,), None
@@ -339,7 +339,7 @@ class Pad(Op):
             raise ShapeError(f"pad_width must have a pair (before, after) for each of the {t.ndim} dimensions, and it "
                              f"is {self.pad_width}")
         if self.pad_mode not in ("constant", "edge", "reflect"):
-            raise ShapeError(f"pad_mode '{self.pad_mode}' is not known; it is constant, edge or reflect")
+            raise ShapeError(f"pad_mode '{self.pad_mode}' is not supported; it must be constant, edge or reflect")
         if product(value.shape) != 1:
             raise ShapeError(f"pad_value must be a scalar, and it has the shape {text(value.shape)}")
         for n, w in zip(t.shape, self.pad_width, strict=True):

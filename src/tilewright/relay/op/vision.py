@@ -209,7 +209,7 @@ class AllClassNonMaxSuppression(Op):
         if any(map(differ, places.shape, (batch, n, 4))):
             raise ShapeError(f"boxes must have the shape {text((batch, n, 4))}, and they have {text(places.shape)}")
         if self.output_format not in ("onnx", "tensorflow"):
-            raise ShapeError(f"output_format '{self.output_format}' is not known; it is onnx or tensorflow")
+            raise ShapeError(f"output_format '{self.output_format}' is not supported; it must be onnx or tensorflow")
         if self.output_format == "onnx":
             return TupleType((TensorType((batch * classes * n, 3), "int64"), TensorType((1,), "int64")))
         rows: Shape = (batch, classes * n)
@@ -243,5 +243,5 @@ class AllClassNonMaxSuppression(Op):
 
 
 def __getattr__(name: str) -> Any:
-    """What `relay.vision` has is found here too."""
+    """Forward the names of `relay.vision`."""
     return getattr(importlib.import_module("tilewright.relay.vision"), name)

@@ -37,7 +37,7 @@ class OfRegions(Op):
         """(regions, channels, *pooled_size) in `layout`; the dtype of the data. Regions are (n, 5)."""
         t, boxes = require_rank(tensors(data)[0], 4, "data"), require_rank(tensors(rois)[0], 2, "rois")
         if self.layout not in ("NCHW", "NHWC"):
-            raise ShapeError(f"layout '{self.layout}' is not known; it is NCHW or NHWC")
+            raise ShapeError(f"layout '{self.layout}' is not supported; it must be NCHW or NHWC")
         if differ(boxes.shape[1], 5):
             raise ShapeError(f"rois must have 5 values each (image, x, y, x, y), and they are {text(boxes.shape)}")
         axes = data_axes(self.layout, 2)
@@ -74,7 +74,7 @@ class RoiAlign(OfRegions):
     def infer(self, data: Type, rois: Type) -> TensorType:
         """(regions, channels, *pooled_size) in `layout`; the dtype of the data."""
         if self.mode not in ("avg", "max", "max_taps"):
-            raise ShapeError(f"mode '{self.mode}' is not known; it is avg, max or max_taps")
+            raise ShapeError(f"mode '{self.mode}' is not supported; it must be avg, max or max_taps")
         return super().infer(data, rois)
 
     def _cells(self, x: Array, corners: Array) -> Array:

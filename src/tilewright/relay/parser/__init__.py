@@ -1,9 +1,7 @@
-"""Relay from its text: `parse` for modules, `parse_expr` for expressions and functions. The grammar is in
-`docs/relay_text.md`.
+"""Parser of Relay text: `parse` for modules, `parse_expr` for expressions and functions. Grammar: `docs/relay_text.md`.
 
-What the printer writes is read back to an equal program; a text may also be written by hand. What is wrong is a
-`ParseError`, which shows the line with a caret and names the nearest word there is; errors that do not depend on each
-other are reported together.
+It reads printed programs back to equal ones, and handwritten text. An error is a `ParseError` with the line, a caret
+and the nearest valid word; independent errors are reported together.
 """
 
 from __future__ import annotations

@@ -39,7 +39,7 @@ class AttributeReader(TypeReader):
         self._constants: dict[int, Constant] = {}
 
     def at_attribute(self) -> bool:
-        """Whether `name=` stands here."""
+        """Return whether `name=` follows."""
         return self.ahead == "=" and self.kind in ("word", "string")
 
     def attribute_name(self) -> str:
@@ -97,7 +97,7 @@ class AttributeReader(TypeReader):
 
     # The meta data.
     def meta_entry(self, start: Token) -> Any:
-        """`[relay.Constant][3]`, behind `meta`: the same object however often it is named."""
+        """Read `[relay.Constant][3]` after `meta`; each reference returns the same object."""
         _ = self.expect("[", "'['")
         kind = self.expect("word", "the class of an entry of the meta data").text
         _ = self.expect("]", "']'")

@@ -25,7 +25,7 @@ class Source:
         return line, position - self._starts[line - 1] + 1
 
     def origin(self, position: int, kind: str) -> Origin:
-        """What a node that stands there says of where it comes from."""
+        """Return the origin of a node at that position."""
         line, column = self.place(position)
         return Origin(f"{line}:{column}", kind, self.name, line)
 

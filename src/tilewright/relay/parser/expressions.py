@@ -1,8 +1,8 @@
 """Expressions: `%0 = nn.relu(%x);` line by line, `let`, `if`, `match`, functions, infix operators.
 
-What is written one after another, however long, is read in a loop; what is written inside each other nests the reader.
-Nodes are built, and with that their types checked, as they are read: a refusal is an error at the place of the call.
-After an error in one line the next ones are read all the same, and what the line would have named has no type.
+Sequences of lines are read in a loop; nested expressions recurse. Nodes are built and type-checked while they are read,
+so a rejection is an error at the position of the call. After an error in a line, the next lines are read, too; the name
+that the line defines has no type.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ class ExprReader(AttributeReader):
         return found
 
     def scope(self, names: Mapping[str, Expr] | None = None) -> Expr:
-        """Lines, the last of which is the value; what they name is known in them only."""
+        """Read lines, the last of which is the value; their names are local."""
         self._names.append(dict(names or {}))
         lets: list[Bound] = []
         depth, type_vars = len(self._names), self.type_vars
@@ -178,7 +178,7 @@ class ExprReader(AttributeReader):
         _ = self.expect(";", "';'")
 
     def _skip_line(self, start: int) -> bool:
-        """Go on behind the line that began at `start`; False when it was the last one of its scope."""
+        """Skip the line that began at `start`; return False if it was the last one of its scope."""
         depth, at = 0, start
         while self.tokens[at].kind != "end":
             kind = self.tokens[at].kind
@@ -228,7 +228,7 @@ class ExprReader(AttributeReader):
         return found
 
     def _after(self, found: Expr) -> Expr:
-        """Fields and calls behind a value."""
+        """Read the fields and calls after a value."""
         while True:
             token = self.token
             if token.kind == "field":
@@ -457,7 +457,7 @@ class ExprReader(AttributeReader):
         return self.build(token, lambda: make(*args, self.span(token, token.text)))
 
     def _nested_lines(self, token: Token) -> Expr:
-        """A `let` where a value is expected goes as far as its scope."""
+        """Read a `let` in place of a value, up to the end of its scope."""
         self.at -= 1
         return self.scope()
 
@@ -492,7 +492,7 @@ class ExprReader(AttributeReader):
 
     def function_body(self, params: Sequence[Var], attrs: Mapping[str, Any], type_params: Sequence[TypeVar],
                       ret: Type | None, token: Token) -> Function:
-        """The function with that signature, whose body stands here."""
+        """Read the body of a function with that signature."""
         _ = self.expect("{", "'{' and the body of the function")
         body = self.scope({f"%{p.name_hint}": p for p in params})
         _ = self.expect("}", "';' or '}'")
@@ -513,7 +513,7 @@ _FORMS: Final[dict[str, Callable[[ExprReader, Token], Expr]]] = {
 
 
 def _typed(name: str, known: Type | None) -> Var:
-    """A variable without annotation whose type is known."""
+    """Return a variable without annotation, with its type recorded."""
     var = Var(name)
     var.set_type(known)
     return var
@@ -528,7 +528,7 @@ def similar(name: str, known: Iterable[str]) -> str:
 
 @cache
 def _arity(name: str) -> tuple[int, int, tuple[str, ...]]:
-    """The least and the largest number of arguments of the operator of that name, and what they are called."""
+    """Return the least and largest number of arguments of an operator, and their names."""
     parameters = list(inspect.signature(OPS[name].infer).parameters.values())[1:]
     open_ended = any(p.kind is p.VAR_POSITIONAL for p in parameters)
     fixed = [p for p in parameters if p.kind is not p.VAR_POSITIONAL]

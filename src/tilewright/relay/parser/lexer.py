@@ -37,7 +37,7 @@ class Token(NamedTuple):
 
 
 def tokens_of(source: Source) -> list[Token]:
-    """The tokens of a text, `end` last. Raises `ParseError` at what is none."""
+    """Return the tokens of a text, `end` last. Raises `ParseError` for an invalid character."""
     text, found, at = source.text, [], 0
     skip, match = _SKIPPED.match, _TOKEN.match
     while True:

@@ -58,7 +58,7 @@ class _Definition:
     var: GlobalVar | None = field(default=None)
 
     def signature_type(self) -> FuncType | None:
-        """The type, when the signature says it."""
+        """Return the type, if the signature determines it."""
         args = [p.type_annotation for p in self.params]
         if self.ret is None or any(a is None for a in args):
             return None
@@ -87,7 +87,7 @@ class ModuleReader(ExprReader):
             self._add_constructors(data)
 
     def read(self) -> tuple[IRModule, Expr | None]:
-        """The module, and the expression that stands behind its definitions, if one does. Raises `ParseError`."""
+        """Return the module, and the expression after its definitions, if any. Raises `ParseError`."""
         found: Expr | None = None
         try:
             with room_for(self._nesting()):
@@ -238,7 +238,7 @@ class ModuleReader(ExprReader):
         self._pass_over(token)
 
     def _pass_over(self, token: Token) -> None:
-        """Go on behind the body that begins here."""
+        """Skip the body that begins here."""
         if self.kind != "{":
             raise self.fail(f"'{{' and the body of the function are expected here, and this is {shown(self.token)}")
         depth = 0
@@ -270,7 +270,7 @@ class ModuleReader(ExprReader):
         return d.var
 
     def global_var(self, token: Token) -> Expr:
-        """A function by its name; one whose type only its body says is read first."""
+        """Return a function by its name; if its type depends on its body, the body is read first."""
         name = _global_name(token)
         definition = self._definitions.get(name)
         if definition is None:
@@ -286,7 +286,7 @@ class ModuleReader(ExprReader):
         return self._variable(definition)
 
     def _loop_function(self, name: str | None) -> None:
-        """The function of loops that stands here."""
+        """Read a function of loops."""
         token = self.expect(_MARK, "a function of loops")
         text = self._loops[len(self._loop_functions)]
         line = self.source.place(token.position)[0]

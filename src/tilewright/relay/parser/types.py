@@ -54,7 +54,7 @@ class Cursor:
         return True
 
     def expect(self, kind: str, what: str) -> Token:
-        """The token, which must be of that kind; `what` says in words what is expected."""
+        """Return the next token, which must be of that kind; `what` describes it in errors."""
         found = self.tokens[self.at]
         if found[0] != kind:
             raise self.fail(f"{what} is expected here, and this is {shown(found)}")
@@ -70,7 +70,7 @@ class Cursor:
         return True
 
     def fail(self, message: str, token: Token | None = None) -> ParseError:
-        """An error at a token, or at the one that is next."""
+        """Return the error for a token, by default the next one."""
         token = self.token if token is None else token
         return self.source.error(token.position, len(token.text), message)
 
@@ -83,8 +83,9 @@ def shown(token: Token) -> str:
 
 
 class TypeReader(Cursor):
-    """Reads types. `type_names` are the data types of the module, `type_vars` and `sizes` what the definition is
-    generic in."""
+    """Reads types. `type_names` are the data types of the module, `type_vars` and `sizes` the parameters of the
+    definition.
+    """
 
     def __init__(self, source: Source) -> None:
         super().__init__(source)
@@ -126,7 +127,7 @@ class TypeReader(Cursor):
             raise self.fail(f"there is no type '{token.text}'{nearest(token.text, known)}", token) from None
 
     def generics(self) -> list[TypeVar]:
-        """`<A, B>` or `[A, B]`, if it stands here; the names are known from then on."""
+        """Read `<A, B>` or `[A, B]`, if present, and declare the names."""
         close = {"<": ">", "[": "]"}.get(self.kind)
         if close is None:
             return []

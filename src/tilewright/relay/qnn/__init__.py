@@ -1,8 +1,8 @@
 """QNN: operators of quantized tensors, where a value is `scale * (q - zero_point)`.
 
-`relay.qnn.op.conv2d`, `quantize`, `requantize`, … have the field's names, arguments and attributes. Each has its numpy
-meaning and says with which plain operators it is computed (`Op.simplify`); nothing after that knows of quantization.
-The passes, `relay.qnn.transform`, are imported when they are first used.
+`relay.qnn.op.conv2d`, `quantize`, `requantize`, … have TVM's names, arguments and attributes. Each has a numpy
+reference and a lowering to plain operators (`Op.simplify`), after which quantization is no longer visible. The passes,
+`relay.qnn.transform`, are imported on first use.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
-"""How operators of real numbers work on quantized ones: a rule for each, beside the table that finds it by class.
+"""Integer forms of real operators on quantized values: a rule for each, in a table by class.
 
-A rule takes the call, its arguments as `Quantized` values, and returns the result as one: an expression of integers,
-and what they are worth. None says that these arguments cannot be taken that way, and the operator stays one of real
-numbers.
+A rule takes the call and its arguments as `Quantized` values, and returns the result as one: an integer expression with
+its scale. None means that the operator stays real for these arguments.
 """
 
 from __future__ import annotations
@@ -33,10 +32,10 @@ _CLOSE: Final = 1e-5
 
 @dataclass(frozen=True, eq=False)
 class Quantized:
-    """`expr` of integers worth `scale * (expr - zero_point) / parts`; scale and zero point are one number or one for
-    each element of `axis`.
+    """An integer expression with the real value `scale * (expr - zero_point) / parts`; scale and zero point are
+    scalars, or have one element for each index of `axis`.
 
-    `parts` is more than one for a sum that stands for a mean.
+    `parts` is more than one for a sum that represents a mean.
     """
 
     expr: Expr
@@ -91,7 +90,7 @@ def _product_scale(x: Quantized, w: Quantized) -> Array:
 
 @quantized_form(Conv2d)
 def convolution(call: Call, args: Sequence[Argument]) -> Quantized | None:
-    """nn.conv2d of bytes -> qnn.conv2d: int32, worth the product of the scales, one for each output channel."""
+    """nn.conv2d of bytes -> qnn.conv2d: int32 with the product of the scales, one for each output channel"""
     x, w = args
     op: Any = call.op
     if not (isinstance(x, Quantized) and isinstance(w, Quantized) and _of_bytes(x) and _of_bytes(w) and x.uniform
@@ -148,7 +147,7 @@ def bias_add(call: Call, args: Sequence[Argument]) -> Quantized | None:
 
 
 def is_rounded_bias(call: Call, args: Sequence[Argument]) -> bool:
-    """Whether a bias of real numbers is no multiple of what sums are worth, but for the rounding of float32."""
+    """Return whether a real bias is not a multiple of the scale of the sums, except for the rounding of float32."""
     if not isinstance(call.op, BiasAdd) or not isinstance(args[0], Quantized) or not isinstance(args[1], Constant):
         return False
     units = args[1].value.astype(np.float64) / args[0].scale.astype(np.float64)

@@ -1,4 +1,4 @@
-"""Functions of quantized tensors: what the plain operator gives for the numbers they stand for, quantized again.
+"""Functions of quantized tensors: the plain operator on dequantized values, quantized again.
 
     qnn.tanh(%x, s, z, to, out_z) -> take(table, %x + 128)                                   8 bits, constant scales
                                   -> qnn.quantize(tanh(qnn.dequantize(%x, s, z)), to, out_z)

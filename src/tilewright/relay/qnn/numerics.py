@@ -49,14 +49,15 @@ def float_limits(dtype: str | DataType) -> tuple[float, float]:
 
 
 def checked(rounding: str, compute_dtype: str) -> tuple[str, str]:
-    """The attributes of a requantization, "None" replaced by the defaults of the field; raises `CompileError` for
-    others."""
+    """Return the attributes of a requantization, "None" replaced by TVM's defaults. Raises `CompileError` for other
+    values.
+    """
     how = "UPWARD" if rounding == "None" else rounding
     kind = "int64" if compute_dtype == "None" else compute_dtype
     if how not in ROUNDING:
-        raise CompileError(f"qnn: rounding is {rounding!r}; it is one of {', '.join(ROUNDING)}", code="TW1004")
+        raise CompileError(f"qnn: rounding is {rounding!r}; it must be one of {', '.join(ROUNDING)}", code="TW1004")
     if kind not in COMPUTE:
-        raise CompileError(f"qnn: compute_dtype is {compute_dtype!r}; it is one of {', '.join(COMPUTE)}", code="TW1004")
+        raise CompileError(f"qnn: compute_dtype is {compute_dtype!r}; it must be one of {', '.join(COMPUTE)}", code="TW1004")
     return how, kind
 
 
@@ -125,12 +126,12 @@ def fixed_points(multipliers: Array) -> tuple[Array, Array, Array]:
 
 
 def fixed_product(x: Array, multipliers: Array, rounding: str, wide: bool = False) -> Array:
-    """int64 `x` times real multipliers in fixed point; TONEAREST rounds halves away from zero, TOEVEN to the even
+    """Return int64 `x` times real multipliers in fixed point; TONEAREST rounds ties away from zero, TOEVEN to the even
     number.
 
-    TFLITE is the arithmetic of TensorFlow Lite's reference kernels, bit by bit: the product with a number of 31 bits is
-    rounded twice, to 32 bits with halves upward, then to what is asked for with halves away from zero. For `wide` sums,
-    of more than 32 bits, it is one rounding upward of the product with a number of 15 bits.
+    TFLITE reproduces TensorFlow Lite's reference kernels: the product with a 31-bit number is rounded twice, to 32 bits
+    with ties up, then to the result with ties away from zero. For `wide` sums, of more than 32 bits, the product with a
+    15-bit number is rounded up once.
     """
     m, left, right = fixed_points(multipliers)
     if rounding == "TFLITE":
@@ -209,7 +210,7 @@ def quotient(a: Expr, b: Expr, span: Origin | None) -> Expr:
 
 
 def product(x: Expr, factor: Expr, span: Origin | None) -> Expr:
-    """x * factor of float32, rounded where it stands: no pass merges it with what is around."""
+    """Return x * factor of float32 as a product that no pass merges with its neighbours."""
     return Call(MultiplyAdd(), [x, factor, constant(-0.0, FLOAT32)], span=span)
 
 
@@ -236,11 +237,10 @@ def saturated_graph(x: Expr, zero_point: Expr, dtype: str | DataType, span: Orig
 
 def fixed_product_graph(x: Expr, multipliers: Array, rounding: str, span: Origin | None, wide: bool = False,
                         least: int = -1) -> Expr:
-    """`fixed_product` of an int64 expression; of an int32 one, for TFLITE sums that are not `wide` and where
+    """Return `fixed_product` of an int64 expression, or of an int32 one for TFLITE sums that are not `wide`, and where
     `fits_high_product`.
 
-    Results of `least` or below are wanted no more exactly than that: with zero, negative ones may be rounded another
-    way.
+    Results of at most `least` need not be exact: with zero, negative results may be rounded differently.
     """
     m, left, right = fixed_points(multipliers)
     if rounding == "TFLITE":
@@ -264,8 +264,9 @@ def fixed_product_graph(x: Expr, multipliers: Array, rounding: str, span: Origin
 
 
 def fits_high_product(multipliers: Array, rounding: str) -> bool:
-    """Whether `fixed_product` of int32 numbers is made of 32 bits of a product of 64, and has room for a zero point
-    beside it."""
+    """Return whether `fixed_product` of int32 numbers needs only the high 32 bits of a 64-bit product, with room for a
+    zero point.
+    """
     _, left, right = fixed_points(multipliers)
     return rounding == "UPWARD" and not left.any() and bool((right >= 33).all())
 

@@ -20,7 +20,8 @@ def quantize(
     data: Any, output_scale: Any, output_zero_point: Any, axis: int = -1, out_dtype: str = "int8", span: Origin
     | None = None
 ) -> Call:
-    """`data` as integers of a scale and a zero point; see the operator `qnn.quantize`, whose text has the dtype first.
+    """Return `data` quantized with a scale and zero point; see the operator `qnn.quantize`, whose text form has the
+    dtype first.
     """
     return Quantize(out_dtype, axis)(data, output_scale, output_zero_point, span=span)
 
@@ -47,7 +48,7 @@ def _code(dtype: Any) -> Any:
     if not isinstance(dtype, str):
         return dtype
     if dtype not in SQNN_DTYPE_TO_CODE:
-        raise CompileError(f"qnn: '{dtype}' is no type to quantize to; it is one of {', '.join(SQNN_DTYPE_TO_CODE)}, "
+        raise CompileError(f"qnn: '{dtype}' is no type to quantize to; it must be one of {', '.join(SQNN_DTYPE_TO_CODE)}, "
                            "or a scalar of its code", code="TW1004")
     return const(SQNN_DTYPE_TO_CODE[dtype], "int32")
 

@@ -16,6 +16,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from tilewright.backends.cpu.strategies.dots import FOURS
 from tilewright.base.errors import Origin, ShapeError
 from tilewright.base.types import INT32, DataType, TensorType, Type
 from tilewright.relay.expr import Call, Constant, Expr
@@ -26,7 +27,6 @@ from tilewright.relay.op.registry import Array, Fusion, Op, op, tensors
 from tilewright.relay.op.shaping import sized
 from tilewright.relay.op.transform import Pad, StridedSlice
 from tilewright.relay.qnn import numerics as N
-from tilewright.topi.dots import FOURS
 
 _LONGEST_RUN: Final = 64
 """Bytes along a row of a kernel that are multiplied without a loop."""
@@ -129,8 +129,9 @@ class QnnConv2d(Conv2d):
         return _corrected(_total(plain, x, rows, span), zero, sums.reshape(1, -1, 1, 1), span)
 
     def _by_rows(self, shape: tuple[int, ...], x: Expr, weight: Array, zero: Expr, span: Origin | None) -> Expr:
-        """The product of runs along rows of `x`, whose last axis is pixels and channels: a convolution of one channel,
-        as wide as whole words."""
+        """Return the product of runs along rows of `x`, whose last axis is pixels and channels: a convolution of one
+        channel, as wide as whole words.
+        """
         batch, height, width, depth = shape
         ordered = weight.transpose([self.axes()[1][k] for k in (2, 3, 1, 0)])  # HWIO
         tall, wide, _, channels = ordered.shape
@@ -300,10 +301,10 @@ def _stored(x: Expr, w: Expr, zx: Expr, zw: Expr, zero_points: Array | None, spa
 
 
 def _total(plain: Conv2d | Dense, x: Expr, weight: Array, span: Origin | None) -> Expr:
-    """The product with weights of a byte, or with wider ones in two parts: what fits into a byte, and what is beyond.
+    """Return the product with weights of a byte, or with wider ones in two parts: the low byte, and the rest.
 
-    A zero point leaves few weights beyond, often one: where these are at few places of the kernel, what they multiply
-    is added alone.
+    A zero point leaves few nonzero weights in the rest: if these are at few positions of the kernel, their products are
+    added separately.
     """
     inside = np.clip(weight, -128, 127)
     product = Call(plain, [x, Constant(inside.astype(np.int8), span)], span=span)
@@ -357,8 +358,9 @@ def _exact(x: Expr, zero_point: Expr, ndim: int, axis: int, span: Origin | None)
 
 
 def _corrected(product: Expr, zero: Expr, sums: Array, span: Origin | None) -> Expr:
-    """A product less what the data's zero point added to it, `zero` for each of the `sums` of weights; int32 wraps
-    around, as the sums do."""
+    """Return a product less the contribution of the data's zero point, `zero` for each of the `sums` of weights; int32
+    wraps around, as the sums do.
+    """
     if N.is_zero(zero) or not sums.any():
         return product
     if isinstance(zero, Constant):

@@ -28,7 +28,7 @@ class Scaling(Op):
     def __post_init__(self) -> None:
         out = DataType(self.attributes()["out_dtype"])
         if out not in N.QUANTIZED and not isinstance(self, Dequantize):
-            raise CompileError(f"{self.name}: out_dtype is {out}; it is one of {', '.join(N.QUANTIZED)}", code="TW1004")
+            raise CompileError(f"{self.name}: out_dtype is {out}; it must be one of {', '.join(N.QUANTIZED)}", code="TW1004")
 
     def relayout(self, perms: Sequence[Perm | None]) -> tuple[Op, tuple[Perm | None, ...], Perm | None]:
         perm = perms[0]

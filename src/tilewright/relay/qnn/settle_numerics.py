@@ -75,7 +75,7 @@ def settled(function: Function) -> Function:
 def _settled(function: Function, name: str) -> Function:
     rules = KNOWN.get(name)
     if rules is None:
-        raise OptionError(f'numerics="{name}" is not known; it is one of {", ".join(KNOWN)}', code="TW1004")
+        raise OptionError(f'numerics="{name}" is not supported; it must be one of {", ".join(KNOWN)}', code="TW1004")
 
     def rule(e: Expr) -> Expr | None:
         if not isinstance(e, Call) or not isinstance(e.op, Op):

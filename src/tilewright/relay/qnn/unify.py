@@ -40,7 +40,7 @@ class Unify(Pass):
 
     def __post_init__(self) -> None:
         if self.numerics is not None and self.numerics not in KNOWN:
-            raise OptionError(f'numerics="{self.numerics}" is not known; it is one of {", ".join(KNOWN)}, or None',
+            raise OptionError(f'numerics="{self.numerics}" is not supported; it must be one of {", ".join(KNOWN)}, or None',
                               code="TW1004")
 
     def transform_module(self, mod: IRModule, context: PassContext) -> IRModule:

@@ -112,7 +112,7 @@ def _results(body: Expr, sweep: _Sweep, keep: bool) -> Expr:
 
 
 class _Sweep(ChosenSweep):
-    """Convolutions and pools in the layout, and the operators of the dialect that follow."""
+    """The layout sweep over convolutions, pools, and the operators of the dialect that follow."""
 
     def __init__(self, order: Sequence[Expr], wanted: str) -> None:
         super().__init__(order, self._chosen)

@@ -56,7 +56,7 @@ class UnifyType(FunctionPass):
 
 
 class _Sweep:
-    """`moved` has the values that are in the wanted type now, `new` what the others became."""
+    """One sweep; `moved` has the values of the wanted type, `new` the replacements of the other ones."""
 
     def __init__(self, dtype: str) -> None:
         self.dtype = DataType(dtype)
@@ -87,7 +87,7 @@ class _Sweep:
         return any(t in self.moved for t in (first.fields if isinstance(first, Tuple) else (first,)))
 
     def is_other(self, e: Expr) -> bool:
-        """Whether a value is of the type that goes."""
+        """Return whether a value has the type to be replaced."""
         kind = e.known_type()
         return isinstance(kind, TensorType) and kind.dtype is self.other
 
@@ -114,7 +114,7 @@ class _Sweep:
         return Call(Add(), [zero_point, N.constant(self.offset, "int32")], span=zero_point.span)
 
     def out(self, e: Call) -> dict[str, Any]:
-        """The attribute of an operator that says the type of its result."""
+        """Return the attribute of an operator for the type of its result."""
         return {"out_dtype": self.dtype} if self.is_other(e) else {}
 
     # Rules

@@ -1,12 +1,12 @@
-"""Quantization of float networks: `relay.quantize.quantize` with the field's options, and `post_training` from data in
-one call.
+"""Quantization of float networks: `relay.quantize.quantize` with TVM's options, and `post_training` from data in one
+call.
 
-    with relay.quantize.qconfig(global_scale=8.0):           ranges by the field's rules
+    with relay.quantize.qconfig(global_scale=8.0):           ranges by TVM's rules
         mod = relay.quantize.quantize(mod, params)
     found = relay.quantize.post_training(mod, data)          ranges of each value and channel, with a report of errors
 
-Both choose places in the same way (`places.py`), simulate there (`simulate.py`), find ranges (`ranges.py`), and make
-integers of it (`integers.py`): operators of the qnn dialect, as quantized models of the frontends have them.
+Both select the values (`selection.py`), simulate their quantization (`simulate.py`), find ranges (`ranges.py`), and
+make integers (`integers.py`): operators of the qnn dialect, as in quantized models of the frontends.
 """
 
 from __future__ import annotations

@@ -88,7 +88,7 @@ def _weight_range(weight: Expr, config: QConfig) -> float:
 
 
 def _levels(most: float, config: QConfig, kind: int) -> Levels:
-    """The field's levels: a range of `2^(bits - 1)` steps, with the same number of levels on both sides of zero."""
+    """Return TVM's levels: a range of `2^(bits - 1)` steps, with as many levels below zero as above."""
     steps = 1 << (config.get_nbit_by_kind(kind) - 1)
     scale: Array = np.asarray((most or 1.0) / steps, np.float32)
     return Levels(scale, -(steps - 1), steps - 1)

@@ -21,7 +21,7 @@ PARTITIONS: Final = ("disabled", "enabled", "fully_integral")
 
 
 class QAnnotateKind(enum.IntEnum):
-    """What a quantized value is to its layer."""
+    """The role of a quantized value in its layer."""
 
     IDENTITY = 0
     INPUT = 1
@@ -37,17 +37,18 @@ def kind2str(kind: int) -> str:
 
 @dataclass(frozen=True)
 class QConfig:
-    """The options of `relay.quantize`, with the field's defaults; a context manager. Raises `OptionError` for values
-    that mean nothing.
+    """The options of `relay.quantize`, with TVM's defaults; a context manager. Raises `OptionError` for invalid values.
 
-    Values of a layer's input have `nbit_input` bits in `dtype_input`, weights `nbit_weight` in `dtype_weight`; sums are
-    int32. `calibrate_mode` says where a value's range comes from: `global_scale` for all, or data (`kl_divergence`,
+    Inputs of layers have `nbit_input` bits in `dtype_input`, weights `nbit_weight` bits in `dtype_weight`; sums are
+    int32. `calibrate_mode` is the source of ranges: `global_scale` for all values, or data (`kl_divergence`,
     `percentile`), `calibrate_chunk_by` values at a time (-1: all). `weight_scale` is the largest weight ("max") or the
-    power of two above it ("power2"). `skip_conv_layers` are numbers of convolutions, from zero on, that stay in float;
-    `skip_dense_layer` leaves all products there, `debug_enabled_ops` all operators but those named. `do_simulation`
-    leaves the simulated quantization in float. `rounding` is that of requantizations: halves UPWARD, away from zero
-    (TONEAREST) or TOEVEN. `partition_conversions` puts what quantizes inputs and dequantizes outputs into functions of
-    their own; "fully_integral" refuses a network with floats between.
+    power of two above it ("power2").
+
+    `skip_conv_layers` are numbers of convolutions, from zero on, that stay in float; `skip_dense_layer` keeps all
+    products in float, `debug_enabled_ops` all operators but the named ones. `do_simulation` keeps the simulated
+    quantization. `rounding` of requantizations puts ties UPWARD, away from zero (TONEAREST) or to even (TOEVEN).
+    `partition_conversions` moves the quantization of inputs and dequantization of outputs into functions;
+    "fully_integral" rejects a network with floats in between.
     """
 
     nbit_input: int = 8
@@ -85,8 +86,8 @@ class QConfig:
         for name in ("nbit_input", "nbit_weight"):
             bits = getattr(self, name)
             if not isinstance(bits, int) or not 2 <= bits <= 8:
-                raise OptionError(f"qconfig: {name} is {bits!r}; kernels multiply bytes, so it is a whole number from "
-                                  "2 to 8", code="TW1001")
+                raise OptionError(f"qconfig: {name} is {bits!r}; it must be an integer from 2 to 8, because "
+                                  "kernels multiply 8-bit numbers", code="TW1001")
         if not self.global_scale > 0:
             raise OptionError(f"qconfig: global_scale is {self.global_scale!r}; it is the largest magnitude of a "
                               "value, above zero", code="TW1001")
@@ -119,7 +120,7 @@ def current_qconfig() -> QConfig:
 
 
 def qconfig(**options: Any) -> QConfig:
-    """Options by name, for a `with`; raises `OptionError` for a name that there is not."""
+    """Return options by name, for a `with`. Raises `OptionError` for an unknown name."""
     known = [f.name for f in fields(QConfig) if not f.name.startswith("_")]
     for name in options:
         if name not in known:

@@ -54,8 +54,8 @@ def partition_conversions(mod: IRModule, ensure_fully_integral: bool = False) ->
 
 
 def _stages(main: Function, order: Sequence[Expr], users: Mapping[Expr, Sequence[Expr]]) -> dict[Expr, int]:
-    """0 for what is computed before and with the first quantizations, 2 for what is float behind all integers, 1 for
-    the rest."""
+    """Return the stage of each value: 0 up to the first quantizations, 2 for floats after all integers, 1 for the rest.
+    """
     first: set[Expr] = set()
     for e in order:
         below = [o for o in operands(e) if not isinstance(o, Constant)]

@@ -1,9 +1,8 @@
 """Errors of a quantized network relative to the float one: by layer, and at its outputs.
 
-Errors are relative: the root of the summed squares of the difference, divided by that of the float values. A layer has
-two. Its `own` error is what quantizing its data and weight does where all before it is float, and `error` is that of
-its result behind all layers before it. Both are measured with simulated quantization, in one program that has the float
-network, the simulated one and each layer's own beside each other.
+An error is the root of the summed squares of the difference, divided by that of the float values. A layer has two:
+`own` with quantized data and weight after float layers, `error` after quantized layers. Both are measured with
+simulated quantization in one program, which contains the float network, the simulated one, and each layer alone.
 """
 
 from __future__ import annotations
@@ -37,8 +36,9 @@ class LayerError:
 
 @dataclass(frozen=True)
 class Report:
-    """What post-training quantization did: relative errors of layers, and of outputs by name, of the program in
-    integers."""
+    """The result of post-training quantization: relative errors of layers, and of the outputs of the integer program by
+    name.
+    """
 
     calibration: str
     samples: int
@@ -53,8 +53,7 @@ class Report:
         return max(self.outputs.values())
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain data, for JSON: each error also as a ratio of signal to noise in decibels, None where there is no
-        noise."""
+        """Return plain data for JSON: each error also as a signal-to-noise ratio in decibels, None without noise."""
         found = asdict(self)
         found["layers"] = [{**asdict(e), "own_snr_db": decibels(e.own), "snr_db": decibels(e.error)}
                            for e in self.layers]
@@ -74,7 +73,7 @@ def relative(noise: float, signal: float) -> float:
 
 @dataclass(frozen=True)
 class Setting:
-    """A way to quantize a network: where, with which levels, and with which biases in the place of the network's."""
+    """A quantization of a network: selected values, levels, and replaced biases."""
 
     function: Function
     places: Selection
@@ -113,8 +112,9 @@ def layer_errors(how: Setting, layers: Sequence[Call], samples: Sequence[Sample]
 
 
 def channel_shifts(how: Setting, samples: Sequence[Sample], runner: Runner) -> dict[Call, Array]:
-    """How much greater the float result of each quantized layer is than what it makes alone: the mean for each output
-    channel, float32."""
+    """Return the mean difference of the float result and the own result of each quantized layer, for each output
+    channel, float32.
+    """
     results: list[Expr] = []
     for e in how.places.layers:
         others = tuple(d for d in range(e.tensor_type.ndim) if d != channel_axis(e))
@@ -140,7 +140,7 @@ def _squares(x: Array) -> float:
 
 def output_errors(names: Sequence[str], run: Callable[[Sample], list[Array]], expected: Sequence[Sequence[Array]],
                   samples: Sequence[Sample]) -> dict[str, float]:
-    """The relative error of each output of a program over the samples, beside what is expected of it."""
+    """Return the relative error of each output of a program over the samples, compared with the expected values."""
     noise, signal = np.zeros(len(names)), np.zeros(len(names))
     for sample, wanted in zip(samples, expected, strict=True):
         for k, (x, y) in enumerate(zip(run(sample), wanted, strict=True)):

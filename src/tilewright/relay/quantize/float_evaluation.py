@@ -1,6 +1,6 @@
-"""Run a float network on calibration data, part by part, to limit the number of values in memory.
+"""Evaluation of a float network on calibration data, part by part, to limit the number of values in memory.
 
-What runs it is given (`Runner`): compiled programs, by `compiler/calibration.py`.
+A `Runner` executes the parts: compiled programs, by `compiler/calibration.py`.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ Runner = Callable[[Function, Sequence[Expr]], Callable[[Sample], list[Array]]]
 
 
 def samples_of(data: Any, function: Function) -> list[Sample]:
-    """What the network is run on: a mapping of input names to arrays for each run.
+    """Return the inputs of each run, as a mapping of names to arrays.
 
-    `data` is such a mapping, or an iterable of them, or of arrays where there is one input. The first axis of an array
-    may have more than one batch: each is a sample. Raises `InputError` for other names and shapes, and where there is
-    none.
+    `data` is such a mapping, or an iterable of mappings, or of arrays for a network of one input. An array may hold
+    several batches along its first axis: each is a sample. Raises `InputError` for other names and shapes, and for no
+    data.
     """
     names = [p.name_hint for p in function.params]
     items: Iterable[Any] = [data] if isinstance(data, (Mapping, np.ndarray)) or hasattr(data, "numpy") else data

@@ -1,9 +1,7 @@
-"""Post-training quantization: a float network and data in, a network of integers and a report of its errors out, in one
-call.
+"""Post-training quantization: a float network and data -> an integer network and a report of its errors, in one call.
 
-Weights are signed bytes with a scale for each output channel, values bytes with a zero point; ranges come from data
-(`ranges.py`). Layers whose error is not to be borne stay in float: those named in `skip`, and with `max_error` as many
-of the worst as it takes.
+Weights are int8 with a scale for each output channel, values are bytes with a zero point; ranges come from data
+(`ranges.py`). Layers named in `skip` stay in float, and with `max_error` as many of the worst as necessary.
 """
 
 from __future__ import annotations
@@ -35,13 +33,13 @@ CALIBRATIONS: Final = ("minmax", "percentile", "kl", "mse")
 
 @dataclass(frozen=True)
 class PostTraining:
-    """How a network is quantized. Raises `OptionError` for values that mean nothing.
+    """The options of post-training quantization. Raises `OptionError` for invalid values.
 
-    `calibration` chooses the range of a value: "minmax", "percentile" (of magnitudes, `percentile` of them), "kl" or
-    "mse". `per_channel` gives weights a scale for each output channel; `symmetric` values have as many levels below
-    zero as above. Values are stored as `dtype`, "uint8" or "int8". `bias_correction` adds to each layer's bias what
-    quantization takes from the mean of each channel. Layers named in `skip` stay in float, and with `max_error`, a
-    relative error of outputs, so do the worst others. Errors are measured on the first `measured` samples.
+    `calibration` chooses the range of a value: "minmax", "percentile" (`percentile` of the magnitudes), "kl" or "mse".
+    `per_channel` gives weights a scale for each output channel; `symmetric` values have as many levels below zero as
+    above. Values are stored as `dtype`, "uint8" or "int8". `bias_correction` adds the mean error of each channel to the
+    layer's bias. Layers in `skip` stay in float, and with `max_error`, a relative error of outputs, the worst others.
+    Errors are measured on the first `measured` samples.
     """
 
     calibration: str = "minmax"
@@ -58,7 +56,7 @@ class PostTraining:
         for name, known in (("calibration", CALIBRATIONS), ("dtype", ("uint8", "int8"))):
             given = getattr(self, name)
             if given not in known:
-                raise OptionError(f"{name} is {given!r}; it is one of {', '.join(known)}{nearest(str(given), known)}",
+                raise OptionError(f"{name} is {given!r}; it must be one of {', '.join(known)}{nearest(str(given), known)}",
                                   code="TW1001")
         if not 0 < self.percentile <= 1:
             raise OptionError(f"percentile is {self.percentile!r}; it is the part of all values that is kept, above 0 "
@@ -81,12 +79,12 @@ class Quantized:
 
 def post_training(mod: IRModule, params: Mapping[str, Any] | None, dataset: Any, config: PostTraining,
                   runner: Runner) -> Quantized:
-    """`compiler.calibration.post_training`, whose programs run by `runner`."""
+    """`compiler.calibration.post_training` with programs run by `runner`."""
     return _Work(prerequisite_optimize(mod, params), dataset, config, runner).quantized()
 
 
 class _Work:
-    """A float network, its layers by name, and what the data say of its values."""
+    """A float network, its layers by name, and the statistics of its values."""
 
     def __init__(self, mod: IRModule, dataset: Any, config: PostTraining, runner: Runner) -> None:
         self.mod, self.config, self.runner = mod, config, runner
@@ -192,8 +190,9 @@ class _Work:
 
 
 def _fewest(attempt: Callable[[int], T], most: int, good: Callable[[T], bool]) -> T:
-    """What `attempt` gives for the least number up to `most` for which it is good, that of `most` where none is; found
-    by halving, as if more were never worse."""
+    """Return the result of `attempt` for the least number up to `most` that is good, or for `most`; by bisection,
+    assuming monotony.
+    """
     low, high = 1, most
     found: T | None = None
     while low < high:
@@ -220,7 +219,7 @@ def layer_names(function: Function) -> dict[Call, str]:
 
 
 def with_biases(function: Function) -> Function:
-    """`function` with a bias of zeros behind each layer that has none of its own."""
+    """Return `function` with a zero bias after each layer without a bias."""
     users = consumers(post_order(function, inside=False))
 
     def biased(old: Expr, new: Expr) -> Expr:

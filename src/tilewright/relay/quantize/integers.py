@@ -91,7 +91,7 @@ def _weight(x: Constant, scale: np.ndarray[Any, Any], low: int, high: int) -> Ca
 
 
 def _without_bounds(x: Expr, scale: float, low: int, high: int) -> Expr:
-    """What a relu or clip reads, where all that it holds back is beyond the levels."""
+    """Return the input of a relu or clip whose bounds lie beyond the levels."""
     while isinstance(x, Call) and isinstance(x.op, (Relu, Clip)):
         least, most = (0.0, np.inf) if isinstance(x.op, Relu) else (x.op.a_min, x.op.a_max)
         if np.rint(np.float32(least) / np.float32(scale)) > low or np.rint(np.float32(most) / np.float32(scale)) < high:

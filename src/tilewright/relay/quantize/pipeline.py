@@ -28,8 +28,9 @@ from tilewright.relay.visitor import rewrite
 
 
 def prerequisite_optimize(mod: IRModule, params: Mapping[str, Any] | None = None) -> IRModule:
-    """`mod` with `params` bound, norms and scales folded into weights, and what is added to a layer's channels as its
-    bias."""
+    """Return `mod` with `params` bound, norms and scales folded into weights, and additions to a layer's channels as
+    its bias.
+    """
     bound = bind_params(mod, params) if params else mod
     passes = Sequential((InferType(), SimplifyInference(), FoldConstant(), FoldExplicitPadding(), FoldScaleAxis(),
                          FoldConstant()))
@@ -59,7 +60,7 @@ def biased(e: Expr) -> Expr | None:
 
 def _of_channels(value: np.ndarray[Any, Any], axis: int | None, rank: int,
                  channels: int) -> np.ndarray[Any, Any] | None:
-    """A constant that is added, as one number for each channel; None where it is none."""
+    """Return an added constant as one number for each channel, else None."""
     if axis is None:
         return value
     shape = (1,) * (rank - value.ndim) + value.shape

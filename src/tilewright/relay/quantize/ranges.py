@@ -1,9 +1,9 @@
 """Ranges of quantized values: distributions of values, and the choice of a range.
 
-A value is quantized as `round(clip(x / scale, low, high))`; low and high are whole numbers, so that zero is one of the
-levels exactly. A narrow range has fine levels and cuts off what is outside of it: the least and greatest value
-(`minmax`), a part of all values (`percentile`), the least divergence of the distribution (`kl`; Migacz, "8-bit
-Inference with TensorRT", GTC 2017), or the least mean squared error (`mse`).
+A value is quantized as `round(clip(x / scale, low, high))`; low and high are integers, so that zero is exactly a level.
+A narrow range has fine levels but clips more. It is chosen as the extremes (`minmax`), a share of all values
+(`percentile`), the least divergence of the distribution (`kl`; Migacz, "8-bit Inference with TensorRT", GTC 2017), or
+the least mean squared error (`mse`).
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ _CUTS: Final = 96
 
 @dataclass(frozen=True, eq=False)
 class Levels:
-    """What a value is quantized with: `scale`, one number or an array that broadcasts, and the least and greatest
-    level."""
+    """The levels of a quantized value: `scale`, a number or an array that broadcasts, and the lowest and highest level.
+    """
 
     scale: Array
     low: int
@@ -51,7 +51,7 @@ class Levels:
         return Levels(scale, -zero, count - zero)
 
     def apply(self, x: Array) -> Array:
-        """What is left of `x`."""
+        """Return `x` rounded to the levels."""
         return np.asarray(np.rint(np.clip(x / self.scale, self.low, self.high)) * self.scale, np.float32)
 
 
@@ -61,8 +61,8 @@ def _scale(scale: Array) -> Array:
 
 
 class Distribution:
-    """How often which numbers occur: bins of one width on both sides of zero, whose range doubles as greater numbers
-    come. Exact least and greatest number."""
+    """A histogram with bins of one width on both sides of zero, whose range doubles for larger values; exact extremes.
+    """
 
     def __init__(self) -> None:
         self.counts = np.zeros(_BINS, np.int64)
@@ -70,8 +70,7 @@ class Distribution:
         self.least, self.greatest = np.inf, -np.inf
 
     def add(self, values: Array, counted: bool = True) -> None:
-        """Take these in, only the least and greatest of them where nothing is `counted`; raises `InputError` for what
-        is no finite number."""
+        """Add values; only the extremes if nothing is `counted`. Raises `InputError` for values that are not finite."""
         if not values.size:
             return
         x = values.ravel()
@@ -130,8 +129,7 @@ def percentile_of(d: Distribution, part: float) -> float:
 
 
 def divergence_of(d: Distribution, levels: int = 128) -> float:
-    """The cut of magnitudes for which `levels` levels say most of the distribution: the least Kullback-Leibler
-    divergence."""
+    """Return the clipping magnitude with the least Kullback-Leibler divergence for `levels` levels."""
     most = d.most()
     if most == 0.0:
         return most
@@ -144,8 +142,9 @@ def divergence_of(d: Distribution, levels: int = 128) -> float:
 
 
 def _divergence(counts: Array, cut: int, levels: int) -> float:
-    """KL(p, q): p are the counts with all beyond `cut` in the last bin, q the counts within as `levels` levels tell
-    them apart."""
+    """Return KL(p, q): p are the counts with all beyond `cut` in the last bin, q the counts up to `cut` resolved by
+    `levels` levels.
+    """
     within = counts[:cut]
     p = within.copy()
     p[-1] += counts[cut:].sum()

@@ -33,10 +33,10 @@ Choice = Callable[[Call], bool]
 
 @dataclass(eq=False)
 class Selection:
-    """`layers`, and the `values` that become bytes, in the order in which they are computed.
+    """The `layers`, and the `values` stored as bytes, in the order of computation.
 
-    `scales` has for each value in bytes, and for what is made of them by moving elements, one that stands for all with
-    the same scale.
+    `scales` maps each value in bytes, and values made of them by moving elements, to a representative of all with the
+    same scale.
     """
 
     layers: list[Call] = field(default_factory=list)
@@ -59,8 +59,9 @@ def layers(function: Function) -> list[Call]:
 
 
 def select(function: Function, chosen: Choice, enabled: Collection[str] | None = None) -> Selection:
-    """The layers that `chosen` takes, and what is in bytes for them. Of other operators, only those named in `enabled`
-    pass it on; None: all."""
+    """Return the layers that `chosen` accepts, and their values in bytes. Other operators than `enabled` (None: all) do
+    not propagate bytes.
+    """
     order = post_order(function.body, inside=False)
     wanted: dict[Expr, None] = {}
     passing: set[Expr] = set()

@@ -57,10 +57,11 @@ def simulated(
     of_weight: Callable[[Call], Parameters],
     biases: Mapping[Expr, Constant] | None = None, made: dict[Expr, Expr] | None = None,
 ) -> Function:
-    """`function` with simulated quantizations of its places' values, whoever reads them, and of their layers' weights.
+    """Return `function` with simulated quantizations of the selected values, for all readers, and of the layers'
+    weights.
 
-    `of_value` is asked once for each scale, by the value that stands for it. `biases` are other ones for some calls of
-    `nn.bias_add`. `made` is filled with the new node of each old one.
+    `of_value` is called once for each scale, with its representative value. `biases` replaces those of some calls of
+    `nn.bias_add`. `made` receives the new node of each old one.
     """
     shared: dict[Expr, Parameters] = {}
     chosen = set(places.layers)
@@ -160,7 +161,7 @@ class QuantizeAnnotate(FunctionPass):
 
 
 def partition() -> Pass:
-    """The pass that marks what is quantized."""
+    """Return the pass that marks the quantized values."""
     return QuantizePartition()
 
 

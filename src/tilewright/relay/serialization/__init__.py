@@ -2,10 +2,10 @@
 
     text = save_json(mod); mod = load_json(text)
 
-The text is `{"format": "tilewright", "version": 1, "root": …, "nodes": […], "arrays": […]}`. A node is written after those it refers to and
-names them by their numbers, so that nothing nests with the depth of the program; each stands on a line of its own. The contents of
-constants are base64 of little-endian bytes. Loading runs no code, allocates no more than the text describes, and says where a
-damaged text is wrong.
+The text is `{"format": "tilewright", "version": 1, "root": …, "nodes": […], "arrays": […]}`. A node is written after
+those it refers to and names them by their numbers, so that nothing nests with the depth of the program; each stands on
+a line of its own. The contents of constants are base64 of little-endian bytes. Loading runs no code, allocates no more
+than the text describes, and says where a damaged text is wrong.
 """
 
 from typing import Any

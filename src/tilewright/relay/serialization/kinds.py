@@ -1,6 +1,7 @@
 """The serializable node classes by name, with the fields that construct a node and the type of each field.
 
-A node that is a dataclass says it all itself; the rest are listed. A new kind of node is one entry in `_DATACLASSES` or `_LISTED`.
+A node that is a dataclass says it all itself; the rest are listed. A new kind of node is one entry in `_DATACLASSES` or
+`_LISTED`.
 """
 
 from __future__ import annotations
@@ -16,7 +17,17 @@ from typing import Any, Final
 import numpy as np
 
 from tilewright.base.errors import Origin
-from tilewright.base.types import DataType, FuncType, GlobalTypeVar, RefType, TensorType, TupleType, Type, TypeCall, TypeVar
+from tilewright.base.types import (
+    DataType,
+    FuncType,
+    GlobalTypeVar,
+    RefType,
+    TensorType,
+    TupleType,
+    Type,
+    TypeCall,
+    TypeVar,
+)
 from tilewright.relay import adt
 from tilewright.relay import expr as graph
 from tilewright.relay.op.registry import Op
@@ -30,7 +41,8 @@ Span = Origin | None
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """One kind of node: its class, and for each argument that makes one the attribute that has it and what it may be."""
+    """One kind of node: its class, and for each argument that makes one the attribute that has it and what it may
+    be."""
 
     name: str
     cls: type
@@ -42,7 +54,9 @@ class Kind:
         return {name: getattr(x, attribute) for name, (attribute, _) in self.fields.items()}
 
 
-def _constructor(name_hint: str, inputs: Sequence[Type], belong_to: GlobalTypeVar, span: Span, tag: int, type_vars: Sequence[TypeVar]) -> adt.Constructor:
+def _constructor(
+    name_hint: str, inputs: Sequence[Type], belong_to: GlobalTypeVar, span: Span, tag: int, type_vars: Sequence[TypeVar]
+) -> adt.Constructor:
     made = adt.Constructor(name_hint, inputs, belong_to, span)
     if tag >= 0:
         made.tag, made.type_vars = tag, tuple(type_vars)
@@ -56,24 +70,30 @@ def _intrinsic_call(dtype: DataType, op: scalar.Intrinsic, args: Scalars) -> sca
 
 _DATACLASSES: Final[dict[str, tuple[type, ...]]] = {
     "relay": (
-        graph.Var, graph.GlobalVar, graph.Constant, graph.Tuple, graph.TupleGetItem, graph.If, graph.Let, graph.RefCreate, graph.RefRead, graph.RefWrite,
-        adt.PatternWildcard, adt.PatternVar, adt.PatternTuple, adt.PatternConstructor, adt.Clause, adt.Match, adt.TypeData, RefType, TypeVar, GlobalTypeVar,
+        graph.Var, graph.GlobalVar, graph.Constant, graph.Tuple, graph.TupleGetItem, graph.If, graph.Let,
+        graph.RefCreate, graph.RefRead, graph.RefWrite,
+        adt.PatternWildcard, adt.PatternVar, adt.PatternTuple, adt.PatternConstructor, adt.Clause, adt.Match,
+        adt.TypeData, RefType, TypeVar, GlobalTypeVar,
     ),
     "tir": (
-        stmt.For, stmt.IfThenElse, stmt.Store, stmt.Seq, stmt.Allocate, stmt.Evaluate, stmt.IterVar, stmt.Reducer, stmt.Block, stmt.PrimFunc,
+        stmt.For, stmt.IfThenElse, stmt.Store, stmt.Seq, stmt.Allocate, stmt.Evaluate, stmt.IterVar, stmt.Reducer,
+        stmt.Block, stmt.PrimFunc,
     ),
 }
 _BINARY: Final = (
-    scalar.Add, scalar.Sub, scalar.Mul, scalar.Div, scalar.FloorDiv, scalar.FloorMod, scalar.TruncDiv, scalar.TruncMod, scalar.Min, scalar.Max,
+    scalar.Add, scalar.Sub, scalar.Mul, scalar.Div, scalar.FloorDiv, scalar.FloorMod, scalar.TruncDiv, scalar.TruncMod,
+    scalar.Min, scalar.Max,
     scalar.EQ, scalar.NE, scalar.LT, scalar.LE, scalar.GT, scalar.GE, scalar.And, scalar.Or,
 )
 _LISTED: Final[tuple[tuple[str, type, dict[str, Any]], ...]] = (
     ("relay.Call", graph.Call, {"op": Op | graph.Expr, "args": tuple[graph.Expr, ...], "span": Span}),
     ("relay.Function", graph.Function, {
-        "params": tuple[graph.Var, ...], "body": graph.Expr, "ret_type": Type | None, "type_params": tuple[TypeVar, ...], "attrs": dict[str, Any], "span": Span,
+        "params": tuple[graph.Var, ...], "body": graph.Expr, "ret_type": Type | None,
+        "type_params": tuple[TypeVar, ...], "attrs": dict[str, Any], "span": Span,
     }),
     ("relay.Constructor", adt.Constructor, {
-        "name_hint": str, "inputs": tuple[Type, ...], "belong_to": GlobalTypeVar, "span": Span, "tag": int, "type_vars": tuple[TypeVar, ...],
+        "name_hint": str, "inputs": tuple[Type, ...], "belong_to": GlobalTypeVar, "span": Span, "tag": int,
+        "type_vars": tuple[TypeVar, ...],
     }),
     ("relay.TensorType", TensorType, {"shape": tuple[Dim, ...], "dtype": DataType}),
     ("relay.TupleType", TupleType, {"fields": tuple[Type, ...]}),
@@ -81,13 +101,19 @@ _LISTED: Final[tuple[tuple[str, type, dict[str, Any]], ...]] = (
     ("relay.TypeCall", TypeCall, {"func": GlobalTypeVar, "args": tuple[Type, ...]}),
     ("tir.Var", scalar.Var, {"name": str, "dtype": DataType}),
     ("tir.Any", scalar.UnknownDim, {}),
-    ("tir.Buffer", scalar.Buffer, {"name": str, "shape": tuple[Dim, ...], "dtype": DataType, "scope": str, "strides": tuple[Dim, ...]}),
+    (
+        "tir.Buffer", scalar.Buffer,
+        {"name": str, "shape": tuple[Dim, ...], "dtype": DataType, "scope": str, "strides": tuple[Dim, ...]}
+    ),
     ("tir.IntImm", scalar.IntImm, {"dtype": DataType, "value": int}),
     ("tir.FloatImm", scalar.FloatImm, {"dtype": DataType, "value": float}),
     *((f"tir.{c.__name__}", c, {"a": scalar.PrimExpr, "b": scalar.PrimExpr}) for c in _BINARY),
     ("tir.Not", scalar.Not, {"a": scalar.PrimExpr}),
     ("tir.Cast", scalar.Cast, {"dtype": DataType, "value": scalar.PrimExpr}),
-    ("tir.Select", scalar.Select, {"condition": scalar.PrimExpr, "true_value": scalar.PrimExpr, "false_value": scalar.PrimExpr}),
+    (
+        "tir.Select", scalar.Select,
+        {"condition": scalar.PrimExpr, "true_value": scalar.PrimExpr, "false_value": scalar.PrimExpr}
+    ),
     ("tir.Call", scalar.Call, {"dtype": DataType, "op": scalar.Intrinsic, "args": Scalars}),
     ("tir.Load", scalar.Load, {"buffer": scalar.Buffer, "indices": Scalars}),
     ("tir.Ramp", scalar.Ramp, {"base": scalar.PrimExpr, "stride": scalar.PrimExpr, "lanes": int}),

@@ -1,7 +1,7 @@
 """A program read from JSON: `load_json`, for texts of any origin.
 
-Nothing in a text is run. A node refers only to nodes before it, so there are no cycles and no recursion over the program; arrays are
-measured before they are decoded. Every fault is a `ParseError` that names the place.
+Nothing in a text is run. A node refers only to nodes before it, so there are no cycles and no recursion over the
+program; arrays are measured before they are decoded. Every fault is a `ParseError` that names the place.
 """
 
 from __future__ import annotations
@@ -38,19 +38,26 @@ _INTRINSICS: Final = {f.name: f for f in vars(intrinsics).values() if isinstance
 def load_json(text: str, max_bytes: int = MOST_BYTES) -> Any:
     """Read the text that `save_json` wrote. Safe for untrusted text.
 
-    Raises `ParseError` naming the place of a fault: of the syntax, of a node, a field or an array, of another version; and where the
-    constants take more than `max_bytes`.
+    Raises `ParseError` naming the place of a fault: of the syntax, of a node, a field or an array, of another version;
+    and where the constants take more than `max_bytes`.
     """
     try:
         found = json.loads(text, parse_constant=_no_number)
     except json.JSONDecodeError as error:
-        raise ParseError(f"the text is no JSON: {error.msg} at line {error.lineno}, column {error.colno}", code="TW0406") from None
+        raise ParseError(
+            f"the text is no JSON: {error.msg} at line {error.lineno}, column {error.colno}", code="TW0406"
+        ) from None
     except (ValueError, RecursionError) as error:
         raise ParseError(f"the text is no JSON that is read here: {error}", code="TW0406") from None
     if not isinstance(found, dict) or found.get("format") != FORMAT:
-        raise ParseError(f"the text is no program saved as JSON: it does not begin with 'format': '{FORMAT}'", code="TW0406")
+        raise ParseError(
+            f"the text is no program saved as JSON: it does not begin with 'format': '{FORMAT}'", code="TW0406"
+        )
     if found.get("version") != VERSION:
-        raise ParseError(f"the text is of version {found.get('version')!r}, and version {VERSION} is read; save the program again", code="TW0406")
+        raise ParseError(
+            f"the text is of version {found.get('version')!r}, and version {VERSION} is read; save the program again",
+            code="TW0406"
+        )
     return _Reader(max_bytes).whole(found)
 
 
@@ -79,10 +86,16 @@ class _Reader:
             root = found.get("root")
             return self._module(root["module"]) if isinstance(root, dict) and "module" in root else self._value(root, 0)
         except _FAULTS as error:
-            message = error.message if isinstance(error, CompileError) else f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+            message = (
+                error.message if isinstance(error, CompileError) else f"{type(error).__name__}: {error}" if str(error)
+                else type(error).__name__
+            )
             raise ParseError(f"the saved program is damaged at {self.place}: {message}", code="TW0406") from None
         except (MemoryError, RecursionError) as error:
-            raise ParseError(f"the saved program is damaged at {self.place}: it asks for too much ({type(error).__name__})", code="TW0406") from None
+            raise ParseError(
+                f"the saved program is damaged at {self.place}: it asks for too much ({type(error).__name__})",
+                code="TW0406"
+            ) from None
 
     def _array(self, a: Any) -> np.ndarray[Any, Any]:
         dtype, shape, data = DataType(_text(a["dtype"])), a["shape"], _text(a["data"])
@@ -94,7 +107,9 @@ class _Reader:
         if self.left < 0:
             raise ParseError(f"the arrays take more than the limit; this one has {wanted} bytes", code="TW0406")
         if given != wanted:
-            raise ParseError(f"an array of {dtype} of shape {tuple(shape)} has {wanted} bytes, and there are {given}", code="TW0406")
+            raise ParseError(
+                f"an array of {dtype} of shape {tuple(shape)} has {wanted} bytes, and there are {given}", code="TW0406"
+            )
         try:
             raw = base64.b64decode(data, validate=True)
         except binascii.Error as error:
@@ -119,7 +134,9 @@ class _Reader:
                 raise ParseError(f"the field '{field}' is missing", code="TW0406")
             value = fields[field] = self._value(given[field], 0)
             if not fits(value, hint):
-                raise ParseError(f"the field '{field}' is {hint_text(hint)}, and this is {_shown(value)}", code="TW0406")
+                raise ParseError(
+                    f"the field '{field}' is {hint_text(hint)}, and this is {_shown(value)}", code="TW0406"
+                )
         if fields.get("lanes", 1) not in range(1, MAXIMUM_LANES):
             raise ParseError(f"{fields['lanes']} is no number of lanes", code="TW0406")
         made = kind.build(**fields)
@@ -147,7 +164,10 @@ class _Reader:
         for i, entry in enumerate(_listed(given, "functions")):
             self.place = f"root, functions[{i}]"
             name, var, function = (self._value(v, 0) for v in entry)
-            if not isinstance(name, str) or not isinstance(var, GlobalVar) or var.name_hint != name or not isinstance(function, (Function, PrimFunc)):
+            if (
+                not isinstance(name, str) or not isinstance(var, GlobalVar) or var.name_hint != name
+                or not isinstance(function, (Function, PrimFunc))
+            ):
                 raise ParseError("a name, its GlobalVar and a function are expected", code="TW0406")
             if name in mod:
                 raise ParseError(f"the function '{name}' is there twice", code="TW0406")
@@ -195,7 +215,9 @@ class _Reader:
                 return Origin(name, kind, file, line)
             case "intrinsic":
                 if inner not in _INTRINSICS:
-                    raise ParseError(f"there is no intrinsic function '{inner}'{nearest(str(inner), _INTRINSICS)}", code="TW0406")
+                    raise ParseError(
+                        f"there is no intrinsic function '{inner}'{nearest(str(inner), _INTRINSICS)}", code="TW0406"
+                    )
                 return _INTRINSICS[inner]
             case "extern":
                 return intrinsics.extern(_text(inner), pure=bool(x.get("pure")))

@@ -25,21 +25,27 @@ VERSION: Final = 1
 
 
 def save_json(what: Any) -> str:
-    """A module, an expression, a type, a function of loops, or a container or constant of these, as text that `load_json` reads.
+    """A module, an expression, a type, a function of loops, or a container or constant of these, as text that
+    `load_json` reads.
 
-    Shared parts stay shared, constants included. Raises `CompileError` for any other value, such as an object in an attribute.
+    Shared parts stay shared, constants included. Raises `CompileError` for any other value, such as an object in an
+    attribute.
     """
     writer = _Writer()
     root = writer.module(what) if isinstance(what, IRModule) else writer.value(what)
     arrays = [_array(a) for a in writer.arrays]
     head = f'{{"format": "{FORMAT}", "version": {VERSION}, "root": {json.dumps(root)},\n"nodes": ['
     return "".join([
-        head, ",\n".join(["", *map(json.dumps, writer.nodes)])[1:], '\n],\n"arrays": [', ",\n".join(["", *map(json.dumps, arrays)])[1:], "\n]}\n"
+        head, ",\n".join(["", *map(json.dumps, writer.nodes)])[1:], '\n],\n"arrays": [',
+        ",\n".join(["", *map(json.dumps, arrays)])[1:], "\n]}\n"
     ])
 
 
 def _array(a: np.ndarray[Any, Any]) -> dict[str, Any]:
-    return {"dtype": str(DataType(a.dtype.newbyteorder("="))), "shape": list(a.shape), "data": base64.b64encode(to_bytes(a)).decode("ascii")}
+    return {
+        "dtype": str(DataType(a.dtype.newbyteorder("="))), "shape": list(a.shape),
+        "data": base64.b64encode(to_bytes(a)).decode("ascii")
+    }
 
 
 class _Writer:
@@ -54,7 +60,8 @@ class _Writer:
         self._alive: list[Any] = []
 
     def module(self, mod: IRModule) -> dict[str, Any]:
-        """The root of a text that is a module; its data types come first, since its functions use their constructors."""
+        """The root of a text that is a module; its data types come first, since its functions use their
+        constructors."""
         data = [self.value(d) for d in mod.type_definitions.values()]
         functions = [[name, self.value(mod.get_global_var(name)), self.value(f)] for name, f in mod.items()]
         return {"module": {"types": data, "functions": functions, "attrs": self.value(dict(mod.attrs))}}
@@ -79,7 +86,9 @@ class _Writer:
                 opened.add(id(x))
                 values = _values(x)
                 stack.append((x, values))
-                stack.extend((c, None) for c in reversed(list(_nodes_in(list(values.values())))) if id(c) not in self._numbers)
+                stack.extend(
+                    (c, None) for c in reversed(list(_nodes_in(list(values.values())))) if id(c) not in self._numbers
+                )
                 continue
             self._number(x, values)
 
@@ -88,7 +97,9 @@ class _Writer:
         known = None if key is None else self._static.get(key)
         if known is None:
             known = len(self.nodes)
-            self.nodes.append({"class": kinds_by_class()[type(x)].name, **{n: self._encoded(v) for n, v in values.items()}})
+            self.nodes.append(
+                {"class": kinds_by_class()[type(x)].name, **{n: self._encoded(v) for n, v in values.items()}}
+            )
             if key is not None:
                 self._static[key] = known
         self._alive.append(x)
@@ -131,7 +142,11 @@ class _Writer:
                 return {"number": self._array_number(np.asarray(x))}
             case bytes():
                 return {"bytes": base64.b64encode(x).decode("ascii")}
-        raise CompileError(f"a {type(x).__name__} cannot be saved as JSON: {x!r}; modules, expressions, types, functions, arrays and plain values can", code="TW0407")
+        raise CompileError(
+            f"a {type(x).__name__} cannot be saved as JSON: {x!r}; modules, expressions, types, functions, arrays and "
+            "plain values can",
+            code="TW0407"
+        )
 
     def _array_number(self, a: np.ndarray[Any, Any]) -> int:
         number = self._array_numbers.setdefault(id(a), len(self.arrays))
@@ -143,7 +158,10 @@ class _Writer:
 def _values(x: Any) -> dict[str, Any]:
     """The fields of a node; what does not follow from them is its type, where that was found from elsewhere."""
     kind: Kind = kinds_by_class()[type(x)]
-    values = kind.values(x) if type(x) not in (scalar.Ramp, scalar.Broadcast) else {n: x.dtype.lanes if n == "lanes" else getattr(x, n) for n in kind.fields}
+    values = (
+        kind.values(x) if type(x) not in (scalar.Ramp, scalar.Broadcast)
+        else {n: x.dtype.lanes if n == "lanes" else getattr(x, n) for n in kind.fields}
+    )
     found = _found_type(x) if isinstance(x, Expr) and not isinstance(x, Type) else None
     return values if found is None else {**values, "type": found}
 
@@ -151,7 +169,10 @@ def _values(x: Any) -> dict[str, Any]:
 def _found_type(e: Expr) -> Type | None:
     """The type of `e` where it does not follow from its operands."""
     known = e.known_type()
-    if known is None or isinstance(e, (Constant, Constructor)) or (isinstance(e, Call) and not isinstance(e.op, Expr) and all(a.known_type() is not None for a in e.args)):
+    if (
+        known is None or isinstance(e, (Constant, Constructor))
+        or (isinstance(e, Call) and not isinstance(e.op, Expr) and all(a.known_type() is not None for a in e.args))
+    ):
         return None
     return None if e.infer_type() == known else known
 

@@ -1,4 +1,4 @@
-"""The field's `relay.testing`: networks to try things with, and short ways to run passes.
+"""TVM's `relay.testing`: networks for experiments, and shortcuts to run passes.
 
     mod, params = relay.testing.resnet.get_workload(num_layers=18, batch_size=1)
 
@@ -41,7 +41,7 @@ __all__ = [
 
 
 def run_opt_pass(expr: Expr, opt_pass: Pass | Sequence[Pass], import_prelude: bool = False) -> Any:
-    """`expr` after the pass, or passes, at level 3: the function, or the body where `expr` is none."""
+    """Return `expr` after the pass or passes at level 3: the function, or its body if `expr` is not a function."""
     mod = IRModule.from_expr(expr)
     if import_prelude:
         mod.import_from_std("prelude.rly")
@@ -58,7 +58,7 @@ def run_infer_type(expr: Expr) -> Any:
 
 @contextmanager
 def TempOpAttr(op_name: str, attr_key: str, attr_value: Any) -> Iterator[None]:
-    """An attribute of an operator for a block, and what was registered before it afterwards."""
+    """A context with a temporary attribute of an operator."""
     before: Registered | None = OP_ATTRIBUTES.get((op_name, attr_key))
     reset_op_attr(op_name, attr_key)
     register_op_attr(op_name, attr_key, attr_value, before.level + 1 if before is not None else 11)

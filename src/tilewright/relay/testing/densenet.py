@@ -1,4 +1,4 @@
-"""DenseNet: each layer reads what all layers before it made (Huang et al., 2016)."""
+"""DenseNet: each layer reads the results of all previous layers (Huang et al., 2016)."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def get_net(
     densenet_size: int = 121, classes: int = 1000, batch_size: int = 4, image_shape: tuple[int, ...] = (3, 224, 224),
     dtype: str = "float32",
 ) -> Function:
-    """The network of `densenet_size` layers; raises `CompileError` for sizes that there are none of."""
+    """Return the network of `densenet_size` layers. Raises `CompileError` for an unknown size."""
     if densenet_size not in _SPECS:
         raise CompileError(f"there is no DenseNet of {densenet_size} layers; take one of {', '.join(map(str, _SPECS))}",
                            code="TW0417")

@@ -42,7 +42,7 @@ def _chain(x: Expr, steps: Branch, name: str) -> Expr:
 
 
 def _wide(x: Expr, pool: str, name: str) -> Expr:
-    """The last blocks, whose branches split once more."""
+    """Return one of the last blocks, whose branches split again."""
     short, deep = _chain(x, (_c(384),), f"{name}_b"), _chain(x, (_c(448), _c(384, 3)), f"{name}_c")
     halves = [_chain(y, (_c(384, *size),), f"{name}_{side}{size[0]}") for side, y in (("b", short), ("c", deep))
               for size in ((1, 3), (3, 1))]

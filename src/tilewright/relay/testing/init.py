@@ -32,19 +32,19 @@ class Initializer:
         return self.weight(shape).astype(dtype)
 
     def weight(self, shape: tuple[int, ...]) -> Array:
-        """Values of a weight; here uniform in [0, 1)."""
+        """Return the values of a weight; here uniform in [0, 1)."""
         return self.random.random(shape, "float32")
 
 
 class Xavier(Initializer):
-    """Weights that keep the size of what flows through them (Glorot and Bengio, 2010)."""
+    """Weights that preserve the variance of activations (Glorot and Bengio, 2010)."""
 
     def __init__(self, magnitude: float = 3, seed: int = 0) -> None:
         super().__init__(seed)
         self.magnitude = magnitude
 
     def weight(self, shape: tuple[int, ...]) -> Array:
-        """Uniform, with the variance that the inputs and outputs of the layer ask for."""
+        """Return uniform values with the variance for the inputs and outputs of the layer."""
         window = math.prod(shape[2:])
         fans = (shape[0] + shape[1]) * window if len(shape) > 1 else 2 * shape[0]
         bound = math.sqrt(2 * self.magnitude / fans)

@@ -1,4 +1,4 @@
-"""Layers whose parameters are variables, named after the layer: `conv0_weight`, `bn0_gamma`."""
+"""Layers with variables as parameters, named after the layer: `conv0_weight`, `bn0_gamma`."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def conv_bn_relu(data: Expr, name: str, channels: int, kernel_size: Any, *, epsi
 
 
 def classified(data: Expr, num_classes: int, name: str = "fc1") -> Expr:
-    """A dense layer over what is flattened, and a softmax."""
+    """Return a dense layer over the flattened input, and a softmax."""
     return Softmax()(dense_add_bias(nn.batch_flatten(data), units=num_classes, name=name))
 
 

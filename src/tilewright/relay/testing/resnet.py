@@ -37,8 +37,9 @@ def residual_unit(
     data: Expr, num_filter: int, stride: int, dim_match: bool, name: str, bottle_neck: bool = True,
     data_layout: str = "NCHW",
 ) -> Expr:
-    """Two or, with `bottle_neck`, three convolutions beside what goes past them; without `dim_match` that is a 1x1
-    convolution."""
+    """Return two or, with `bottle_neck`, three convolutions and a shortcut; without `dim_match` the shortcut is a 1x1
+    convolution.
+    """
     images = _Images(data_layout)
     first = images.active(data, f"{name}_bn1")
     convs = [(num_filter // 4, 1, 1), (num_filter // 4, 3, stride),
@@ -53,11 +54,10 @@ def get_net(
     batch_size: int, num_classes: int = 1000, num_layers: int = 18, image_shape: tuple[int, ...] = (3, 224, 224),
     layout: str = "NCHW", dtype: str = "float32",
 ) -> Function:
-    """The network of `num_layers` layers; images of 32 pixels or fewer have the smaller one of CIFAR, of 6n + 2 or 9n +
+    """Return the network of `num_layers` layers; images of up to 32 pixels get the network for CIFAR, of 6n + 2 or 9n +
     2 layers.
 
-    `image_shape` is in the order of `layout`, without the batch. Raises `CompileError` for numbers of layers that there
-    are none of.
+    `image_shape` is in the order of `layout`, without the batch. Raises `CompileError` for an unknown number of layers.
     """
     images = _Images(layout)
     x: Expr = batch_norm_infer(data_of(batch_size, image_shape, dtype), name="bn_data", axis=images.axis, epsilon=2e-5,
@@ -68,12 +68,12 @@ def get_net(
         units: tuple[int, ...] = (count,) * 3
         filters: tuple[int, ...] = (64, 128, 256) if bottle_neck else (16, 32, 64)
         if rest or count < 1:
-            raise CompileError(f"there is no residual network of {num_layers} layers for small images; take 6n + 2, "
+            raise CompileError(f"ResNet has no variant of {num_layers} layers for small images; use 6n + 2, "
                                "such as 20 or 56", code="TW0417")
         x = images.conv(x, "conv0", 16, 3)
     else:
         if num_layers not in _UNITS:
-            raise CompileError(f"there is no residual network of {num_layers} layers; take one of "
+            raise CompileError(f"ResNet has no variant of {num_layers} layers; choose from "
                                f"{', '.join(map(str, _UNITS))}", code="TW0417")
         bottle_neck, units = num_layers >= 50, _UNITS[num_layers]
         filters = (256, 512, 1024, 2048) if bottle_neck else (64, 128, 256, 512)

@@ -22,7 +22,7 @@ def get_net(
     batch_size: int, image_shape: tuple[int, ...], num_classes: int, dtype: str, num_layers: int = 11,
     batch_norm: bool = False,
 ) -> Function:
-    """The network of `num_layers` layers; raises `CompileError` for numbers of layers that there are none of."""
+    """Return the network of `num_layers` layers. Raises `CompileError` for an unknown number of layers."""
     if num_layers not in _CONVS:
         raise CompileError(f"there is no VGG of {num_layers} layers; take one of {', '.join(map(str, _CONVS))}",
                            code="TW0417")

@@ -46,8 +46,9 @@ class AnnotateTarget(FunctionPass):
 
 
 def mark_targets(function: Function, given: Mapping[Expr, str]) -> Expr:
-    """The function with marks around what is `given` to targets; other calls are of `default`, and tuples follow their
-    fields."""
+    """Return the function with marks around the calls in `given`, which maps them to targets; other calls belong to
+    `default`, and tuples follow their fields.
+    """
     return _Marking((), True, given).of(function)
 
 
@@ -107,7 +108,7 @@ class _Marking:
         return self.ends[e]
 
     def _target(self, e: Expr) -> str | None:
-        """Who computes `e`; None for what is not marked."""
+        """Return the target of `e`; None for an unmarked node."""
         if e in self.earlier:
             return self.earlier[e]
         if isinstance(e, Call):

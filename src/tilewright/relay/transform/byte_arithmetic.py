@@ -75,9 +75,9 @@ def _moved(e: Expr) -> Expr | None:
 
 
 class _Stored:
-    """What is stored as bytes is read as bytes, and signed ones are moved by 128 where somebody wants them so.
+    """Keeps stored bytes as bytes, with signed ones shifted by 128 where a reader needs that.
 
-    `held` are the calls of clip, with the type of the bytes and whether they are moved.
+    `held` are the calls of clip, with the type of the bytes and whether they are shifted.
     """
 
     def __init__(self, order: Sequence[Expr]) -> None:
@@ -231,8 +231,9 @@ def _slopes(x: Expr, values: dict[Expr, Array], count: int) -> list[float] | Non
 
 def _fitted(slopes: list[float], inputs: list[Array], wanted: Array, low: int,
             high: int) -> tuple[tuple[int, ...], int, int] | None:
-    """Factors, an offset and a shift that give what is wanted in every case: the slopes as large as 32 bits take them,
-    or better ones nearby."""
+    """Return factors, an offset and a shift that give the wanted result in every case: slopes scaled to 32 bits, or
+    better ones nearby.
+    """
     reach = (sum(abs(s) * float(np.abs(x).max()) for s, x in zip(slopes, inputs, strict=True))
              + float(np.abs(wanted).max()) + 1)
     most = min(30, math.floor(math.log2(2.0**31 / reach)))
@@ -260,8 +261,9 @@ def _total(inputs: list[Array], factors: tuple[int, ...]) -> Array:
 
 def _room(inputs: list[Array], factors: tuple[int, ...], shift: int, wanted: Array, low: int,
           high: int) -> tuple[int, int]:
-    """The least and the greatest C so that `(sum of products + C) >> shift`, held between `low` and `high`, is what is
-    wanted; none if the least is larger."""
+    """Return the least and the greatest C for which `(sum of products + C) >> shift`, clamped to `low` and `high`, is
+    the wanted result; no solution if the least is larger.
+    """
     floor = (wanted << shift) - _total(inputs, factors)
     least = np.max(floor, where=wanted > low, initial=-(1 << 40))
     most = np.min(floor, where=wanted < high, initial=1 << 40) + ((1 << shift) - 1)

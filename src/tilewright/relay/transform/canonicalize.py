@@ -37,7 +37,7 @@ class CanonicalizeOps(FunctionPass):
 
 
 def canonical(e: Expr) -> Expr | None:
-    """The one form of a call, or None when it has it."""
+    """Return the canonical form of a call, or None for a call that has it."""
     if not isinstance(e, Call) or not isinstance(e.op, Op) or e.known_type() is None:
         return None
     if isinstance(e.op, BiasAdd):

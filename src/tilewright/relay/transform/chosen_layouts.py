@@ -131,7 +131,7 @@ def in_layouts(op: Any, wanted: Sequence[str]) -> Op:
 
 
 def default_kernel_layout(data: str, transposed: bool = False) -> str:
-    """The kernel's layout that goes with one of the data: OIHW with NCHW, HWIO with NHWC, OIHW8i8o with NCHW8c."""
+    """Return the kernel layout for a data layout: OIHW for NCHW, HWIO for NHWC, OIHW8i8o for NCHW8c."""
     block = layout(data).factor_of("C")
     if block > 0:
         return default_kernel_layout(layout(data).plain, transposed) + f"{block}i{block}o"

@@ -68,7 +68,7 @@ class ChosenSweep(Sweep):
                     self.letters.setdefault((other, len(known)), known)
 
     def _relaid(self, e: Call, other: Op) -> Relaid:
-        """What operator `other` wants of the arguments of `e`, and how its result stands to that of `e`."""
+        """Return the orders that the operator `other` needs of the arguments of `e`, and that of its result."""
         wanted: list[Order | None] = [None] * len(e.args)
         if other == e.op:
             return e.op, tuple(wanted), None
@@ -117,7 +117,7 @@ class ChosenSweep(Sweep):
         return Stored(_transformed(found, _out_layout(other), _out_layout(e.op)), None)
 
     def _simpler(self, e: Call, order: Order) -> Stored | None:
-        """Operators with one value for each channel, of channels in blocks: by those that repeat them."""
+        """Replace operators with one value for each blocked channel by operators that broadcast."""
         if isinstance(e.op, BiasAdd) and block(order, e.op.axis % rank(order)) > 1:
             simpler = canonical(e)
         elif isinstance(e.op, (BatchNorm, Dropout)):
@@ -131,7 +131,7 @@ class ChosenSweep(Sweep):
         return self.stored[simpler]
 
     def _visit_new(self, e: Expr) -> None:
-        """Visit what is new below a call that was made just now, a few calls deep."""
+        """Visit the new nodes below a call that was just made, a few calls deep."""
         if e not in self.stored:
             for o in operands(e):
                 self._visit_new(o)

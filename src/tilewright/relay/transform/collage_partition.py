@@ -56,8 +56,9 @@ class CollagePartition(Pass):
 
 
 def _marked(function: Function, plan: Plan) -> Expr:
-    """The function with the parts of the plan as composite functions where they are matches of patterns, and marks
-    around what is a target's."""
+    """Return the function with the parts of the plan as composite functions, if they match patterns, and marks around
+    the parts of targets.
+    """
     parts = {part.root: part for part in plan.parts if part.target != DEFAULT}
     new: dict[Expr, Expr] = {}
     given: dict[Expr, str] = {}

@@ -44,7 +44,7 @@ class DeadCodeElimination(FunctionPass):
 
 
 def _live(root: Expr, effects: Effects, ignore_impurity: bool) -> set[Expr]:
-    """The variables that the value of `root` makes use of, or what it does."""
+    """Return the variables that the value or the effects of `root` depend on."""
     values: dict[Expr, Expr] = {}
     wanted: set[Expr] = set()
     seen: set[Expr] = set()
@@ -83,8 +83,9 @@ def _used_once(order: list[Expr], effects: Effects) -> dict[Expr, Expr]:
 
 def _removing(used: set[Expr], once: dict[Expr, Expr], new: dict[Expr, Expr],
               free: bool) -> Callable[[Expr], Expr | None]:
-    """The rule, for a function that uses the variables `used`; those of `once` become their values in `new`. `free`
-    says that nothing has effects."""
+    """Return the rule for a function that uses the variables `used`; those of `once` become their values in `new`.
+    `free`: nothing has effects.
+    """
 
     def rule(e: Expr) -> Expr | None:
         if isinstance(e, TupleGetItem) and isinstance(e.tuple_value, Tuple):

@@ -51,9 +51,9 @@ class DeDup(FunctionPass):
 
 
 def fresh_copy(expr: Expr, values: Mapping[Expr, Expr] | None = None, types: Mapping[Type, Type] | None = None) -> Expr:
-    """A copy of `expr` that shares nothing with it but constants and what it does not bind.
+    """Return a copy of `expr` that shares only constants and free variables with it.
 
-    `values` stand for its free variables, and `types` for its type variables.
+    `values` replaces its free variables, and `types` its type variables.
     """
     new: dict[Expr, Expr] = dict(values or {})
     bound = types or {}
@@ -87,8 +87,9 @@ def _separate(function: Function) -> Function:
 
 
 def _rename(e: Expr, fresh: Mapping[Expr, Expr]) -> Expr:
-    """`e` with other variables in place of those that it binds itself; the scope below is rebuilt, with what it binds
-    as it was."""
+    """Return `e` with other variables in place of those that it binds; the scope below is rebuilt with its own
+    variables.
+    """
     new: dict[Expr, Expr] = dict(fresh)
     for x in post_order(e):
         if x not in new:
@@ -110,7 +111,7 @@ def _again(v: Var, types: Mapping[Type, Type]) -> Var:
 
 
 def _copied(e: Expr, new: Mapping[Expr, Expr], types: Mapping[Type, Type]) -> Expr:
-    """A new node of the kind of `e`, over and binding what `new` says."""
+    """Return a new node of the kind of `e` over the operands and variables in `new`."""
     now = [new.get(o, o) for o in operands(e)]
     match e:
         case Var() | GlobalVar() | Constant():

@@ -89,8 +89,7 @@ def _with_plain_closures(mod: IRModule) -> IRModule:
 
 
 def Defunctionalization(func: Function, mod: IRModule) -> Function:
-    """`func` without function values, in the field's form: the functions and data types that it needs are added to
-    `mod`."""
+    """Return `func` without function values, in TVM's form: its functions and data types are added to `mod`."""
     program = mod.copy()
     program["main"] = func
     made = Defunctionalize()(program)
@@ -105,7 +104,7 @@ def _has_function(t: Type) -> bool:
 
 
 def _stays(function: Function) -> bool:
-    """Whether a function is for another compiler, and stands alone: it is none of ours then."""
+    """Return whether a function belongs to another compiler and has no function values, so that it is kept."""
     alone = not any(isinstance(e, GlobalVar) for e in post_order(function))
     return (bool(function.attrs.get("Compiler")) and alone
             and not any(map(_has_function, type_children(function.checked_type))))
@@ -122,9 +121,9 @@ def _size(t: Type) -> int:
 
 @dataclass
 class _Arrow:
-    """The data type that stands for one type of function, and the function that applies it.
+    """The data type of a function type, and the function that applies its values.
 
-    `cases` has for each function the constructor that stands for it, and the names of what the function sees.
+    `cases` has the constructor of each function, and the names of its captured values.
     """
 
     type: FuncType
@@ -134,8 +133,9 @@ class _Arrow:
 
 
 class _Defunctionalization:
-    """One run over a module whose functions are lifted; types are those of the program before, until `first_order`
-    makes them data."""
+    """One run over a module of lifted functions; types are those of the program before, until `first_order` replaces
+    them.
+    """
 
     def __init__(self, mod: IRModule) -> None:
         self.mod, self.new = mod.copy(), IRModule({}, dict(mod.type_definitions))
@@ -162,7 +162,7 @@ class _Defunctionalization:
         return RemoveUnusedFunctions()(self.new)
 
     def definition(self, data: TypeData) -> TypeData:
-        """A data type with data in the place of the functions in its fields; the same one where there are none."""
+        """Return a data type with data in place of the functions in its fields; unchanged without functions."""
         if not any(_has_function(t) for c in data.constructors for t in c.inputs):
             return data
         for c in data.constructors:
@@ -177,7 +177,7 @@ class _Defunctionalization:
         return TypeData(data.header, data.type_vars, tuple(made))
 
     def first_order(self, t: Type, span: Origin | None = None) -> Type:
-        """`t`, the type of what stands at `span`, with data types in the place of the types of functions."""
+        """Return `t`, the type of a value at `span`, with data types in place of function types."""
         if isinstance(t, FuncType):
             return TypeCall(self.arrow(t, span).header, ())
         old = type_children(t)
@@ -202,8 +202,9 @@ class _Defunctionalization:
         return found
 
     def instance(self, target: GlobalVar, bound: Bound) -> GlobalVar:
-        """The first-order copy of a function for the types in `bound`; it takes what a closure sees before the
-        closure's own arguments."""
+        """Return the first-order copy of a function for the types in `bound`; captured values precede the closure's own
+        arguments.
+        """
         name = target.name_hint
         function = self.mod[name]
         if not isinstance(function, Function) or _stays(function):
@@ -225,7 +226,7 @@ class _Defunctionalization:
         return found
 
     def place(self, function: Function) -> GlobalVar:
-        """The name of a kernel that is a value where it stands, as a function of the module."""
+        """Return the name of a kernel that is used as a value, as a function of the module."""
         found = self.placed.get(function)
         if found is None:
             name = self.name("lifted")
@@ -234,7 +235,7 @@ class _Defunctionalization:
         return found
 
     def value(self, t: FuncType, target: GlobalVar | Constructor, seen: Sequence[tuple[Var, Type]]) -> Constructor:
-        """The constructor that stands for the function `target` of type `t`, which sees `seen`."""
+        """Return the constructor of the function `target` of type `t`, which captures `seen`."""
         arrow = self.arrow(t)
         if target not in arrow.cases:
             case = Constructor(self.name(arrow.header.name_hint), [k for _, k in seen], arrow.header)
@@ -242,7 +243,7 @@ class _Defunctionalization:
         return arrow.cases[target][0]
 
     def applying(self, arrow: _Arrow) -> Function:
-        """The function that calls what a value of the data type stands for."""
+        """Return the function that applies the values of the data type."""
         ret = self.first_order(arrow.type.ret_type)
         params = [Var(f"x{k}", self.first_order(t)) for k, t in enumerate(arrow.type.arg_types)]
         f = Var("f", TypeCall(arrow.header, ()))
@@ -298,7 +299,7 @@ class _Body:
         return found
 
     def operand(self, e: Expr, wanted: Type | None = None, user: Expr | None = None) -> Expr:
-        """What stands for the value `e`, of which a call wants the type `wanted`."""
+        """Return the replacement of `e` where a call needs the type `wanted`."""
         e = self.program.place(e) if isinstance(e, Function) else self.named.get(e, e)
         if not isinstance(e, (GlobalVar, Constructor)):
             return self.new[e]
@@ -314,14 +315,14 @@ class _Body:
         return self.program.constructors.get(c, c)
 
     def bindings(self, target: GlobalVar | Constructor, args: Sequence[Type], ret: Type, span: Origin | None) -> Bound:
-        """The types that the type parameters of a function stand for, where it is given and gives these types."""
+        """Return the types of the type parameters of a function at a call with these argument and result types."""
         own = self.program.mod[target.name_hint].checked_type if isinstance(target, GlobalVar) else target.checked_type
         assert isinstance(own, FuncType)
         bound = bound_types(own, args, ret)
         for v in own.type_params:
             if v not in bound and isinstance(target, GlobalVar):
-                raise CompileError(f"the type {v!r} of @{target.name_hint} does not follow from what it is given and "
-                                   "gives where it is used; write the types of the function there", span, code="TW0404")
+                raise CompileError(f"the type {v!r} of @{target.name_hint} cannot be inferred from its arguments and "
+                                   "its result at this use; annotate the types of the function there", span, code="TW0404")
         return bound
 
     def copied(self, e: Expr) -> Expr:

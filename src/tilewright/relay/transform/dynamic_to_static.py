@@ -42,8 +42,9 @@ class DynamicToStatic(FunctionPass):
 
 
 def _over(e: Expr, now: Sequence[Expr]) -> Expr:
-    """`e` over other operands; branches, which must agree, and functions, which say their type, keep theirs where a
-    type changed."""
+    """Return `e` over other operands; branches, which must agree, and functions keep their types where an operand's
+    type changed.
+    """
     old = operands(e)
     if all(a is b for a, b in zip(old, now, strict=True)):
         return e
@@ -53,7 +54,7 @@ def _over(e: Expr, now: Sequence[Expr]) -> Expr:
 
 
 def _static(e: Expr, limit: int) -> Expr:
-    """The static operator, or the value of what shapes are computed from."""
+    """Return the static operator, or the value from which shapes are computed."""
     if not isinstance(e, Call):
         return e
     if (isinstance(e.op, (Dynamic, ShapeOf, NdarraySize)) and e.known_type() is not None

@@ -47,8 +47,9 @@ def merge_equal(function: Function, fskip: Callable[[Expr], bool] | None = None)
 
 
 def key_of(e: Expr) -> Any:
-    """What equal nodes share, None for one that is never merged. Arguments are compared by identity: they are merged
-    first."""
+    """Return a key that equal nodes share; None for a node that is never merged. Arguments, merged first, are compared
+    by identity.
+    """
     match e:
         case Call() if isinstance(e.op, Op) and e.op.pure:
             return (e.op.content() if isinstance(e.op, Waiting) else e.op, e.args)

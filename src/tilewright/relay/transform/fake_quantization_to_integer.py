@@ -59,7 +59,7 @@ class FakeQuantizationToInteger(FunctionPass):
     def __post_init__(self) -> None:
         for name in self.optional_qnn_ops or ():
             if get(name) not in RULES:
-                raise OptionError(f"{name} has no form in integers; take it out of optional_qnn_ops", code="TW1005")
+                raise OptionError(f"{name} has no integer form; remove it from optional_qnn_ops", code="TW1005")
 
     def transform_function(self, function: Any, mod: IRModule, context: PassContext) -> Any:
         sweep = _Sweep(self.use_qat, self.keep_real_bias)
@@ -70,10 +70,9 @@ class FakeQuantizationToInteger(FunctionPass):
 
 
 def _check_regions(function: Function, quantized: Container[Expr]) -> None:
-    """Raises `CompileError` at the first operator for which a region is still one of real numbers, all but `quantized`.
+    """Raise `CompileError` for the first operator other than `quantized` that still computes a region in real numbers.
 
-    A region is what stands between a quantization and the dequantizations and constants that it is computed of, and of
-    nothing else.
+    A region lies between a quantization and the dequantizations and constants that it depends on exclusively.
     """
     order = [e for e in post_order(function.body) if isinstance(e, (Call, Tuple, TupleGetItem, Constant))]
     # what is computed of dequantized values and constants alone; whether of the former at all
@@ -95,7 +94,7 @@ def _check_regions(function: Function, quantized: Container[Expr]) -> None:
             why = ("for these arguments: a scale or zero point is computed, is one for each channel, or differs"
                    if known else "")
             advice = "quantize before it, or let it stay one of real numbers with hard_fail=False"
-            raise CompileError(f"{e.op.name} has no form in integers{why and ' '}{why}; {advice}", e.span,
+            raise CompileError(f"{e.op.name} has no integer form{why and ' '}{why}; {advice}", e.span,
                                code="TW1005")
 
 
@@ -109,7 +108,7 @@ class _Sweep:
         self.quantized: dict[Expr, Quantized] = {}
 
     def visit(self, e: Expr) -> Expr | None:
-        """What replaces `e`, whose operands are replaced; notes how `e` is quantized."""
+        """Return the replacement of `e` over replaced operands, and record how it is quantized."""
         if not isinstance(e, Call) or not isinstance(e.op, Op):
             return None
         if isinstance(e.op, Dequantize):

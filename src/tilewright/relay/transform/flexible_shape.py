@@ -48,7 +48,7 @@ class FlexibleShapeDispatch(Pass):
     def transform_module(self, mod: IRModule, context: PassContext) -> IRModule:
         buckets = sorted(self.buckets or ())
         if not buckets or buckets[0] < 1:
-            raise OptionError(f"buckets are the sizes to compile for, one or more, and were given as {self.buckets!r}",
+            raise OptionError(f"buckets is {self.buckets!r}; it must list the sizes to compile for, at least one",
                               code="TW0408")
         main = mod["main"]
         varying = range(len(main.params)) if self.input_indices is None else self.input_indices

@@ -13,13 +13,13 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Final
 
+from tilewright.backends.cpu.strategies.dots import along_rows
 from tilewright.ir.module import IRModule
 from tilewright.ir.transform import FunctionPass, PassContext
 from tilewright.relay.expr import Call, Expr, Function
 from tilewright.relay.op.nn_conv import Conv, Conv1d, Conv2d, Conv3d
 from tilewright.relay.op.transform import Transpose
 from tilewright.relay.visitor import rewrite
-from tilewright.topi.dots import along_rows
 
 _FEW: Final = 4
 _CHANNELS_FIRST: Final = {"NWC": "NCW", "NHWC": "NCHW", "NDHWC": "NCDHW"}
@@ -58,7 +58,7 @@ def fold_input_transpose(e: Expr) -> Expr | None:
 
 
 def _reads_rows(conv: Conv, x: Expr) -> bool:
-    """Does it multiply four neighbours along a row of a plane at once?"""
+    """Return whether the kernel multiplies four neighbours along a row of a plane at once."""
     size, depth = conv.kernel_size, x.tensor_type.shape[1]
     return size is not None and isinstance(depth, int) and along_rows("NCHW", depth, size, conv.padding, conv.dilation,
         conv.groups)

@@ -53,7 +53,7 @@ class FuseAttention(FunctionPass):
 
 @dataclass(frozen=True)
 class _Scores:
-    """What a softmax is taken of: `product` times `scale`, plus the masks, each of which broadcasts to a shape."""
+    """The input of a softmax: `product` times `scale`, plus masks that broadcast."""
 
     product: Call
     scale: float
@@ -91,7 +91,7 @@ class _Rule:
         return self.users.get(self.origin.get(e, e), 1) <= 1
 
     def _behind_views(self, e: Expr) -> Expr | None:
-        """The value that reshapes which keep the last two axes were made of, when nobody else reads it."""
+        """Return the value below reshapes that keep the last two axes and have no other users."""
         last = e.tensor_type.shape[-2:]
         while isinstance(e, Call) and isinstance(e.op, Op) and e.op.view and self._is_private(e):
             e = e.args[0]
@@ -123,7 +123,7 @@ class _Rule:
             e = mask[1]
 
     def _mask(self, e: Call) -> tuple[Expr, Expr] | None:
-        """A mask and what it is added to."""
+        """Return a mask and the value that it is added to."""
         if isinstance(e.op, Add):
             k = next((k for k in (0, 1) if e.args[k].known_type() == e.known_type()
                       and self._leads_to_product(e.args[k])), None)
@@ -174,7 +174,7 @@ def _attention(scores: _Scores, e: Call) -> Expr | None:
 
 
 def _scaled(x: Expr) -> tuple[float, Expr]:
-    """A factor that all elements are multiplied with, taken out from behind reshapes and transposes, and the rest."""
+    """Return a factor of all elements, moved out of reshapes and transposes, and the remaining value."""
     above: list[Call] = []
     e = x
     while isinstance(e, Call) and isinstance(e.op, Op) and (e.op.view or e.op == _SWAP):

@@ -62,7 +62,7 @@ class _Group:
 
 
 class _Graph:
-    """A function body as the fuser sees it: who uses what, and where the uses of a value meet again."""
+    """A function body for the fuser: the users of each value, and where the uses of a value join."""
 
     def __init__(self, body: Expr, most: int) -> None:
         self.most = most
@@ -80,7 +80,7 @@ class _Graph:
         self.group: dict[Expr, _Group] = {}
 
     def _look_through_tuples(self) -> None:
-        """A tuple that only one call reads is not a use of its own: the call uses the fields."""
+        """Attribute the fields of a tuple that only one call reads to that call."""
         for e in self.order:
             if isinstance(e, Tuple) and len(self.users[e]) == 1 and isinstance(self.users[e][0], Call):
                 for o in e.fields:
@@ -88,7 +88,7 @@ class _Graph:
                         self.users[o] = [self.users[e][0] if u is e else u for u in self.users[o]]
 
     def _place(self, e: Expr) -> None:
-        """Find the immediate post-dominator of `e`, all of whose users have theirs: the lowest that their chains share.
+        """Find the immediate post-dominator of `e`, whose users have theirs: the lowest common element of their chains.
         """
         meet: Expr | None = None
         for k, u in enumerate(self.users[e]):
@@ -150,7 +150,7 @@ class _Graph:
         mine.last = last
 
     def _grow_injective(self, first: Call) -> None:
-        """Join a chain of elementwise and injective calls with what reads it, where no element is computed twice."""
+        """Fuse a chain of elementwise and injective calls with its reader, if no element is computed twice."""
         if is_view(first) or is_place(first):
             return
         mine = self.group[first]
@@ -163,7 +163,7 @@ class _Graph:
             self._join(mine, found)
 
     def _accepts(self, mine: _Group, found: Sequence[Call]) -> bool:
-        """May the last of `found` compute `mine`, and what lies between them, on the way?"""
+        """Return whether the last of `found` may compute `mine` and the values between them in its kernel."""
         *middle, end = found
         if (isinstance(end.op, Op) and end.op.variadic) or any(is_view(c) or is_place(c) for c in found):
             return False
@@ -250,7 +250,7 @@ class _Outliner:
         return Call(function, [self.new.get(a, a) for a in params], span=anchor.span)
 
     def _stand_in(self, e: Expr, inside: Mapping[Expr, Expr], params: dict[Expr, Var]) -> Expr:
-        """What stands for `e` in a group: a value of the group, a parameter, or a tuple of these."""
+        """Return the representative of `e` in a group: a value of the group, a parameter, or a tuple of these."""
         if e in inside or (self.link_params and isinstance(e, Constant)):
             return inside.get(e, e)
         kind = e.checked_type

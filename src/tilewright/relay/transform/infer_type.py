@@ -208,7 +208,7 @@ class _Inference:
         if isinstance(whole, Hole):
             return whole
         if not isinstance(whole, TupleType):
-            self.fail(name, e, f"a tuple was expected, and {short(e.tuple_value)} is {self.shown(whole)}")
+            self.fail(name, e, f"a tuple was expected, but {short(e.tuple_value)} is {self.shown(whole)}")
         if not 0 <= e.index < len(whole.fields):
             self.fail(name, e, f"there is no field {e.index} in a tuple of {len(whole.fields)}, {self.shown(whole)}")
         self.same(name, e, whole.fields[e.index], "the field is {1}, and {0} is wanted")

@@ -74,14 +74,14 @@ def _native(e: Expr, given: set[Var]) -> Expr | None:
 
 @dataclass(frozen=True)
 class _Source:
-    """What texts are made of: others, whose case is changed, and which are moved by these calls, the last one first."""
+    """The origin of strings: `texts`, whose case is changed, moved by these calls, the last one first."""
 
     texts: Expr
     case: str
     moves: tuple[Call, ...]
 
     def moved(self, made: Expr) -> Expr:
-        """What was made of `texts`, element by element, as it is of these texts."""
+        """Apply the moves of `texts` to a value computed from them elementwise."""
         tail = made.tensor_type.shape[self.texts.tensor_type.ndim :]
         for move in reversed(self.moves):
             if move.op.view:

@@ -42,20 +42,11 @@ def with_samples(function: Function, symbols: Mapping[Symbol, PrimExpr]) -> Func
     return Function(params, new[function.body], None, function.type_params, function.attrs, function.span)
 
 
-def has_symbolic_attributes(function: Function) -> bool:
-    """Whether attributes of operators are made of symbolic dimensions: the shape of `zeros`."""
-    def mentions(value: Any) -> bool:
-        return any(map(mentions, value)) if isinstance(value, tuple) else isinstance(value, PrimExpr)
-
-    calls = (e.op for e in post_order(function.body, inside=False) if isinstance(e, Call) and isinstance(e.op, Op))
-    return any(mentions(v) for op in calls for v in op.attributes().values())
-
-
 def check_operators(function: Function) -> None:
     """Raise `CompileError` for the first operator that was not tried with open sizes; elementwise ones need no trial."""
     for e in post_order(function.body, inside=False):
         if isinstance(e, Call) and isinstance(e.op, Op) and e.op.kind > Fusion.BROADCAST and not e.op.takes_open_sizes:
-            raise CompileError(f"{e.op.name} has no form for open sizes", e.span, code="TW0304")
+            raise CompileError(f"{e.op.name} has no form for symbolic sizes", e.span, code="TW0304")
 
 
 class _Samples:
@@ -69,7 +60,7 @@ class _Samples:
             return with_operands(e, list(args)) if args else e
         if not isinstance(e, Call) or not isinstance(e.op, Op):
             what = f"call of a {type(e.op).__name__}" if isinstance(e, Call) else type(e).__name__
-            raise CompileError(f"a {what} has no form for open sizes", getattr(e, "span", None), code="TW0304")
+            raise CompileError(f"a {what} has no form for symbolic sizes", getattr(e, "span", None), code="TW0304")
         return self.call(e, args)
 
     def call(self, e: Call, args: Sequence[Expr]) -> Expr:

@@ -36,7 +36,7 @@ class _CombineParallel(FunctionPass):
     opt_level: ClassVar[int] = 4
 
     def key(self, call: Call) -> Any:
-        """What calls that can be combined share besides their first argument; None for a call that cannot be."""
+        """Return what combinable calls share besides their first argument; None for a call that cannot be combined."""
         raise NotImplementedError
 
     def merged(self, calls: Sequence[Call], x: Expr, others: Sequence[Sequence[Expr]]) -> Call:
@@ -44,7 +44,7 @@ class _CombineParallel(FunctionPass):
         raise NotImplementedError
 
     def axis(self, call: Call) -> int | None:
-        """The axis of the result along which the branches stand one after another; None for a new axis in front."""
+        """Return the axis of the result that joins the branches; None for a new leading axis."""
         raise NotImplementedError
 
     def transform_function(self, function: Any, mod: IRModule, context: PassContext) -> Any:
@@ -59,15 +59,16 @@ class _CombineParallel(FunctionPass):
 
 @node
 class _Group:
-    """`branches[k]` are the calls of a branch from the product on, all of one length; `axis` as `_CombineParallel.axis`
-    says."""
+    """`branches[k]` are the calls of a branch from the product on, all of one length; `axis` is that of
+    `_CombineParallel.axis`.
+    """
 
     how: Any
     branches: list[list[Call]]
     axis: int | None
 
     def needed(self) -> list[Expr]:
-        """What the combined calls read."""
+        """The operands of the combined calls."""
         found = [self.branches[0][0].args[0]]
         for branch in self.branches:
             found += branch[0].args[1:]
@@ -187,7 +188,7 @@ def _equal(a: Expr, b: Expr) -> bool:
 
 
 class _Rebuild:
-    """The graph anew: where a branch ends stands its part of what its group computes."""
+    """Rebuilds the graph with the end of each branch replaced by its part of the group's value."""
 
     def __init__(self, groups: Sequence[_Group]) -> None:
         self.ends: dict[Expr, tuple[_Group, int]] = {b[-1]: (g, k) for g in groups for k, b in enumerate(g.branches)}
@@ -216,7 +217,7 @@ class _Rebuild:
         return e if all(a is b for a, b in zip(old, now, strict=True)) else with_operands(e, now)
 
     def _part(self, group: _Group, k: int) -> Expr:
-        """What branch `k` is of the value of its group."""
+        """Return the part of branch `k` of the value of its group."""
         whole = self.values.get(group)
         if whole is None:
             whole = self.values[group] = self._combined(group)

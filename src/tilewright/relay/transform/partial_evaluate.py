@@ -84,8 +84,9 @@ class PartialEvaluate(Pass):
 
 
 class _OutOfFuel(Exception):
-    """Unwinds an attempt to put a call in place; `group` is that of the function that goes on without an end, if it is
-    a recursive one."""
+    """Unwinds an attempt to inline a call; `group` is the group of the function that does not terminate, if it is
+    recursive.
+    """
 
     def __init__(self, group: str | None) -> None:
         super().__init__(group)
@@ -94,7 +95,7 @@ class _OutOfFuel(Exception):
 
 @dataclass
 class _Store:
-    """What the references made so far hold, as far as it is known."""
+    """The known contents of the references made so far."""
 
     held: dict[Expr, Expr] = field(default_factory=dict)
     seen: set[Expr] = field(default_factory=set)
@@ -104,20 +105,19 @@ class _Store:
         return _Store(dict(self.held), set(self.seen))
 
     def forget(self) -> None:
-        """What an unknown call or write may do."""
+        """Drop what an unknown call or write may change."""
         for r in self.seen:
             self.held.pop(r, None)
 
     def join(self, branches: Sequence[_Store]) -> None:
-        """After branches, one of which was taken: what none of them wrote is as it was."""
+        """Merge the stores of branches: contents that no branch wrote remain."""
         for b in branches:
             self.seen |= b.seen
             self.held = {r: v for r, v in self.held.items() if b.held.get(r) is v}
 
 
 class _Evaluation:
-    """One function: what its variables are known to be, what its references hold, and the calls that are being put in
-    place."""
+    """The evaluation of a function: known values of variables, contents of references, and the calls being inlined."""
 
     def __init__(self, mod: IRModule, groups: dict[str, str], fuel: int) -> None:
         self.mod, self.groups, self.fuel = mod, groups, fuel
@@ -162,7 +162,7 @@ class _Evaluation:
         return result
 
     def steps(self, body: Expr, lets: list[tuple[Var, Expr]]) -> Expr:
-        """Add what is left of the steps of `body` to `lets`; returns the variable, or other atom, that is its value."""
+        """Add the remaining steps of `body` to `lets`; return the variable or other atom of its value."""
         while isinstance(body, Let):
             self.count += 1
             if self.placing and self.count > LONGEST:
@@ -186,7 +186,7 @@ class _Evaluation:
         return e
 
     def step(self, e: Let, lets: list[tuple[Var, Expr]]) -> Expr:
-        """What is left of the value of `e`: an atom where it is known to be that."""
+        """Return the remainder of `e`: an atom if it is known."""
         value = e.value
         match value:
             case Function():
@@ -268,11 +268,10 @@ class _Evaluation:
         return found
 
     def placed(self, e: Call, callee: Function, group: str | None, lets: list[tuple[Var, Expr]]) -> Expr | None:
-        """Add the steps of the function that is called to `lets`; None, and nothing is added, where there is no end to
-        it.
+        """Add the steps of the called function to `lets`; None, with nothing added, if it does not terminate.
 
-        A recursion without an end stays the call that it begins with: the first of its `group`, functions that call
-        each other.
+        A recursion that does not terminate stays the call that it begins with: the first of its `group` of mutually
+        recursive functions.
         """
         if len(self.placing) >= self.fuel:
             if not self.placing:
@@ -350,7 +349,7 @@ class _Evaluation:
 
 
 def without_unread(function: Function) -> Function:
-    """Without writes to references that are made here, never read and never handed on."""
+    """Remove writes to local references that are never read and never escape."""
     order = post_order(function)
     unread: set[Expr] = {e.var for e in order if isinstance(e, Let) and isinstance(e.value, RefCreate)}
     if not unread:

@@ -49,7 +49,7 @@ class PartitionGraph(Pass):
 
 
 def _optimize(mod: IRModule, targets: set[str]) -> None:
-    """Put what the hook of each target, if it has one, makes of the functions for that target in their place."""
+    """Replace the functions of each target by the result of its hook, if it has one."""
     for target in sorted(targets):
         hook = get_global_func(f"relay.ext.{target}.optimize", allow_missing=True)
         if hook is not None:
@@ -96,13 +96,13 @@ class _Partition:
         return self.new.get(function, function)
 
     def _result(self, region: Region, end: Call) -> Expr:
-        """What stands for a value that comes out: the call of the region's function, or a field of it."""
+        """Return the replacement of an outgoing value: the call of the region's function, or a field of it."""
         if region not in self.values:
             self.values[region] = self._called(region)
         return self.values[region][end.args[0]]
 
     def _called(self, region: Region) -> dict[Expr, Expr]:
-        """Add the region's function to the module; returns what stands for each of its results."""
+        """Add the region's function to the module; return the replacements of its results."""
         params: dict[Expr, Var] = {}
         inside: dict[Expr, Expr] = {}
         for i, begin in enumerate(region.ins):

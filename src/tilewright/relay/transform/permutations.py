@@ -37,14 +37,14 @@ def compose(first: Perm, second: Perm) -> Perm:
 
 
 def between(stored: Perm | None, wanted: Perm | None, rank: int) -> Perm:
-    """What turns a value stored in one order into the other."""
+    """Return the permutation from one stored order to the other."""
     p = stored or tuple(range(rank))
     q = wanted or tuple(range(rank))
     return compose(inverse(p), q)
 
 
 def moves_nothing(perm: Sequence[int], shape: Sequence[Any]) -> bool:
-    """True when transposing `shape` by `perm` moves axes of size 1 only, so that memory stays as it is."""
+    """Return whether transposing `shape` by `perm` moves only axes of size 1, so that the memory stays as it is."""
     real = [p for p in perm if not (isinstance(shape[p], int) and shape[p] == 1)]
     return all(a < b for a, b in pairwise(real))
 
@@ -147,7 +147,7 @@ def gathered(perm: Perm, before: Sequence[Any], after: Sequence[Any]) -> Perm | 
 
 
 def _with_ones(order: list[int], shape: Sequence[Any]) -> Perm:
-    """`order`, with each axis of size 1 put behind the axis before it."""
+    """Return `order` with each axis of size 1 after its predecessor."""
     if all(a < b for a, b in pairwise(order)):
         return tuple(range(len(shape)))
     result = list(order)

@@ -75,7 +75,7 @@ def graph_passes(target: Any = None) -> Sequential:
 
 
 def _mixed_precision() -> list[ToMixedPrecision]:
-    """The conversion that the context asks for: after all that is done in float32, and on shared values."""
+    """Run the conversion that the context requests, after all passes in float32, on shared values."""
     context = PassContext.current()
     wanted = context.get("relay.ToMixedPrecision.type")
     if not wanted:

@@ -39,8 +39,9 @@ def plain_closures(function: Function) -> Function:
 
 
 def bound_types(kind: FuncType, args: Sequence[Type], ret: Type) -> Bound:
-    """What the type parameters of a function of type `kind` stand for where it is given and gives these types, as far
-    as that says."""
+    """Return the types of the type parameters of a function of type `kind` at a call with these types, as far as they
+    follow.
+    """
     bound: Bound = {}
     variables = frozenset(kind.type_params)
     for wanted, given in ((kind.ret_type, ret), *zip(kind.arg_types, args, strict=True)):
@@ -50,7 +51,8 @@ def bound_types(kind: FuncType, args: Sequence[Type], ret: Type) -> Bound:
 
 
 def called_with(order: Sequence[Expr]) -> dict[Expr, Type]:
-    """The plain types of calls that give a generic function which is called at once, as `@id(@id)` in `@id(@id)(%x)`.
+    """Return the plain types of calls whose result is a generic function that is called at once: `@id(@id)` in
+    `@id(@id)(%x)`.
     """
     found: dict[Expr, Type] = {}
     for e in reversed(order):
@@ -136,7 +138,7 @@ class _Copies:
         return copies[key]
 
     def _key(self, e: Expr, k: int, o: Expr) -> tuple[Type, ...]:
-        """The types that the type parameters of `o` stand for as operand number `k` of `e`."""
+        """Return the types of the type parameters of `o` as operand number `k` of `e`."""
         function = self.meant[o]
         kind = function.checked_type
         called = e.op if isinstance(e, Call) and isinstance(e.op, Expr) else None
@@ -155,8 +157,8 @@ class _Copies:
         for v in function.type_params:
             if v not in bound:
                 raise CompileError(
-                    f"the type {v!r} of {short(function)} does not follow from what it is given and gives in "
-                    f"{short(e)}; write the types of the function there",
+                    f"the type {v!r} of {short(function)} cannot be inferred from the arguments and the "
+                    f"result of {short(e)}; annotate the types of the function there",
                     e.span or function.span, code="TW0404",
                 )
         return tuple(bound[v] for v in function.type_params)
@@ -170,7 +172,7 @@ class _Copies:
         )
 
     def _lets(self, e: Let, body: Expr) -> Expr:
-        """The copies of the function that `e` names, around what is left of its body."""
+        """Return the copies of the function that `e` names, around the rest of its body."""
         for key, v in reversed(self.copies.get(e.var, {}).items()):
             body = Let(v, self._copy(self.meant[e.var], key, {e.var: v}), body, e.span)
         return body

@@ -1,31 +1,32 @@
-"""Where every value of a fused function lives, and in which order its kernels run.
+"""Memory plan of a fused function: the location of every value, and the order of its kernels.
 
-Intermediate values share one workspace: two values whose lifetimes overlap never overlap in memory, and large values
+Intermediate values share one workspace: values with overlapping live ranges never overlap in memory, and large values
 are placed first, each into the tightest gap. A view (`reshape_only`), a slice, a part of a split and a field of a tuple
-are names for memory that is there already. The parts of a concatenation are written where they stand in it, and a
-concatenation that continues another one grows around it:
+name existing memory. The parts of a concatenation are written in place, and a concatenation that extends another one
+grows around it:
 
     a = f(x); b = g(x); c = concatenate((a, b), axis=1); d = concatenate((a, b, h(c)), axis=1)
     -> one piece of memory, that of d; c and a are boxes of it (`relay/analysis/subarrays.py`)
 
-Values that are Python objects (strings) lie in no memory: each has a number, and no part of it has a name.
+Python objects (strings) have no memory: each has a number, and their parts have no name.
 
-A kernel writes a result of the model straight into the output; an input or a constant that is returned, or a value
-returned twice, is copied.
+A kernel writes a result of the model directly to the output. A returned input or constant, and a value returned twice,
+are copied.
 """
 
 from __future__ import annotations
 
 import enum
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
 from tilewright.base.errors import CompileError, InternalError
 from tilewright.base.memory_placement import place_pieces
+from tilewright.base.nd import Device
 from tilewright.base.node import node
 from tilewright.base.types import OpenSize, TensorType, TupleType, Type
 from tilewright.relay.analysis.subarrays import Box, joined, whole, windows
@@ -33,6 +34,9 @@ from tilewright.relay.expr import Call, Constant, Expr, Function, Let, Tuple, Tu
 from tilewright.relay.op.elementwise import Copy
 from tilewright.relay.transform.memory_order import least_memory_order
 from tilewright.relay.visitor import operands, post_order
+
+HOST: Final = Device()
+"""The device that runs the program, and today all of its steps."""
 
 
 class MemorySpace(enum.Enum):
@@ -48,8 +52,8 @@ class MemorySpace(enum.Enum):
 
 @node
 class Location:
-    """A tensor in memory: number `index` of the inputs, outputs, constants or objects, `skip` bytes in, or `index`
-    bytes into the workspace.
+    """A tensor in the memory of a device: number `index` of the inputs, outputs, constants or objects, `skip` bytes in,
+    or `index` bytes into the workspace.
 
     With `storage`, it lies in the first corner of a larger array of that shape.
     """
@@ -59,6 +63,7 @@ class Location:
     type: TensorType
     skip: int = 0
     storage: tuple[int, ...] | None = None
+    device: Device = HOST
 
     @property
     def strides(self) -> tuple[int, ...] | None:
@@ -75,17 +80,17 @@ class Location:
 
 @node
 class Step:
-    """Run the function of `call` (None: copy the one input to the one output)."""
+    """Run the function of `call` on a device; without a call, copy the one input to the one output, between devices too."""
 
     call: Call | None
     inputs: tuple[Location, ...]
     outputs: tuple[Location, ...]
+    device: Device = HOST
 
 
 @node
 class Piece:
-    """A piece of the workspace: so many bytes, needed from the step `birth` to the step `death`, and where it begins;
-    -1 where sizes are open."""
+    """`nbytes` bytes of a workspace, live from step `birth` through `death`, at `offset`; -1 where sizes are dynamic."""
 
     nbytes: int
     birth: int
@@ -94,16 +99,32 @@ class Piece:
 
 
 @node
+class Arena:
+    """Workspace of one device: its size in bytes, and its pieces. With dynamic sizes, a `Location` has the number of its piece."""
+
+    nbytes: int
+    pieces: tuple[Piece, ...] = ()
+
+
+@node
 class MemoryPlan:
-    """The steps in order, and the memories they use; `constants` are distinct arrays."""
+    """The steps in order, and the memory that they use of each device; `constants` are distinct arrays."""
 
     steps: tuple[Step, ...]
     inputs: tuple[Var, ...]
     outputs: tuple[TensorType, ...]
     constants: tuple[np.ndarray[Any, Any], ...]
-    workspace_bytes: int
-    pieces: tuple[Piece, ...] = ()
-    """What the workspace consists of. Where sizes are open, a `Location` has the number of its piece."""
+    arenas: Mapping[Device, Arena]
+
+    @property
+    def workspace_bytes(self) -> int:
+        """The size of the host's workspace."""
+        return self.arenas[HOST].nbytes
+
+    @property
+    def pieces(self) -> tuple[Piece, ...]:
+        """The pieces of the host's workspace."""
+        return self.arenas[HOST].pieces
 
     def __repr__(self) -> str:
         lines = [f"workspace: {self.workspace_bytes} bytes, {len(self.constants)} constants"]
@@ -115,10 +136,10 @@ class MemoryPlan:
 
 @dataclass(eq=False, slots=True)
 class _Memory:
-    """One piece of memory; `birth` and `death` are the steps that first write and last read it.
+    """A piece of memory, first written in step `birth` and last read in step `death`.
 
-    With a `parent` it is no memory of its own: its rows of `width` elements stand in the parent's, `pitch` apart, from
-    `column` on. `values` are the tensors in it, `children` the memories, and `parts` what a concatenation was made of.
+    With a `parent` it is a part of that: its rows of `width` elements lie in the parent's, `pitch` apart, from `column`
+    on. `values` are its tensors, `children` its parts, and `parts` the sources of a concatenation.
     """
 
     place: MemorySpace
@@ -163,7 +184,7 @@ class _Value:
 
     @property
     def key(self) -> _Part:
-        """What it holds: equal for two values that are the same elements."""
+        """The contents: equal for two values of the same elements."""
         return id(self.memory), self.box
 
     @property
@@ -178,8 +199,8 @@ _Step = tuple[Call | None, list[_Value], list[_Value]]
 def plan_memory(function: Function, limit: int | None = None) -> MemoryPlan:
     """Plan a function whose body calls functions. Raises `CompileError` for a symbolic shape and for control flow.
 
-    Where the workspace would have more than `limit` bytes, its pieces are placed in other ways, then steps done in
-    another order; the smallest plan that was found is given, whether it fits or not.
+    If the workspace exceeds `limit` bytes, other placements are tried, then another order of steps; the result is the
+    smallest plan found, even if it does not fit.
     """
     plan = _planned(function, _order(function), limit)
     if limit is None or plan.workspace_bytes <= limit:
@@ -203,13 +224,14 @@ def _planned(function: Function, order: Sequence[Expr], limit: int | None) -> Me
     workspace = _assign(roots, limit)
     pieces = tuple(Piece(m.nbytes, m.birth, m.death, -1 if m.place is MemorySpace.PIECE else m.index) for m in roots)
     steps = tuple(Step(c, tuple(map(_location, i)), tuple(map(_location, o))) for c, i, o in planner.steps)
-    return MemoryPlan(steps, function.params, tuple(v.type for v in outputs), tuple(planner.constants), workspace,
-                      pieces)
+    arenas = {HOST: Arena(workspace, pieces)}
+    return MemoryPlan(steps, function.params, tuple(v.type for v in outputs), tuple(planner.constants), arenas)
 
 
 def _order(function: Function) -> list[Expr]:
-    """Operands before users; calls that make Python objects for nobody but such calls and the results come last, so
-    that native code runs in one go."""
+    """Return operands before users; calls that make Python objects only for such calls and the results come last, so
+    that native code runs without interruption.
+    """
     order = post_order(function.body, inside=False)
     early: set[Expr] = set()
     late: set[Expr] = set()
@@ -295,7 +317,7 @@ class _Planner:
 
     # Calls that only name memory.
     def _named(self, e: Call) -> list[_Value] | None:
-        """Views and parts of what is there; None for calls that need a kernel."""
+        """Return views and parts of existing memory; None for calls that need a kernel."""
         if not isinstance(e.op, Function) or not e.args:
             return None
         source = self.values[e.args[0]]
@@ -319,7 +341,7 @@ class _Planner:
         return named
 
     def _joined(self, e: Call) -> list[_Value] | None:
-        """A concatenation whose parts are written where they belong; parts that cannot be are copied there."""
+        """Return a concatenation whose parts are written in place, or copied where that is impossible."""
         call = _only_call(e.op) if isinstance(e.op, Function) else None
         axis = None if call is None else joined(call)
         if call is None or axis is None:
@@ -406,8 +428,9 @@ def _value(memory: _Memory, kind: TensorType) -> _Value:
 
 
 def _leaves(v: _Value, width: int) -> tuple[_Part, ...]:
-    """What a part of a concatenation with rows of `width` consists of: of the parts of another one along the same axis,
-    or of itself."""
+    """Yield the elements of a part of a concatenation with rows of `width`: the parts of another one along the same
+    axis, or itself.
+    """
     return v.memory.parts if v.is_whole and v.memory.row == width else (v.key,)
 
 

@@ -48,7 +48,7 @@ def _into_reader(e: Expr) -> Expr | None:
 
 
 def _source(e: Expr) -> Expr | None:
-    """What a call of a function that only reshapes reshapes; None for anything else."""
+    """Return the argument of a call of a function that only reshapes; None for other calls."""
     if not (isinstance(e, Call) and isinstance(e.op, Function) and e.op.attrs.get("reshape_only") and len(e.args) == 1):
         return None
     kind = e.known_type()

@@ -91,7 +91,7 @@ class SimplifyExprPostAlterOp(FunctionPass):
 
 
 def uniform(e: Expr) -> Any:
-    """The one value of a constant all of whose elements are equal, or of what is filled with it, else None."""
+    """Return the single value of a constant, or of a filled tensor, else None."""
     if isinstance(e, Call) and isinstance(e.op, Filled):
         return e.op.number
     if isinstance(e, Call) and isinstance(e.op, (Full, FullLike)):
@@ -226,8 +226,7 @@ def cast_twice(e: Call) -> Expr | None:
 
 
 def cast_of_clip(e: Call) -> Expr | None:
-    """cast(cast(clip(x of int32, 0, 255), "uint8"), "int32") -> clip(x, 0, 255): what is clipped to a type has a value
-    there"""
+    """cast(cast(clip(x of int32, 0, 255), "uint8"), "int32") -> clip(x, 0, 255), whose values fit the inner type"""
     inner = e.args[0]
     if not (isinstance(inner, Call) and isinstance(inner.op, Cast) and isinstance(inner.args[0], Call)
             and isinstance(inner.args[0].op, Clip)):

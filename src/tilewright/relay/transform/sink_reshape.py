@@ -66,18 +66,18 @@ class _Rule:
         return a.tensor_type.shape == result.shape and self._is_anchored(a.args[0])
 
     def _only_here(self, a: Expr) -> bool:
-        """Is a reshape, and what it reshapes, used by nothing else, so that the call is fused with it?"""
+        """Return whether a reshape and its argument have no other users, so that the call is fused with it."""
         return self._uses(a) <= 1 and self._uses(a.args[0]) <= 1  # type: ignore[attr-defined]
 
     def _joins(self, a: Expr) -> bool:
-        """True for an operand that the call can be fused with as it is."""
+        """Return whether the call can be fused with the operand."""
         return self._is_anchored(a) and self._uses(a) <= 1
 
     def _uses(self, e: Expr) -> int:
         return len(self.users.get(self.origin.get(e, e), ()))
 
     def _is_anchored(self, e: Expr) -> bool:
-        """True for a convolution or product and the elementwise calls behind it."""
+        """Return whether an operand is a convolution, a product, or elementwise calls after one."""
         known = self.anchored.get(e)
         if known is not None:
             return known

@@ -92,8 +92,9 @@ def divisors(n: int) -> list[int]:
 
 
 class _Traffic:
-    """What the kernels of a function read and write, in bytes: `values` for one image each, `weights` with the rows of
-    one image."""
+    """The memory traffic of the kernels of a function in bytes: `values` for one image, `weights` including rows of one
+    image.
+    """
 
     def __init__(self, function: Function, batch: int) -> None:
         self.values: list[float] = []
@@ -112,7 +113,7 @@ class _Traffic:
                              and t.nbytes]
 
     def waiting(self, images: int, second_level: int) -> float:
-        """The bytes for which one image waits when so many are computed at once."""
+        """Return the bytes that one image loads from memory if that many are computed at once."""
         far = 1.0 if sum(n for n, _ in self.weights) > _THIRD_LEVEL else _NEARER
         weights = sum(n / images * max(0.0, 1 - images * rows / _ROWS) for n, rows in self.weights)
         held = [n * images for n in self.values]

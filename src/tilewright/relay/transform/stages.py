@@ -7,8 +7,7 @@
 `resolve` gives the parameters of a program their types and puts the operators in place that waited for values; `cut` takes off all that
 has known sizes then. What is left begins anew when the stage has run. Both are linear in the graph.
 
-Control flow is native code that does not go back to Python, where texts and dictionaries are made: a program with both is cut between
-them, whatever is known of its sizes.
+Two analyses say where to cut: the sizes that are known here, and the Python objects in `object_boundaries.py`.
 """
 
 from __future__ import annotations
@@ -23,13 +22,18 @@ import numpy as np
 from tilewright.base.errors import CompileError
 from tilewright.base.types import FuncType, TensorType, TupleType, Type, tensors_of
 from tilewright.relay.adt import Match
-from tilewright.relay.analysis.branches import is_kernel
-from tilewright.relay.expr import Call, Constant, Expr, Function, GlobalVar, If, Let, RefCreate, RefRead, RefWrite, Tuple, TupleGetItem, Var
+from tilewright.relay.expr import Call, Constant, Expr, Function, GlobalVar, If, Let, Tuple, TupleGetItem, Var
 from tilewright.relay.op.create import NdarraySize, ShapeOf
 from tilewright.relay.op.deferred import Ask, pending
 from tilewright.relay.op.registry import Fusion, Op
 from tilewright.relay.qnn.sources import NUMERICS
 from tilewright.relay.transform.fold_constant import fold
+from tilewright.relay.transform.object_boundaries import (
+    NOT_IN_STAGES,
+    choices_of_objects,
+    has_objects,
+    held_back_by_objects,
+)
 from tilewright.relay.visitor import binders, free_vars, operands, post_order, rewrite, with_operands
 
 Array = np.ndarray[Any, Any]
@@ -38,7 +42,6 @@ _FOLDED_BYTES: Final = 1 << 16
 """Constants larger than this are left to the passes of the stage."""
 _OPAQUE: Final = 32
 """How often an operator that is a program of its own (a sort, a suppression of boxes) looks at an element, about."""
-_NOT_IN_STAGES: Final = (Function, GlobalVar, Let, Match, RefCreate, RefRead, RefWrite)
 
 
 def is_static(t: Type | None) -> bool:
@@ -55,7 +58,7 @@ def is_static(t: Type | None) -> bool:
 def needs_stages(function: Function) -> bool:
     """Whether the sizes of a function's values are not all known before it runs, or branches with texts wait for their condition."""
     order = [e for e in post_order(function, inside=False) if not isinstance(e, Function)]
-    return any(pending(e) or not is_static(e.known_type()) for e in order) or bool(_choices_of_objects(order))
+    return any(pending(e) or not is_static(e.known_type()) for e in order) or bool(choices_of_objects(order))
 
 
 def resolve(function: Function, params: Sequence[Var], ask: Ask) -> Function:
@@ -94,7 +97,7 @@ class _Resolver:
     def _branch(self, e: If) -> list[tuple[Expr, bool]]:
         """What to look at next for a branch whose condition has been."""
         cond = self.new[e.cond]
-        inside = any(pending(o) or not is_static(o.known_type()) or _has_objects(o) for o in post_order(e.true_branch, e.false_branch))
+        inside = any(pending(o) or not is_static(o.known_type()) or has_objects(o) for o in post_order(e.true_branch, e.false_branch))
         value = self.ask(cond) if inside or isinstance(cond, Constant) else None
         if value is None:
             self.new[e] = rewrite(e, lambda _: None, inside=True, memo=dict(self.new))
@@ -156,57 +159,12 @@ def cut(function: Function) -> Cut:
     """Cut a resolved function. Raises `CompileError` for one that no run can tell the sizes of."""
     order = post_order(function.body)
     outside = post_order(function.body, inside=False)
-    held_back = _held_back(outside) | _choices_of_objects(outside)
+    held_back = held_back_by_objects(outside) | choices_of_objects(outside)
     ready = _ready(order, function.params, held_back)
     if function.body in ready:
         count = len(function.params)
-        return Cut(function, tuple(range(count)), (), tuple(range(count, count + _count(function.ret_type))), None)
+        return Cut(function, tuple(range(count)), (), tuple(range(count, count + len(tensors_of(function.ret_type)))), None)
     return _Cutter(function, ready, held_back).cut()
-
-
-def _count(t: Type | None) -> int:
-    """How many tensors a value is, nested tuples flattened."""
-    return sum(map(_count, t.fields)) if isinstance(t, TupleType) else 1
-
-
-def mixes_control_and_objects(function: Function) -> bool:
-    """Whether a function has control flow, and beside it operators on Python objects, before or behind which it can be cut."""
-    return bool(_held_back(post_order(function.body, inside=False)))
-
-
-def _held_back(order: Sequence[Expr]) -> set[Expr]:
-    """What is left to a later stage of a body, whose parts are given in order, those of functions left out: operators on objects where control
-    flow can go first, or control flow."""
-    objects: set[Expr] = {e for e in order if isinstance(e, Call) and isinstance(e.op, Op) and any(map(_has_objects, (e, *e.args)))}
-    control: set[Expr] = {e for e in order if isinstance(e, (If, Match)) or (isinstance(e, Call) and not is_kernel(e))} if objects else set()
-    if not objects or not control:
-        return set()
-    for held_back, first in ((objects, control), (control, objects)):
-        after = _readers(order, held_back)
-        if first - after and not any(isinstance(e, _NOT_IN_STAGES) for e in after):
-            return held_back
-    return set()
-
-
-def _choices_of_objects(order: Sequence[Expr]) -> set[Expr]:
-    """The branches of these with texts or other objects in them, which are chosen when the condition is known."""
-    branches = [e for e in order if isinstance(e, If)]
-    if not branches or not any(map(_has_objects, order)):
-        return set()
-    return {e for e in branches if any(map(_has_objects, post_order(e.true_branch, e.false_branch)))}
-
-
-def _has_objects(e: Expr) -> bool:
-    return any(t.dtype.is_object for t in tensors_of(e.known_type()))
-
-
-def _readers(order: Sequence[Expr], values: set[Expr]) -> set[Expr]:
-    """The values, and all that is made of them."""
-    found: set[Expr] = set()
-    for e in order:
-        if e in values or any(o in found for o in operands(e)):
-            found.add(e)
-    return found
 
 
 def _ready(order: Sequence[Expr], params: Sequence[Var], held_back: Container[Expr]) -> set[Expr]:
@@ -269,7 +227,7 @@ class _Cutter:
                 order.append(e)
             elif e not in seen:
                 seen.add(e)
-                if isinstance(e, _NOT_IN_STAGES):
+                if isinstance(e, NOT_IN_STAGES):
                     what = f"the function @{e.name_hint}" if isinstance(e, GlobalVar) else f"a {type(e).__name__}"
                     raise CompileError(
                         f"{what} stands among values whose sizes are only known while the program runs, and such a program is not run "

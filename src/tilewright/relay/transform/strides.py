@@ -29,8 +29,8 @@ class Strided:
 
 
 def strided(e: Expr) -> Strided:
-    """`e` as a part of the furthest value behind it that only reshapes, transposes, splits and slices lie between.
-    Static shapes."""
+    """Return `e` as a strided view of the furthest value below reshapes, transposes, splits and slices. Static shapes.
+    """
     chain = [e]
     while (source := _source(chain[-1])) is not None:
         chain.append(source)
@@ -74,7 +74,7 @@ def _whole(e: Expr) -> Strided:
 
 
 def _moved(view: Strided, e: Expr) -> Strided | None:
-    """What `e` makes of its source, which is `view`; None when it is no such rearrangement."""
+    """Return the view of `e` on its source, which is `view`; None if `e` is not a rearrangement."""
     if isinstance(e, TupleGetItem):
         call = e.tuple_value
         assert isinstance(call, Call)

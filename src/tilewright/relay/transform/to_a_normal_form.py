@@ -34,8 +34,7 @@ class ToANormalForm(FunctionPass):
 
 
 class Sequencer:
-    """Rewrites scopes so that values which `named` says yes to are let-bound, in the order in which they are evaluated.
-    """
+    """Binds the values that `named` selects in each scope, in the order of evaluation."""
 
     def __init__(self, root: Expr, named: Callable[[Expr], bool]) -> None:
         self.named = named
@@ -65,7 +64,7 @@ class Sequencer:
         return result
 
     def _sequence(self, root: Expr, bound: list[tuple[Var, Expr, Let | None]]) -> Expr:
-        """Add the names that `root` needs to `bound`, in order; returns what is left of `root`."""
+        """Add the names that `root` needs to `bound`, in order; return the rest of `root`."""
         stack: list[tuple[Expr, bool, Let | None]] = [(root, False, None)]
         while stack:
             e, ready, named_by = stack.pop()
@@ -125,7 +124,7 @@ class Sequencer:
 
 
 def _here(e: Expr) -> tuple[Expr, ...]:
-    """The operands of `e` that stand in its own scope."""
+    """Yield the operands of `e` in its own scope."""
     if isinstance(e, Function):
         return ()
     return operands(e)[:1] if isinstance(e, (If, Match)) else operands(e)

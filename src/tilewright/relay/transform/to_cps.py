@@ -52,8 +52,9 @@ def to_cps(func: Function, mod: IRModule | None = None) -> Function:
 
 
 def un_cps(func: Function) -> Function:
-    """A function of the ordinary kind around one in continuation passing style; what it takes and gives that is a
-    function stays as it is."""
+    """Return an ordinary function around one in continuation passing style; function arguments and results stay as they
+    are.
+    """
     params = [Var(p.name_hint, p.known_type()) for p in func.params[:-1]]
     given = func.params[-1].checked_type
     assert isinstance(given, FuncType)
@@ -69,7 +70,7 @@ def _global_type(t: Type) -> FuncType:
 
 
 def cps_type(t: Type, answer: Type) -> Type:
-    """The type of a value of type `t` in a program whose continuations return `answer`."""
+    """Return the type of a value of type `t` in a program whose continuations return `answer`."""
     old = type_children(t)
     new = [cps_type(c, answer) for c in old]
     if isinstance(t, FuncType):
@@ -110,7 +111,7 @@ class _Conversion:
         return self.var(e) if isinstance(e, Var) else e
 
     def body(self, body: Expr, k: Expr) -> Expr:
-        """Lets of one step each, the value of which goes to the continuation `k`."""
+        """Return lets of one step each, whose value is passed to the continuation `k`."""
         lets: list[Let] = []
         while isinstance(body, Let):
             lets.append(body)

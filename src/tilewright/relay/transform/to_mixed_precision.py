@@ -62,7 +62,7 @@ class ToMixedPrecision(FunctionPass):
 
     def __post_init__(self) -> None:
         if self.mixed_precision_type not in TYPES:
-            raise OptionError(f"mixed precision is in one of {', '.join(TYPES)}, and was asked for in "
+            raise OptionError(f"mixed precision supports {', '.join(TYPES)}, not "
                               f"'{self.mixed_precision_type}'", code="TW0418")
         if self.missing_op_mode not in (0, 1, 2):
             raise OptionError(f"missing_op_mode is 0, 1 or 2, and was given as {self.missing_op_mode!r}", code="TW0418")
@@ -110,7 +110,7 @@ def _is_converted(function: Function) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Said:
-    """What is known of a call: its category, the type that it sums in if it can be told, and that of its result."""
+    """The decision about a call: its category, the type of its sums if it has one, and the type of its result."""
 
     category: Precision
     accumulate: DataType

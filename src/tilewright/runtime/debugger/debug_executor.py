@@ -1,10 +1,12 @@
-"""`GraphModuleDebug`: a `GraphModule` that times each step and shows each value, and writes both to files in TVM's formats.
+"""`GraphModuleDebug`: a `GraphModule` that times each step and shows each value, and writes both to files in TVM's
+formats.
 
     m = debug_executor.create(lib.get_graph_json(), lib, tvm.cpu(0), dump_root="dump")
     m.set_input("x", x); m.run(); m.debug_get_output("kernel_0_conv2d_relu")
 
-`dump/_tvmdbg_device_CPU_0` then has `_tvmdbg_graph_dump.json`, `output_tensors.params` and `_tvmdbg_execution_trace.json` (`debug_result.py`).
-Values are as the kernels make them: channels last, and fused operators have one value together.
+`dump/_tvmdbg_device_CPU_0` then has `_tvmdbg_graph_dump.json`, `output_tensors.params` and
+`_tvmdbg_execution_trace.json` (`debug_result.py`). Values are as the kernels make them: channels last, and fused
+operators have one value together.
 """
 
 from __future__ import annotations
@@ -30,20 +32,27 @@ from tilewright.runtime.stepping import step_calls
 Array = np.ndarray[Any, Any]
 
 
-def create(graph_json_str: str, libmod: FactoryModule, device: Device | Sequence[Device], dump_root: str | None = None) -> GraphModuleDebug:
-    """A debug executor of what `graph, lib, params = relay.build(…)` gave. Raises `ArtifactError` for a graph of another program."""
+def create(
+    graph_json_str: str, libmod: FactoryModule, device: Device | Sequence[Device], dump_root: str | None = None
+) -> GraphModuleDebug:
+    """A debug executor of what `graph, lib, params = relay.build(…)` gave. Raises `ArtifactError` for a graph of
+    another program."""
     check_graph(graph_json_str, libmod.artifact.manifest)
     devices = [device] if isinstance(device, Device) else [*device]
     return GraphModuleDebug(libmod[DEBUG_CREATE]("default", devices[0]), devices, graph_json_str, dump_root)
 
 
 class GraphModuleDebug(GraphModule):
-    """A model with its own arrays, and with all that is between them. Files go to `dump_root`, by default to a folder that ends with the process, or with `exit`.
+    """A model with its own arrays, and with all that is between them.
+
+    Files go to `dump_root`, by default to a folder that ends with the process, or with `exit`.
 
     Raises `RunError` for programs with control flow or dynamic shapes.
     """
 
-    def __init__(self, module: Session, device: Sequence[Device], graph_json_str: str, dump_root: str | None = None) -> None:
+    def __init__(
+        self, module: Session, device: Sequence[Device], graph_json_str: str, dump_root: str | None = None
+    ) -> None:
         super().__init__(module)
         self._program = module.executable
         check_graph(graph_json_str, self._program.manifest)
@@ -53,36 +62,52 @@ class GraphModuleDebug(GraphModule):
         self.debug_datum = DebugResult(self.nodes, self._program.manifest.outputs, default_folder(dump_root, device[0]))
 
     def run(
-        self, number: int = 10, repeat: int = 1, min_repeat_ms: int = 1, limit_zero_time_iterations: int = 100, cooldown_interval_ms: int = 0,
+        self, number: int = 10, repeat: int = 1, min_repeat_ms: int = 1, limit_zero_time_iterations: int = 100,
+        cooldown_interval_ms: int = 0,
         repeats_to_cooldown: int = 1, **inputs: Any,
     ) -> None:
-        """Set `inputs`, compute all outputs, time each step, and write the files; shows the times, the longest first."""
+        """Set `inputs`, compute all outputs, time each step, and write the files; shows the times, the longest
+        first."""
         self.set_input(**inputs)
         self.module.run()
         self.debug_datum.values = self._values()
-        self.debug_datum.times = self.run_individual(number, repeat, min_repeat_ms, limit_zero_time_iterations, cooldown_interval_ms, repeats_to_cooldown)
+        self.debug_datum.times = self.run_individual(
+            number, repeat, min_repeat_ms, limit_zero_time_iterations, cooldown_interval_ms, repeats_to_cooldown
+        )
         self.debug_datum.dump_output_tensor()
         self.debug_datum.dump_chrome_trace()
         self.debug_datum.display_debug_result()
 
     def run_individual(
-        self, number: int, repeat: int = 1, min_repeat_ms: float = 0, limit_zero_time_iterations: int = 100, cooldown_interval_ms: float = 0, repeats_to_cooldown: int = 1,
+        self, number: int, repeat: int = 1, min_repeat_ms: float = 0, limit_zero_time_iterations: int = 100,
+        cooldown_interval_ms: float = 0, repeats_to_cooldown: int = 1,
     ) -> list[list[float]]:
         """Seconds of each node, for each of `repeat` measurements of `number` calls of it; inputs take none."""
         return [
             [0.0] * repeat if node.step < 0
-            else [*self.run_individual_node(k, number, repeat, min_repeat_ms, limit_zero_time_iterations, cooldown_interval_ms, repeats_to_cooldown).results]
+            else [
+                *self.run_individual_node(
+                    k, number, repeat, min_repeat_ms, limit_zero_time_iterations, cooldown_interval_ms,
+                    repeats_to_cooldown
+                ).results
+            ]
             for k, node in enumerate(self.nodes)
         ]
 
     def run_individual_node(
-        self, index: int, number: int = 10, repeat: int = 1, min_repeat_ms: float = 0, limit_zero_time_iterations: int = 100, cooldown_interval_ms: float = 0,
+        self, index: int, number: int = 10, repeat: int = 1, min_repeat_ms: float = 0,
+        limit_zero_time_iterations: int = 100, cooldown_interval_ms: float = 0,
         repeats_to_cooldown: int = 1,
     ) -> BenchmarkResult:
-        """Time the step of a node, after all before it have run; of a program in parts, its first part. Calls are made from Python, and cost a microsecond of their own."""
+        """Time the step of a node, after all before it have run; of a program in parts, its first part. Calls are made
+        from Python, and cost a microsecond of their own."""
         node = self.nodes[self.node_index(index)]
         if node.step < 0:
-            raise InputError(f"node {index} is the input '{node.name}', and takes no time; steps are the nodes from {len(self.module.inputs)} to {len(self.nodes) - 1}", code="TW0707")
+            raise InputError(
+                f"node {index} is the input '{node.name}', and takes no time; steps are the nodes from "
+                f"{len(self.module.inputs)} to {len(self.nodes) - 1}",
+                code="TW0707"
+            )
         pace = Pace(limit_zero_time_iterations, cooldown_interval_ms, repeats_to_cooldown)
         with self._program.stepwise(*self.module.inputs) as (subject, _):
             calls = step_calls(subject)
@@ -101,7 +126,10 @@ class GraphModuleDebug(GraphModule):
         """Do the same for any output of a node. Raises `InputError` for a missing output."""
         found = self.nodes[self.node_index(node)]
         if not 0 <= output < len(found.shapes):
-            raise InputError(f"'{found.name}' has no output {output}; it has {len(found.shapes)} that are tensors of numbers", code="TW0707")
+            raise InputError(
+                f"'{found.name}' has no output {output}; it has {len(found.shapes)} that are tensors of numbers",
+                code="TW0707"
+            )
         if found.step < 0:
             value: Any = self.module.inputs[self.node_index(node)]
         else:
@@ -116,11 +144,14 @@ class GraphModuleDebug(GraphModule):
                 raise InputError(f"there is no node '{node}'; the nodes are {', '.join(self._index)}", code="TW0707")
             return self._index[node]
         if not 0 <= node < len(self.nodes):
-            raise InputError(f"there is no node {node}; they are numbered from 0 to {len(self.nodes) - 1}", code="TW0707")
+            raise InputError(
+                f"there is no node {node}; they are numbered from 0 to {len(self.nodes) - 1}", code="TW0707"
+            )
         return node
 
     def profile(self, collectors: Sequence[MetricCollector] | None = None, **inputs: Any) -> Report:
-        """Set `inputs`, and say how long each step takes in whole runs; collectors add what they measure, in a run step by step."""
+        """Set `inputs`, and say how long each step takes in whole runs; collectors add what they measure, in a run
+        step by step."""
         self.set_input(**inputs)
         profile: Profile = self._program.profile(*self.module.inputs)
         report = profile.report()

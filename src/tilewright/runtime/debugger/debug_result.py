@@ -1,4 +1,5 @@
-"""The files of a debug executor: the graph, every value, and the times of the steps, under the names that TVM's tools read."""
+"""The files of a debug executor: the graph, every value, and the times of the steps, under the names that TVM's tools
+read."""
 
 from __future__ import annotations
 
@@ -63,12 +64,14 @@ class DebugResult:
         self._write(GRAPH, json.dumps(content, indent=2).encode())
 
     def get_output_tensors(self) -> dict[str, NDArray]:
-        """Every value by the name of its node, the node's number, and its own among the node's outputs. Raises `InputError` before a run."""
+        """Every value by the name of its node, the node's number, and its own among the node's outputs. Raises
+        `InputError` before a run."""
         if not self.values:
             raise InputError("there are no values yet; call run() first", code="TW0708")
         return {
             f"{node.name}____topo-index:{k}____output-num:{j}": array(value)
-            for k, (node, values) in enumerate(zip(self.nodes, self.values, strict=True)) for j, value in enumerate(values)
+            for k, (node, values) in enumerate(zip(self.nodes, self.values, strict=True))
+            for j, value in enumerate(values)
         }
 
     def dump_output_tensor(self) -> None:
@@ -81,25 +84,39 @@ class DebugResult:
         for k, (node, times) in enumerate(zip(self.nodes, self.times, strict=True)):
             if node.step < 0:
                 continue
-            event = {"name": node.name, "cat": "step", "pid": 1, "tid": 1, "args": {"node": k, "op": node.op, "origin": node.origin}}
+            event = {
+                "name": node.name, "cat": "step", "pid": 1, "tid": 1,
+                "args": {"node": k, "op": node.op, "origin": node.origin}
+            }
             events.append({**event, "ph": "B", "ts": at})
             at += 1e6 * sum(times) / len(times)
             events.append({**event, "ph": "E", "ts": at})
         self._write(TRACE, json.dumps({"displayTimeUnit": "ns", "traceEvents": events}).encode())
 
     def get_debug_result(self, sort_by_time: bool = True) -> str:
-        """The times as a table: of each step its name, operator, microseconds, share, shape, and the numbers of inputs and outputs."""
+        """The times as a table: of each step its name, operator, microseconds, share, shape, and the numbers of inputs
+        and outputs."""
         if not self.times:
             raise InputError("nothing was timed yet; call run() first", code="TW0708")
         means = [1e6 * sum(t) / len(t) for t in self.times]
         whole = sum(means) or 1.0
         rows = [
-            (mean, [node.name, node.op, f"{mean:.3f}", f"{100 * mean / whole:.3f}", str(node.shapes[0]) if node.shapes else "", str(len(node.inputs)), str(len(node.shapes)), str([round(1e6 * x, 3) for x in times])])
+            (
+                mean,
+                [
+                    node.name, node.op, f"{mean:.3f}", f"{100 * mean / whole:.3f}",
+                    str(node.shapes[0]) if node.shapes else "", str(len(node.inputs)), str(len(node.shapes)),
+                    str([round(1e6 * x, 3) for x in times])
+                ]
+            )
             for node, mean, times in zip(self.nodes, means, self.times, strict=True) if node.step >= 0
         ]
         if sort_by_time:
             rows.sort(key=lambda row: -row[0])
-        lines = [["Node Name", "Ops", "Time(us)", "Time(%)", "Shape", "Inputs", "Outputs", "Measurements(us)"], *(cells for _, cells in rows), ["Total_time", "-", f"{sum(means):.3f}", "-", "-", "-", "-", "-"]]
+        lines = [
+            ["Node Name", "Ops", "Time(us)", "Time(%)", "Shape", "Inputs", "Outputs", "Measurements(us)"],
+            *(cells for _, cells in rows), ["Total_time", "-", f"{sum(means):.3f}", "-", "-", "-", "-", "-"]
+        ]
         lines.insert(1, ["-" * len(c) for c in lines[0]])
         widths = [max(len(line[k]) for line in lines) for k in range(len(lines[0]))]
         return "\n".join("  ".join(c.ljust(w) for c, w in zip(line, widths, strict=True)).rstrip() for line in lines)

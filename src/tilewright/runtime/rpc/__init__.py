@@ -1,9 +1,19 @@
 """Devices elsewhere: programs are compiled here, and run and timed there. See docs/devices.md."""
 
-from tilewright.runtime.rpc.client import LocalSession, RemoteModule, RPCSession, TrackerSession, connect, connect_tracker
+from tilewright.runtime.rpc.client import (
+    LocalSession,
+    RemoteModule,
+    RPCSession,
+    TrackerSession,
+    connect,
+    connect_tracker,
+)
 from tilewright.runtime.rpc.models import RemoteModel
 from tilewright.runtime.rpc.proxy import Proxy
 from tilewright.runtime.rpc.server import Server
 from tilewright.runtime.rpc.tracker import Tracker
 
-__all__ = ["LocalSession", "Proxy", "RPCSession", "RemoteModel", "RemoteModule", "Server", "Tracker", "TrackerSession", "connect", "connect_tracker"]
+__all__ = [
+    "LocalSession", "Proxy", "RPCSession", "RemoteModel", "RemoteModule", "Server", "Tracker", "TrackerSession",
+    "connect", "connect_tracker"
+]

@@ -7,7 +7,8 @@
     f(a, b, c)
     print(f.time_evaluator(f.entry_name, remote.cpu(0), number=10)(a, b, c).mean)
 
-Arrays stay with the client, and are sent with each call; what a call writes comes back. Times are taken on the device and are of the calls alone.
+Arrays stay with the client, and are sent with each call; what a call writes comes back. Times are taken on the device
+and are of the calls alone.
 """
 
 from __future__ import annotations
@@ -40,7 +41,9 @@ _CALL_SECONDS: Final = 60.0
 class Calls(Protocol):
     """The channel through which a session makes its calls."""
 
-    def call(self, function: str, message: Message, pieces: Sequence[bytes | memoryview] = (), timeout: float | None = None) -> tuple[Message, list[bytes]]:
+    def call(
+        self, function: str, message: Message, pieces: Sequence[bytes | memoryview] = (), timeout: float | None = None
+    ) -> tuple[Message, list[bytes]]:
         """As `runtime.worker.Worker.call`."""
 
     def restart(self) -> None:
@@ -56,7 +59,9 @@ class _Remote:
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
 
-    def call(self, function: str, message: Message, pieces: Sequence[bytes | memoryview] = (), timeout: float | None = None) -> tuple[Message, list[bytes]]:
+    def call(
+        self, function: str, message: Message, pieces: Sequence[bytes | memoryview] = (), timeout: float | None = None
+    ) -> tuple[Message, list[bytes]]:
         limit = _CALL_SECONDS if timeout is None else timeout
         try:
             self._connection.send({"call": function, "with": message, "timeout": limit}, pieces)
@@ -84,8 +89,9 @@ class _Remote:
 class RPCSession:
     """A session on a device: a process there, which has files and modules of its own.
 
-    Calls raise `WorkerError` for what goes wrong in that process, which is replaced when it crashes or hangs (and has no modules then);
-    `ConnectionError`, `TimeoutError` or `RPCError` where the device itself cannot be reached any more.
+    Calls raise `WorkerError` for what goes wrong in that process, which is replaced when it crashes or hangs (and has
+    no modules then); `ConnectionError`, `TimeoutError` or `RPCError` where the device itself cannot be reached any
+    more.
     """
 
     def __init__(self, calls: Calls, machine: str) -> None:
@@ -131,10 +137,14 @@ class RPCSession:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self.close()
 
-    def _do(self, name: str, message: Message, pieces: Sequence[bytes | memoryview] = (), timeout: float | None = None) -> tuple[Message, list[bytes]]:
+    def _do(
+        self, name: str, message: Message, pieces: Sequence[bytes | memoryview] = (), timeout: float | None = None
+    ) -> tuple[Message, list[bytes]]:
         return self._calls.call(f"{_SERVICE}{name}", message, pieces, timeout)
 
 
@@ -176,7 +186,9 @@ class RemoteModule:
 
         def evaluate(*args: Any) -> BenchmarkResult:
             message, pieces = self._arguments(name, args)
-            found, _ = self._session._do("time", {**message, "number": number, "repeat": repeat, "min_repeat_ms": min_repeat_ms}, pieces)
+            found, _ = self._session._do(
+                "time", {**message, "number": number, "repeat": repeat, "min_repeat_ms": min_repeat_ms}, pieces
+            )
             return BenchmarkResult(tuple(found["results"]))
 
         return evaluate
@@ -209,12 +221,13 @@ class LocalSession(RPCSession):
 
 
 def connect(
-    url: str, port: int, key: str = "", session_timeout: float = 0, *, token: str = "", secret: str | None = None, patience: float = 10
+    url: str, port: int, key: str = "", session_timeout: float = 0, *, token: str = "", secret: str | None = None,
+    patience: float = 10
 ) -> RPCSession:
     """A session on the server at an address, or on one that waits at the proxy there.
 
-    `session_timeout` is how long the session may last in seconds (0: as long as the client is heard of), `patience` how long to wait
-    for a server that is busy. Raises `RPCError`.
+    `session_timeout` is how long the session may last in seconds (0: as long as the client is heard of), `patience` how
+    long to wait for a server that is busy. Raises `RPCError`.
     """
     known = shared_secret(secret)
     wanted = {"role": "session", "key": key, "token": token, "seconds": session_timeout, "patience": patience}
@@ -245,20 +258,28 @@ class TrackerSession:
     def _dial(self) -> Connection:
         return dial(*self._address, shared_secret(self._secret), {"role": "client"})
 
-    def request(self, key: str, priority: int = 1, session_timeout: float = 0, max_retry: int = 5, *, patience: float = 60) -> RPCSession:
-        """A session on a device of that key, waited for up to `patience` seconds; of several clients the one with the highest priority is next.
+    def request(
+        self, key: str, priority: int = 1, session_timeout: float = 0, max_retry: int = 5, *, patience: float = 60
+    ) -> RPCSession:
+        """A session on a device of that key, waited for up to `patience` seconds; of several clients the one with the
+        highest priority is next.
 
-        A device that dies between being given and being reached is replaced by another, `max_retry` times. Raises `RPCError`.
+        A device that dies between being given and being reached is replaced by another, `max_retry` times. Raises
+        `RPCError`.
         """
         end = time.monotonic() + patience
         for attempt in range(max_retry + 1):
             left = max(end - time.monotonic(), 0.0)
             found = self._ask({"request": key, "priority": priority, "timeout": left}, left + _MARGIN)
             try:
-                return connect(found["host"], found["port"], key, session_timeout, token=found["token"], secret=self._secret)
+                return connect(
+                    found["host"], found["port"], key, session_timeout, token=found["token"], secret=self._secret
+                )
             except RPCError as error:
                 if attempt == max_retry or time.monotonic() >= end:
-                    raise RPCError(f"the tracker's server for '{key}' cannot be used: {error}", code="TW1201") from error
+                    raise RPCError(
+                        f"the tracker's server for '{key}' cannot be used: {error}", code="TW1201"
+                    ) from error
         raise AssertionError("not reached")
 
     def summary(self) -> dict[str, Any]:
@@ -272,8 +293,13 @@ class TrackerSession:
         for server in summary["server_info"]:
             name = server["key"].removeprefix("server:")
             total[name] = total.get(name, 0) + 1
-        servers = [("server-address", "key"), *((f"{s['addr'][0]}:{s['addr'][1]}", s["key"]) for s in summary["server_info"])]
-        queues = [("key", "total", "free", "pending"), *((k, str(total.get(k, 0)), str(q["free"]), str(q["pending"])) for k, q in summary["queue_info"].items())]
+        servers = [
+            ("server-address", "key"), *((f"{s['addr'][0]}:{s['addr'][1]}", s["key"]) for s in summary["server_info"])
+        ]
+        queues = [
+            ("key", "total", "free", "pending"),
+            *((k, str(total.get(k, 0)), str(q["free"]), str(q["pending"])) for k, q in summary["queue_info"].items())
+        ]
         return f"Server List\n{_table(servers)}\nQueue Status\n{_table(queues)}"
 
     def close(self) -> None:
@@ -283,7 +309,9 @@ class TrackerSession:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self.close()
 
     def _ask(self, message: Message, timeout: float) -> Message:
@@ -295,7 +323,9 @@ class TrackerSession:
             try:
                 return self._connection.ask(message, timeout=timeout)
             except OSError as error:
-                raise RPCError(f"the tracker at {self._address[0]}:{self._address[1]} does not answer: {error}", code="TW1201") from error
+                raise RPCError(
+                    f"the tracker at {self._address[0]}:{self._address[1]} does not answer: {error}", code="TW1201"
+                ) from error
 
 
 def _table(rows: Sequence[Sequence[str]]) -> str:

@@ -1,4 +1,5 @@
-"""Connections between clients, trackers, servers and proxies: TCP, with a challenge first, messages after it, an end to every wait."""
+"""Connections between clients, trackers, servers and proxies: TCP, with a challenge first, messages after it, an end
+to every wait."""
 
 from __future__ import annotations
 
@@ -50,7 +51,8 @@ class Connection:
         return self.channel.receive(timeout)
 
     def ask(self, message: Message, pieces: Sequence[bytes | memoryview] = (), timeout: float | None = 60) -> Message:
-        """The answer to a message. Raises `RPCError` with the reason of a refusal, `ConnectionError`, `TimeoutError`."""
+        """The answer to a message. Raises `RPCError` with the reason of a refusal, `ConnectionError`,
+        `TimeoutError`."""
         self.send(message, pieces)
         return self.answer(timeout)
 
@@ -65,7 +67,11 @@ class Connection:
         """Show that we know the secret, say what we want, and see that they know it. Raises `RPCError` where not."""
         hello, _ = self.receive(HANDSHAKE_SECONDS)
         if hello.get("tilewright-rpc") != PROTOCOL:
-            raise RPCError(f"the other side speaks version {hello.get('tilewright-rpc')} of the protocol, and this is version {PROTOCOL}", code="TW1204")
+            raise RPCError(
+                f"the other side speaks version {hello.get('tilewright-rpc')} of the protocol, and this is version "
+                f"{PROTOCOL}",
+                code="TW1204"
+            )
         theirs, ours = str(hello.get("nonce")), nonce()
         self.send({"nonce": ours, "wanted": wanted, "proof": proof(secret, "client", theirs, ours, wanted)})
         answer = self.answer(HANDSHAKE_SECONDS)
@@ -75,14 +81,21 @@ class Connection:
         self.channel.limit(*_AFTER)
 
     def accept(self, secret: bytes, role: Message) -> Message:
-        """Accept a connection that `open` made, and return its request. Raises `RPCError` for a peer that does not know the secret."""
+        """Accept a connection that `open` made, and return its request. Raises `RPCError` for a peer that does not
+        know the secret."""
         self.channel.limit(*_BEFORE)
         ours = nonce()
         self.send({"tilewright-rpc": PROTOCOL, "nonce": ours, **role}, timeout=HANDSHAKE_SECONDS)
         reply, _ = self.receive(HANDSHAKE_SECONDS)
         theirs, wanted = str(reply.get("nonce")), reply.get("wanted")
-        if not isinstance(wanted, dict) or not proves(reply.get("proof"), proof(secret, "client", ours, theirs, wanted)):
-            self.send({"refused": "the secrets differ; use the same on all machines (TILEWRIGHT_RPC_SECRET)"}, timeout=HANDSHAKE_SECONDS)
+        if (
+            not isinstance(wanted, dict)
+            or not proves(reply.get("proof"), proof(secret, "client", ours, theirs, wanted))
+        ):
+            self.send(
+                {"refused": "the secrets differ; use the same on all machines (TILEWRIGHT_RPC_SECRET)"},
+                timeout=HANDSHAKE_SECONDS
+            )
             raise RPCError("a peer that does not know the secret was refused", code="TW1202")
         self.send({"proof": proof(secret, "server", ours, theirs, wanted)}, timeout=HANDSHAKE_SECONDS)
         self.channel.limit(*_AFTER)
@@ -119,7 +132,10 @@ def dial(host: str, port: int, secret: bytes, wanted: Message, timeout: float = 
         if connection is not None:
             connection.close()
         silent = isinstance(error, TimeoutError)
-        why = "nothing came from there in time; check host and port, and that a tracker, server or proxy of Tilewright listens there" if silent else error
+        why = (
+            "no answer in time; check host and port, and that a tracker, server or proxy of Tilewright listens there"
+            if silent else error
+        )
         raise RPCError(f"no connection to {host}:{port}: {why}", code="TW1201") from error
 
 
@@ -127,7 +143,10 @@ def serve(connection: Connection, secret: bytes, role: Message, handle: Handle) 
     """Authenticate a client and handle its request. An error is sent to the client and ends only its own connection."""
     try:
         handle(connection, connection.accept(secret, role))
-    except (OSError, CompileError, RPCError, LookupError, TypeError, ValueError, ArithmeticError, AttributeError, RecursionError) as error:
+    except (
+        OSError, CompileError, RPCError, LookupError, TypeError, ValueError, ArithmeticError, AttributeError,
+        RecursionError
+    ) as error:
         why = str(error) if isinstance(error, (CompileError, RPCError)) else f"{type(error).__name__}: {error}"
         with contextlib.suppress(OSError, RPCError):
             connection.send({"refused": why}, timeout=1)
@@ -163,7 +182,8 @@ class Listener:
                 continue
             try:
                 connection = self._entered(self._socket.accept()[0])
-            except OSError:  # the other side was gone before, or there are no descriptors left: the next one may fare better
+            # the other side was gone before, or there are no descriptors left: the next one may fare better
+            except OSError:
                 self._closed.wait(_SLICE)
                 continue
             if connection is not None:
@@ -235,5 +255,5 @@ def parse_address(text: str) -> tuple[str, int]:
     """`host:port`; raises `RPCError`."""
     host, _, port = text.rpartition(":")
     if not host or not port.isdecimal() or not 0 < int(port) < 1 << 16:
-        raise RPCError(f"'{text}' is no address; write host:port, like {LOOPBACK}:9190", code="TW1211")
+        raise RPCError(f"'{text}' is not an address; write host:port, such as {LOOPBACK}:9190", code="TW1211")
     return host.strip("[]"), int(port)

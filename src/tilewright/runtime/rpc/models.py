@@ -1,4 +1,5 @@
-"""Whole models on a device: their library travels once, their inputs with each run. `RemoteModel` is the client's side, the functions run in the session."""
+"""Whole models on a device: their library travels once, their inputs with each run. `RemoteModel` is the client's
+side, the functions run in the session."""
 
 from __future__ import annotations
 
@@ -32,7 +33,8 @@ class RemoteModel:
     """A compiled model on a device: `RemoteModel(session, "mod.so", library)({"x": array})`."""
 
     def __init__(self, session: RPCSession, name: str, library: bytes) -> None:
-        """`library` is a saved model, `.so` or, where the device has the compiler, `.tar`. Raises `WorkerError` for one that does not run there."""
+        """`library` is a saved model, `.so` or, where the device has the compiler, `.tar`. Raises `WorkerError` for
+        one that does not run there."""
         session.upload(library, name)
         self._session = session
         found, _ = session.call(LOAD, {"name": name}, (), _LONGEST)
@@ -45,11 +47,18 @@ class RemoteModel:
         return self.run(inputs)[0]
 
     def run(
-        self, inputs: Mapping[str, Array], repeat: int = 0, number: int = 1, end_to_end: bool = False, profile: bool = False,
+        self, inputs: Mapping[str, Array], repeat: int = 0, number: int = 1, end_to_end: bool = False,
+        profile: bool = False,
     ) -> tuple[list[Array], BenchmarkResult | None, str]:
-        """Return the outputs, with `repeat` the times of that many measurements of `number` runs on the device, with `profile` the times of the steps."""
-        described, pieces = _packed([(i.name, np.ascontiguousarray(inputs[i.name], i.dtype.numpy())) for i in self.inputs])
-        message = {"model": self._number, "inputs": described, "repeat": repeat, "number": number, "end_to_end": end_to_end, "profile": profile}
+        """Return the outputs, with `repeat` the times of that many measurements of `number` runs on the device, with
+        `profile` the times of the steps."""
+        described, pieces = _packed(
+            [(i.name, np.ascontiguousarray(inputs[i.name], i.dtype.numpy())) for i in self.inputs]
+        )
+        message = {
+            "model": self._number, "inputs": described, "repeat": repeat, "number": number, "end_to_end": end_to_end,
+            "profile": profile
+        }
         found, got = self._session.call(RUN, message, pieces, _LONGEST)
         times = BenchmarkResult(tuple(found["times"])) if repeat else None
         return [x for _, x in _unpacked(found["outputs"], got)], times, str(found["profile"])
@@ -59,29 +68,42 @@ def load_model(message: Message, pieces: Sequence[bytes]) -> Answer:
     """Load the model `message["name"]`, which was uploaded: `{"model": number, "inputs": [[name, dtype, shape]]}`."""
     made = load_executable(present(message["name"]))
     if any(i.is_open or i.dtype.numpy().kind == "O" for i in made.inputs):
-        raise InputError("models with inputs of dynamic shape or of strings do not run on devices; compile for fixed shapes", code="TW1206")
+        raise InputError(
+            "models with inputs of dynamic shape or of strings do not run on devices; compile for fixed shapes",
+            code="TW1206"
+        )
     _MODELS.append(made)
     return {"model": len(_MODELS) - 1, "inputs": [[i.name, str(i.dtype), list(i.shape)] for i in made.inputs]}, []
 
 
 def run_model(message: Message, pieces: Sequence[bytes]) -> Answer:
-    """Run the model on `message["inputs"]` with the elements `pieces`. Returns `{"outputs", "times", "profile"}`, and the elements of the outputs."""
+    """Run the model on `message["inputs"]` with the elements `pieces`. Returns `{"outputs", "times", "profile"}`, and
+    the elements of the outputs."""
     number = message["model"]
     if not isinstance(number, int) or not 0 <= number < len(_MODELS):
-        raise InputError("the session has no such model; its process was replaced since it was loaded: load it again", code="TW1206")
+        raise InputError(
+            "the session has no such model; its process was replaced since it was loaded: load it again", code="TW1206"
+        )
     model, inputs = _MODELS[number], dict(_unpacked(message["inputs"], pieces))
     answer = model(inputs)
     outputs, made = _packed([("", np.asarray(x)) for x in (answer if isinstance(answer, (tuple, list)) else (answer,))])
     times: Sequence[float] = ()
     if message["repeat"]:
-        times = model.benchmark(inputs, repeat=message["repeat"], number=message["number"], end_to_end=message["end_to_end"]).results
+        times = model.benchmark(
+            inputs, repeat=message["repeat"], number=message["number"], end_to_end=message["end_to_end"]
+        ).results
     profile = str(model.profile(inputs, number=message["number"])) if message["profile"] else ""
     return {"outputs": outputs, "times": list(times), "profile": profile}, made
 
 
 def _packed(arrays: Sequence[tuple[str, Array]]) -> tuple[list[Any], list[bytes]]:
-    return [[name, str(DataType(x.dtype)), list(x.shape)] for name, x in arrays], [np.ascontiguousarray(x).tobytes() for _, x in arrays]
+    return (
+        [[name, str(DataType(x.dtype)), list(x.shape)] for name, x in arrays],
+        [np.ascontiguousarray(x).tobytes() for _, x in arrays]
+    )
 
 
 def _unpacked(described: Sequence[Any], pieces: Sequence[bytes]) -> list[tuple[str, Array]]:
-    return [(str(name), array_of(dtype, shape, data)) for (name, dtype, shape), data in zip(described, pieces, strict=True)]
+    return [
+        (str(name), array_of(dtype, shape, data)) for (name, dtype, shape), data in zip(described, pieces, strict=True)
+    ]

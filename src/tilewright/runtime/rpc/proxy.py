@@ -1,4 +1,6 @@
-"""The proxy for devices that accept no connections. Servers connect to it and wait; it joins the connection of a client to that of a server.
+"""The proxy for devices that accept no connections.
+
+Servers connect to it and wait; it joins the connection of a client to that of a server.
 
 The proxy forwards all bytes unread. Client and server also authenticate each other, so neither has to trust the proxy.
 """
@@ -34,7 +36,9 @@ class _Waiting:
 class Proxy:
     """Joins clients to servers by key. Listens until `close`."""
 
-    def __init__(self, host: str = LOOPBACK, port: int = PORT, port_end: int = PORT_END, secret: str | None = None) -> None:
+    def __init__(
+        self, host: str = LOOPBACK, port: int = PORT, port_end: int = PORT_END, secret: str | None = None
+    ) -> None:
         """Raises `RPCError` when no port is free."""
         self._waiting: list[_Waiting] = []
         self._changed = threading.Condition()
@@ -51,7 +55,10 @@ class Proxy:
         if wanted["role"] == "server":
             self._keep(_Waiting(connection, str(wanted["key"]), str(wanted["token"])))
         elif wanted["role"] == "session":
-            self._join(connection, str(wanted["key"]), str(wanted["token"]), seconds(wanted["patience"], "the patience of a session"))
+            self._join(
+                connection, str(wanted["key"]), str(wanted["token"]),
+                seconds(wanted["patience"], "the patience of a session")
+            )
         else:
             raise RPCError(f"a proxy joins servers and clients, and '{wanted['role']}' was asked for", code="TW1203")
 

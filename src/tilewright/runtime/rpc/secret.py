@@ -1,8 +1,8 @@
 """The secret that all parties of one network of devices share, and how they show each other that they know it.
 
-A connection begins with a challenge both ways: each side answers the other's random number with an HMAC (RFC 2104, SHA-256) over both
-numbers and what is asked for. The secret itself never travels, and an answer is good for one connection only. What is sent afterwards is
-neither encrypted nor signed: use networks that you trust, or tunnels.
+A connection begins with a challenge both ways: each side answers the other's random number with an HMAC (RFC 2104,
+SHA-256) over both numbers and what is asked for. The secret itself never travels, and an answer is good for one
+connection only. What is sent afterwards is neither encrypted nor signed: use networks that you trust, or tunnels.
 """
 
 from __future__ import annotations
@@ -23,18 +23,24 @@ _LEAST: Final = 16
 
 
 def shared_secret(given: str | None = None) -> bytes:
-    """`given`, or the environment's `TILEWRIGHT_RPC_SECRET`, or the one in the user's own file, which is made when it is first needed.
+    """`given`, or the environment's `TILEWRIGHT_RPC_SECRET`, or the one in the user's own file, which is made when it
+    is first needed.
 
     Raises `RPCError` for one that is too short, and for a file that others can read.
     """
     text = given or os.environ.get(VARIABLE) or _of_user()
     if len(text) < _LEAST:
-        raise RPCError(f"the secret has {len(text)} characters and needs {_LEAST}; `python -c 'import secrets; print(secrets.token_hex(32))'` makes one", code="TW1202")
+        raise RPCError(
+            f"the secret has {len(text)} characters and needs {_LEAST}; `python -c 'import secrets; "
+            "print(secrets.token_hex(32))'` makes one",
+            code="TW1202"
+        )
     return text.encode()
 
 
 def secret_file() -> Path:
-    """Where the user's own secret is: copy it to the other machines of your network, or set `TILEWRIGHT_RPC_SECRET` there."""
+    """Where the user's own secret is: copy it to the other machines of your network, or set `TILEWRIGHT_RPC_SECRET`
+    there."""
     return Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config") / "tilewright" / "rpc_secret"
 
 
@@ -57,7 +63,9 @@ def _of_user() -> str:
             raise RPCError(f"{path}: others can read the secret; `chmod 600 {path}`, or make a new one", code="TW1202")
         return path.read_text().strip()
     except OSError as error:
-        raise RPCError(f"{path}: the secret cannot be read or made ({error.strerror}); set {VARIABLE}", code="TW1202") from error
+        raise RPCError(
+            f"{path}: the secret cannot be read or made ({error.strerror}); set {VARIABLE}", code="TW1202"
+        ) from error
 
 
 def nonce() -> str:

@@ -1,4 +1,5 @@
-"""The server of a device: one session at a time, each in a process of its own, which may crash and hang without harm to the server."""
+"""The server of a device: one session at a time, each in a process of its own, which may crash and hang without harm
+to the server."""
 
 from __future__ import annotations
 
@@ -32,14 +33,17 @@ class Server:
     """Serves sessions until `close`: to clients that connect directly, from a tracker, or through a proxy."""
 
     def __init__(
-        self, host: str = LOOPBACK, port: int = PORT, port_end: int = PORT_END, *, key: str = "", tracker: Address | None = None,
-        proxy: Address | None = None, custom_addr: str | None = None, secret: str | None = None, threads: int | None = None,
+        self, host: str = LOOPBACK, port: int = PORT, port_end: int = PORT_END, *, key: str = "",
+        tracker: Address | None = None,
+        proxy: Address | None = None, custom_addr: str | None = None, secret: str | None = None,
+        threads: int | None = None,
         memory_limit: int | None = None,
     ) -> None:
-        """`key` is what clients ask the tracker for; `custom_addr` is the host that they are sent to, where that is not `host`.
+        """`key` is what clients ask the tracker for; `custom_addr` is the host that they are sent to, where that is
+        not `host`.
 
-        With `proxy` the server does not listen: it connects to the proxy, to which clients connect. `threads` is how many a session
-        may use, `memory_limit` its bytes. Raises `RPCError` when no port is free.
+        With `proxy` the server does not listen: it connects to the proxy, to which clients connect. `threads` is how
+        many a session may use, `memory_limit` its bytes. Raises `RPCError` when no port is free.
         """
         if (tracker or proxy) and not key:
             raise RPCError("a server behind a tracker or proxy needs a key, by which clients find it", code="TW1211")
@@ -76,7 +80,9 @@ class Server:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self.close()
 
     # ---- sessions
@@ -86,9 +92,14 @@ class Server:
             raise RPCError(f"this is a server of sessions, and '{wanted['role']}' was asked for", code="TW1203")
         if wanted["key"] not in ("", self.key):
             raise RPCError(f"this server has the key '{self.key}', and '{wanted['key']}' was asked for", code="TW1203")
-        patience, length = seconds(wanted["patience"], "the patience of a session"), seconds(wanted["seconds"], "the length of a session", 366 * DAY)
+        patience, length = (
+            seconds(wanted["patience"], "the patience of a session"),
+            seconds(wanted["seconds"], "the length of a session", 366 * DAY)
+        )
         if not self._claim(str(wanted["token"])):
-            raise RPCError("the server was given to another client, or its offer has lapsed; ask the tracker again", code="TW1203")
+            raise RPCError(
+                "the server was given to another client, or its offer has lapsed; ask the tracker again", code="TW1203"
+            )
         if not self._session.acquire(timeout=patience):
             raise RPCError("the server is busy with another session; try again later, or use a tracker", code="TW1203")
         worker = Worker(*self._worker)
@@ -111,14 +122,21 @@ class Server:
             except ConnectionError:
                 return
             except TimeoutError as error:
-                raise RPCError("the session's time is over" if end - time.monotonic() <= 0 else "the client was silent for too long", code="TW1205") from error
+                raise RPCError(
+                    "the session's time is over" if end - time.monotonic() <= 0
+                    else "the client was silent for too long",
+                    code="TW1205"
+                ) from error
             if "restart" in message:
                 worker.restart()
                 connection.send({})
                 continue
             if message["call"] not in OPERATIONS:
                 raise RPCError(f"a session cannot call '{message['call']}'", code="TW1204")
-            limit = min(seconds(message["timeout"] or _LONGEST_CALL, "the timeout of a call", 366 * DAY), _LONGEST_CALL, end - time.monotonic())
+            limit = min(
+                seconds(message["timeout"] or _LONGEST_CALL, "the timeout of a call", 366 * DAY), _LONGEST_CALL,
+                end - time.monotonic()
+            )
             answer, out = self._call(worker, message, pieces, max(limit, 0.01))
             connection.send(answer, out)
 
@@ -193,7 +211,9 @@ class Server:
         assert self.proxy is not None
         with self._changed:
             token = self._token
-        connection = dial(*self.proxy, self._secret, {"role": "server", "key": self.key, "token": token if self.tracker else ""})
+        connection = dial(
+            *self.proxy, self._secret, {"role": "server", "key": self.key, "token": token if self.tracker else ""}
+        )
         try:
             while not self._closed.is_set() and (not self.tracker or token == self._token):
                 if connection.waits(_HEARTBEAT):

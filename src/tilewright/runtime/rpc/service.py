@@ -1,4 +1,5 @@
-"""The operations of a session on a device: files, modules, calls, times. Runs in the worker process of the session, without the compiler."""
+"""The operations of a session on a device: files, modules, calls, times. Runs in the worker process of the session,
+without the compiler."""
 
 from __future__ import annotations
 
@@ -57,13 +58,24 @@ def load(message: Message, pieces: Pieces) -> Answer:
     """Load a library of functions that was uploaded: `{"module": number, "functions": {name: parameters}}`."""
     module = load_module(present(message["name"]))
     if not isinstance(module, FunctionModule):
-        raise InputError(f"'{message['name']}' is a model; rpc.RemoteModel runs models, and this loads libraries of functions, which tvm.build makes", code="TW1206")
+        raise InputError(
+            f"'{message['name']}' is a model; rpc.RemoteModel runs models, and this loads libraries of functions, "
+            "which tvm.build makes",
+            code="TW1206"
+        )
     _MODULES.append(module)
-    return {"module": len(_MODULES) - 1, "functions": {name: str(module[name]) for name in module.artifact.manifest.functions}}, []
+    return (
+        {
+            "module": len(_MODULES) - 1,
+            "functions": {name: str(module[name]) for name in module.artifact.manifest.functions}
+        },
+        []
+    )
 
 
 def call(message: Message, pieces: Pieces) -> Answer:
-    """Call a function with `message["args"]`: numbers, and `[dtype, shape]` of the arrays in `pieces`. Gives the arrays that it writes: `{"written": places}`."""
+    """Call a function with `message["args"]`: numbers, and `[dtype, shape]` of the arrays in `pieces`. Gives the
+    arrays that it writes: `{"written": places}`."""
     function, args = _call(message, pieces)
     function(*args)
     written = [k for k, p in enumerate(function.params) if isinstance(p, Parameter) and p.written]
@@ -73,14 +85,18 @@ def call(message: Message, pieces: Pieces) -> Answer:
 def time(message: Message, pieces: Pieces) -> Answer:
     """Time such calls: `{"results": seconds}`."""
     function, args = _call(message, pieces)
-    result = function.benchmark(*args, number=message["number"], repeat=message["repeat"], min_repeat_ms=message["min_repeat_ms"])
+    result = function.benchmark(
+        *args, number=message["number"], repeat=message["repeat"], min_repeat_ms=message["min_repeat_ms"]
+    )
     return {"results": list(result.results)}, []
 
 
 def _call(message: Message, pieces: Pieces) -> tuple[NativeFunction, list[Any]]:
     number = message["module"]
     if not isinstance(number, int) or not 0 <= number < len(_MODULES):
-        raise InputError("the session has no such module; its process was replaced since it was loaded: load it again", code="TW1206")
+        raise InputError(
+            "the session has no such module; its process was replaced since it was loaded: load it again", code="TW1206"
+        )
     function = _MODULES[number][message["function"]]
     rest = iter(pieces)
     return function, [_array(arg, next(rest)) if isinstance(arg, list) else arg for arg in message["args"]]

@@ -1,4 +1,5 @@
-"""The tracker: servers tell it when they are free, clients ask it for one by its key; the most urgent request is served first."""
+"""The tracker: servers tell it when they are free, clients ask it for one by its key; the most urgent request is
+served first."""
 
 from __future__ import annotations
 
@@ -50,7 +51,9 @@ class _Queue:
 class Tracker:
     """Hands out servers by key. Listens until `close`."""
 
-    def __init__(self, host: str = LOOPBACK, port: int = PORT, port_end: int = PORT_END, secret: str | None = None) -> None:
+    def __init__(
+        self, host: str = LOOPBACK, port: int = PORT, port_end: int = PORT_END, secret: str | None = None
+    ) -> None:
         """Raises `RPCError` when no port is free."""
         self._lock = threading.Lock()
         self._queues: dict[str, _Queue] = {}
@@ -110,7 +113,12 @@ class Tracker:
         while True:
             message, _ = connection.receive(_CLIENT_SECONDS)
             if "request" in message:
-                connection.send(self._grant(connection, str(message["request"]), _priority(message["priority"]), seconds(message["timeout"], "the timeout of a request")))
+                connection.send(
+                    self._grant(
+                        connection, str(message["request"]), _priority(message["priority"]),
+                        seconds(message["timeout"], "the timeout of a request")
+                    )
+                )
             elif "summary" in message:
                 connection.send(self.summary())
             else:
@@ -132,7 +140,10 @@ class Tracker:
                 queue.waiting = [w for w in queue.waiting if w[2] is not request]
                 heapq.heapify(queue.waiting)
                 there = sorted({k for k, _ in self._servers.values()})
-                return {"refused": f"no server '{key}' was free within {timeout:.1f} s; there are: {', '.join(there) or 'none'}"}
+                return {
+                    "refused": f"no server '{key}' was free within {timeout:.1f} s; there are: "
+                    f"{', '.join(there) or 'none'}"
+                }
             if connection.gone() and request.server.owner in self._servers:
                 self._add(key, request.server)
         return _address(request.server)
@@ -141,14 +152,22 @@ class Tracker:
         """`{"queue_info": {key: {"free", "pending"}}, "server_info": [{"key": "server:…", "addr": [host, port]}]}`."""
         with self._lock:
             keys = {k for k, _ in self._servers.values()} | {k for k, q in self._queues.items() if q.waiting}
-            queues = {k: {"free": len(self._queue(k).free), "pending": len(self._queue(k).waiting)} for k in sorted(keys)}
-            return {"queue_info": queues, "server_info": [{"key": f"server:{k}", "addr": a} for k, a in self._servers.values()]}
+            queues = {
+                k: {"free": len(self._queue(k).free), "pending": len(self._queue(k).waiting)} for k in sorted(keys)
+            }
+            return {
+                "queue_info": queues,
+                "server_info": [{"key": f"server:{k}", "addr": a} for k, a in self._servers.values()]
+            }
 
 
 def _priority(value: Any) -> int:
     if isinstance(value, int) and abs(value) <= _MAX_PRIORITY:
         return value
-    raise InputError(f"the priority of a request is {value!r}; give a whole number from {-_MAX_PRIORITY} to {_MAX_PRIORITY}", code="TW1206")
+    raise InputError(
+        f"the priority of a request is {value!r}; give a whole number from {-_MAX_PRIORITY} to {_MAX_PRIORITY}",
+        code="TW1206"
+    )
 
 
 def _address(server: _Free) -> Message:

@@ -13,5 +13,5 @@ from tilewright.scalar.arith.ranges import Interval, Ranges
 from tilewright.scalar.arith.simplify import prove, simplify
 from tilewright.scalar.arith.solve import assume, conjuncts, solve
 
-__all__ = ["Evaluator", "Interval", "LinearForm", "Ranges", "assume", "bounds", "conjuncts", "evaluate", "expression", "linear",
-           "prove", "simplify", "solve"]
+__all__ = ["Evaluator", "Interval", "LinearForm", "Ranges", "assume", "bounds", "conjuncts", "evaluate",
+           "expression", "linear", "prove", "simplify", "solve"]

@@ -63,7 +63,9 @@ def of_dtype(dtype: DataType) -> Interval:
         return 0, 1
     if dtype.code == "uint":
         return 0, (1 << dtype.bits) - 1
-    return (-(1 << (dtype.bits - 1)), (1 << (dtype.bits - 1)) - 1) if dtype.code == "int" and dtype.bits < 32 else UNKNOWN
+    return (
+        (-(1 << (dtype.bits - 1)), (1 << (dtype.bits - 1)) - 1) if dtype.code == "int" and dtype.bits < 32 else UNKNOWN
+    )
 
 
 def _fitting(found: Interval, dtype: DataType) -> Interval:
@@ -147,7 +149,8 @@ def _cast(e: Cast, ranges: Ranges) -> Interval:
 
 
 _RULES: Final[dict[type, Callable[..., Interval]]] = {
-    Var: lambda e, r: r.of(e), IntImm: lambda e, r: (e.value, e.value), Add: _sum, Sub: _sum, Mul: _sum, FloorDiv: _floordiv,
+    Var: lambda e, r: r.of(e), IntImm: lambda e, r: (e.value, e.value), Add: _sum, Sub: _sum, Mul: _sum,
+    FloorDiv: _floordiv,
     FloorMod: _floormod, TruncDiv: _truncated, TruncMod: _truncated, Min: _min, Max: _max, Select: _either, Ramp: _ramp,
     Broadcast: lambda e, r: bounds(e.value, r), Cast: _cast,
 }

@@ -1,6 +1,7 @@
 """Evaluation: the meaning of expressions on numbers, slow and obvious. Tests and constant folding use it.
 
-Scalar `int64` values are Python ints, everything else is numpy of the expression's type, vectors one-dimensional arrays.
+Scalar `int64` values are Python ints, everything else is numpy of the expression's type, vectors one-dimensional
+arrays.
 """
 
 from __future__ import annotations
@@ -54,8 +55,10 @@ def _truncated(a: Any, b: Any) -> Any:
 
 
 _FUNCTIONS: dict[type, Callable[[Any, Any], Any]] = {
-    Add: np.add, Sub: np.subtract, Mul: np.multiply, Div: np.divide, FloorDiv: np.floor_divide, FloorMod: np.mod, Min: np.minimum,
-    Max: np.maximum, EQ: np.equal, NE: np.not_equal, LT: np.less, LE: np.less_equal, GT: np.greater, GE: np.greater_equal,
+    Add: np.add, Sub: np.subtract, Mul: np.multiply, Div: np.divide, FloorDiv: np.floor_divide, FloorMod: np.mod,
+    Min: np.minimum,
+    Max: np.maximum, EQ: np.equal, NE: np.not_equal, LT: np.less, LE: np.less_equal, GT: np.greater,
+    GE: np.greater_equal,
     And: np.logical_and, Or: np.logical_or, TruncMod: np.fmod,
     TruncDiv: _truncated,
 }
@@ -115,7 +118,9 @@ class Evaluator:
             case Broadcast():
                 return np.full(e.dtype.lanes, values[0], e.dtype.numpy())
             case Call() if e.op is reinterpret:
-                return np.asarray(values[0], e.args[0].dtype.numpy()).view(e.dtype.numpy()).reshape(() if e.dtype.lanes == 1 else -1)[()]
+                return np.asarray(
+                    values[0], e.args[0].dtype.numpy()
+                ).view(e.dtype.numpy()).reshape(() if e.dtype.lanes == 1 else -1)[()]
             case Call() if e.op.reference is not None:
                 return typed(e.op.reference(*values), e.dtype)
             case _:

@@ -66,8 +66,8 @@ def linear(e: PrimExpr) -> LinearForm:
 
 
 def expression(form: LinearForm, dtype: DataType = INT64) -> PrimExpr:
-    """The sum as an expression: positive terms before negative ones, great coefficients before small, the constant last,
-    except that `1 - i` starts with it.
+    """The sum as an expression: positive terms before negative ones, great coefficients before small, the constant
+    last, except that `1 - i` starts with it.
     """
     total: PrimExpr | None = None
     items = list(form.coefs.items())

@@ -1,4 +1,5 @@
-"""Sizes of one run that note what is asked of them: what was made for them serves other sizes of which the same is true.
+"""Sizes of one run that note what is asked of them: what was made for them serves other sizes of which the same is
+true.
 
     notes = Notes()
     n, m = notes.shape(0, (5, 4))        stand-ins for 5 and 4
@@ -81,7 +82,8 @@ def _collect(term: Term, found: dict[Term, None]) -> None:
 
 
 class NotedSize:
-    """A stand-in for a size: an int to `isinstance`, so that all that takes sizes takes it, and none to C code, which has to ask it for its number."""
+    """A stand-in for a size: an int to `isinstance`, so that all that takes sizes takes it, and none to C code, which
+    has to ask it for its number."""
 
     __slots__ = ("_notes", "_number", "_term")
 
@@ -165,7 +167,8 @@ def is_noted(x: Any) -> bool:
 
 
 def _read(x: Any, notes: Notes) -> tuple[Any, Term | None]:
-    """The number of an operand, and the term for it; no term for what is no whole number. One of other notes is its number."""
+    """The number of an operand, and the term for it; no term for what is no whole number. One of other notes is its
+    number."""
     if type(x) is NotedSize:
         return (x._number, x._term) if x._notes is notes else (x.__index__(),) * 2
     try:
@@ -176,22 +179,28 @@ def _read(x: Any, notes: Notes) -> tuple[Any, Term | None]:
 
 
 def _calculating(operation: Callable[[Any, Any], Any], swapped: bool) -> Callable[[NotedSize, Any], Any]:
-    """The method for an operation: a stand-in for the result; of what is no whole number, or no whole result, the result."""
+    """The method for an operation: a stand-in for the result; of what is no whole number, or no whole result, the
+    result."""
 
     def method(self: NotedSize, other: Any) -> Any:
         number, term = _read(other, self._notes)
         if term is None:
             return operation(other, self.__index__()) if swapped else operation(self.__index__(), other)
-        numbers, terms = ((number, self._number), (term, self._term)) if swapped else ((self._number, number), (self._term, term))
+        numbers, terms = (
+            ((number, self._number), (term, self._term)) if swapped else ((self._number, number), (self._term, term))
+        )
         found = operation(*numbers)
         return NotedSize(self._notes, found, (operation, *terms))
 
     return method
 
 
-_WHOLE: Final = {"add": operator.add, "sub": operator.sub, "mul": operator.mul, "floordiv": operator.floordiv, "mod": operator.mod}
+_WHOLE: Final = {
+    "add": operator.add, "sub": operator.sub, "mul": operator.mul, "floordiv": operator.floordiv, "mod": operator.mod
+}
 _OTHERS: Final = {
-    "truediv": operator.truediv, "pow": operator.pow, "lshift": operator.lshift, "rshift": operator.rshift, "and": operator.and_, "or": operator.or_,
+    "truediv": operator.truediv, "pow": operator.pow, "lshift": operator.lshift, "rshift": operator.rshift,
+    "and": operator.and_, "or": operator.or_,
     "xor": operator.xor, "divmod": divmod,
 }
 

@@ -4,10 +4,10 @@
     n * 384 // 64                   366, that says `n * 6`
     as_expr(n + 1)                  n + 1: what is stored in types, tensors and loops
 
-Whatever reckons with sizes (inference, passes over the graph, plans of memory, schedules) reckons with a sample: a prime in general
-position, which no constant of a model is likely to equal, or to divide. What goes into a program is what the sample stands for.
-A decision that depends on a sample alone would be wrong for other sizes, so a program is made twice, from two samples, and has to
-come out the same (`compiler/open_program.py`).
+Whatever reckons with sizes (inference, passes over the graph, plans of memory, schedules) reckons with a sample: a
+prime in general position, which no constant of a model is likely to equal, or to divide. What goes into a program is
+what the sample stands for. A decision that depends on a sample alone would be wrong for other sizes, so a program is
+made twice, from two samples, and has to come out the same (`compiler/open_program.py`).
 
 A size is a polynomial over variables and over quotients that do not come out even, brought into one form.
 """
@@ -99,7 +99,8 @@ def granted() -> Iterator[None]:
 
 
 def limit(size: int, least: int) -> None:
-    """Note that a size has to be at least so large; raises `CompileError` where it is known not to be, or that limits no single variable."""
+    """Note that a size has to be at least so large; raises `CompileError` where it is known not to be, or that limits
+    no single variable."""
     terms = _terms(size)
     found = _SAMPLES.get()
     if _GRANTED.get():
@@ -108,7 +109,10 @@ def limit(size: int, least: int) -> None:
     if not rest and known >= least:
         return
     if len(rest) != 1 or found is None or len(rest[0][0]) != 1 or rest[0][0][0] not in found or abs(rest[0][1]) != 1:
-        raise CompileError(f"the size {size} has to be {least} or more, and whether it is, no range of a single dimension says", code="TW0304")
+        raise CompileError(
+            f"the size {size} has to be {least} or more, and whether it is, no range of a single dimension says",
+            code="TW0304"
+        )
     ((variable,), sign) = rest[0]
     low, high = found.limits.get(variable, (0, None))
     if sign > 0:
@@ -208,7 +212,9 @@ class _Open(OpenSize):
         return (other // self, other % self) if isinstance(other, int) else NotImplemented
 
     def __float__(self) -> float:
-        raise CompileError(f"the size {self} is known when the program runs, and a number is needed while compiling", code="TW0304")
+        raise CompileError(
+            f"the size {self} is known when the program runs, and a number is needed while compiling", code="TW0304"
+        )
 
     def __truediv__(self, other: Any) -> Any:
         return float(self)
@@ -227,7 +233,9 @@ class _Open(OpenSize):
 
     def __rtruediv__(self, other: Any) -> Any:
         """A share of the size, as an expression: what a mean multiplies with."""
-        return div(const(other, FLOAT32), cast(FLOAT32, self.expr)) if isinstance(other, (int, float)) else NotImplemented
+        return (
+            div(const(other, FLOAT32), cast(FLOAT32, self.expr)) if isinstance(other, (int, float)) else NotImplemented
+        )
 
     def __repr__(self) -> str:
         return text_of(self.expr)
@@ -239,7 +247,8 @@ class _Open(OpenSize):
 
 
 def _below(a: _Open, b: Any, answer: bool) -> bool:
-    """`answer`, which the samples give, where it is that of all sizes: one of two is the other one with more to it, or a multiple of it.
+    """`answer`, which the samples give, where it is that of all sizes: one of two is the other one with more to it, or
+    a multiple of it.
 
     To be compared with a number is a question of how large sizes usually are.
     """
@@ -258,7 +267,10 @@ def typical(size: int) -> int:
     for atoms, k in size.terms.items():
         product = k
         for a in atoms:
-            number = TYPICAL if isinstance(a, Var) else number_of(simplify(substitute(a, dict.fromkeys(free_vars(a), const(TYPICAL, INT64))), Ranges()))
+            number = (
+                TYPICAL if isinstance(a, Var)
+                else number_of(simplify(substitute(a, dict.fromkeys(free_vars(a), const(TYPICAL, INT64))), Ranges()))
+            )
             product *= int(number) if number is not None else TYPICAL
         total += product
     return total
@@ -291,7 +303,8 @@ def _product(a: int, b: int) -> int:
 
 
 def _quotient(a: int, b: int) -> int:
-    """The quotient, exact where it is: (8*n*m) // (4*n) -> 2*m, (8*n + 3) // 4 -> 2*n, and -((-n) // 4) -> (n + 3) // 4."""
+    """The quotient, exact where it is: (8*n*m) // (4*n) -> 2*m, (8*n + 3) // 4 -> 2*n, and -((-n) // 4) -> (n + 3) //
+    4."""
     number, top, bottom = int(a) // int(b), _terms(a), _terms(b)
     if len(bottom) == 1:
         ((atoms, k),) = bottom.items()
@@ -311,14 +324,17 @@ def _quotient(a: int, b: int) -> int:
 
 
 def _with_quotient(whole: Terms, rest: Terms, k: int) -> Terms:
-    """`whole + rest // k` in one form: (n - 1)//2 -> (n + 1)//2 - 1, so that what is 0 of a sum is gone; ((n + 1)//2 + 1)//2 -> (n + 3)//4."""
+    """`whole + rest // k` in one form: (n - 1)//2 -> (n + 1)//2 - 1, so that what is 0 of a sum is gone; ((n + 1)//2 +
+    1)//2 -> (n + 3)//4."""
     left, known = {atoms: n for atoms, n in rest.items() if atoms}, rest.get((), 0)
     if left:
         ((atoms, n), *others) = left.items()
         inner = atoms[0]
         if not others and n == 1 and len(atoms) == 1 and isinstance(inner, FloorDiv) and isinstance(inner.b, IntImm):
             dividend = linear(inner.a)
-            left, known, k = {(a,): c for a, c in dividend.coefs.items()}, dividend.const + known * inner.b.value, k * inner.b.value
+            left, known, k = (
+                {(a,): c for a, c in dividend.coefs.items()}, dividend.const + known * inner.b.value, k * inner.b.value
+            )
         atom = (floordiv(_expression({**left, (): known % k}), const(k, INT64)),)
         whole[atom] = whole.get(atom, 0) + 1
     whole[()] = whole.get((), 0) + known // k
@@ -377,16 +393,21 @@ def _expression(terms: Terms) -> PrimExpr:
 
 
 def _least(a: int, b: int, kind: type) -> int:
-    """The smaller or the larger of two; of an open size and a number it is taken to be the open one, which limits that."""
+    """The smaller or the larger of two; of an open size and a number it is taken to be the open one, which limits
+    that."""
     if isinstance(a, _Open) != isinstance(b, _Open):
         chosen, other = (a, b) if isinstance(a, _Open) else (b, a)
         limit(other - chosen if kind is Min else chosen - other, 0)
         return chosen
-    return _atom(kind(_expression(_terms(a)), _expression(_terms(b))), min(int(a), int(b)) if kind is Min else max(int(a), int(b)))
+    return _atom(
+        kind(_expression(_terms(a)), _expression(_terms(b))),
+        min(int(a), int(b)) if kind is Min else max(int(a), int(b))
+    )
 
 
 _RULES: Final[dict[type, Any]] = {
-    Add: lambda a, b: a + b, Sub: lambda a, b: a - b, Mul: lambda a, b: a * b, FloorDiv: lambda a, b: a // b, FloorMod: lambda a, b: a % b,
+    Add: lambda a, b: a + b, Sub: lambda a, b: a - b, Mul: lambda a, b: a * b, FloorDiv: lambda a, b: a // b,
+    FloorMod: lambda a, b: a % b,
     Min: lambda a, b: _least(a, b, Min), Max: lambda a, b: _least(a, b, Max),
 }
 

@@ -22,7 +22,9 @@ LANE: Final = Var("lane")
 
 
 class Ranges:
-    """A mapping from variables to inclusive integer intervals. `ends` are expressions that variables are less than, where no number says it.
+    """A mapping from variables to inclusive integer intervals.
+
+    `ends` are expressions that variables are less than, where no number says it.
 
     `facts` are intervals of expressions that are taken for granted.
     """
@@ -30,7 +32,8 @@ class Ranges:
     __slots__ = ("_lanes", "bounds", "ends", "facts", "forms", "known", "simplified")
 
     def __init__(
-        self, known: dict[Var, Interval] | None = None, ends: dict[Var, PrimExpr] | None = None, facts: dict[PrimExpr, Interval] | None = None,
+        self, known: dict[Var, Interval] | None = None, ends: dict[Var, PrimExpr] | None = None,
+        facts: dict[PrimExpr, Interval] | None = None,
     ) -> None:
         self.known: dict[Var, Interval] = known or {}
         self.ends: dict[Var, PrimExpr] = ends or {}

@@ -75,7 +75,8 @@ def simplify(e: PrimExpr, ranges: Ranges) -> PrimExpr:
 
 
 def prove(condition: PrimExpr, ranges: Ranges) -> bool | None:
-    """Return True or False when `condition` always has that value in every lane; None when it varies or cannot be decided."""
+    """Return True or False when `condition` always has that value in every lane; None when it varies or cannot be
+    decided."""
     value = number_of(simplify(condition, ranges))
     return None if value is None else bool(value)
 
@@ -201,7 +202,10 @@ def _divide(form: LinearForm, c: int, dtype: DataType, ranges: Ranges) -> Linear
     if isinstance(atom, FloorDiv) and isinstance(atom.b, IntImm) and 0 < atom.b.value <= integer_range(dtype)[1] // c:
         inner = form_of(atom.a, ranges).plus(LinearForm({}, rest.const * atom.b.value))
         return q.plus(_divide(inner, c * atom.b.value, dtype, ranges))
-    if isinstance(atom, FloorMod) and isinstance(atom.b, IntImm) and atom.b.value > 0 and atom.b.value % c == 0 and rest.const == 0:
+    if (
+        isinstance(atom, FloorMod) and isinstance(atom.b, IntImm) and atom.b.value > 0 and atom.b.value % c == 0
+        and rest.const == 0
+    ):
         return q.plus(_remainder(_divide(form_of(atom.a, ranges), c, dtype, ranges), atom.b.value // c, dtype, ranges))
     return q.plus(LinearForm({FloorDiv(expression(rest, dtype), IntImm(dtype, c)): 1}))
 
@@ -231,7 +235,10 @@ def _recombine(form: LinearForm, ranges: Ranges) -> LinearForm:
         changed = False
         for atom, k in form.coefs.items():
             if type(atom) is FloorMod:
-                joined = _join_open(form, atom, k, ranges) if type(atom.b) is not IntImm else _join(form, atom, k, ranges) if atom.b.value > 0 else None
+                joined = (
+                    _join_open(form, atom, k, ranges) if type(atom.b) is not IntImm else _join(form, atom, k, ranges)
+                    if atom.b.value > 0 else None
+                )
                 if joined is not None:
                     form, changed = joined, True
                     break
@@ -258,7 +265,9 @@ def _join(form: LinearForm, mod: FloorMod, k: int, ranges: Ranges) -> LinearForm
         if m == k * c and isinstance(other, FloorMod) and isinstance(other.b, IntImm) and other.b.value > 0:
             inner = form_of(other.a, ranges)
             if inner.coefs == quotient.coefs and inner.const == quotient.const:
-                return form.without(mod)[1].without(other)[1].plus(_remainder(whole, c * other.b.value, dtype, ranges), k)
+                return form.without(mod)[1].without(other)[1].plus(
+                    _remainder(whole, c * other.b.value, dtype, ranges), k
+                )
     return None
 
 
@@ -302,7 +311,8 @@ def _compare(e: Comparison, ranges: Ranges) -> PrimExpr:
     if decided is not None:
         return IntImm(BOOL, decided)
     if any(type(a) is not Var and any(isinstance(x, Load) for x in walk(a)) for a in d.coefs):
-        return _over_operands(e, ranges)  # elements of memory may be the greatest of their type: nothing is added to them
+        # elements of memory may be the greatest of their type: nothing is added to them
+        return _over_operands(e, ranges)
     g = gcd(*d.coefs.values())
     if g > 1:
         if kind in (EQ, NE) and d.const % g:
@@ -320,7 +330,8 @@ def _compare(e: Comparison, ranges: Ranges) -> PrimExpr:
 
 
 def _decide_open(kind: type[Comparison], d: LinearForm, ranges: Ranges) -> bool | None:
-    """The same where a variable has no greatest number, but an expression that it is less than: `i*8 + j < n*8` for `i < n`, `j < 8`."""
+    """The same where a variable has no greatest number, but an expression that it is less than: `i*8 + j < n*8` for `i
+    < n`, `j < 8`."""
     if kind is GE:
         return _decide_open(LT, d.times(-1).plus(LinearForm({}, -1)), ranges)  # d >= 0  <=>  -d - 1 < 0
     return True if _is_negative(d, ranges, _MOST_ENDS) else None
@@ -332,13 +343,17 @@ def _is_negative(d: LinearForm, ranges: Ranges, tries: int) -> bool:
         whole = _whole(atom, k, ranges)
         for most, times in ((whole,) if whole else ((end, k) for end in _greatest(atom, ranges)) if k > 0 else ()):
             rest = d.without(atom)[1].plus(most, times)
-            if decide(LT, bounds_of_form(rest, ranges)) is True or (tries > 1 and _is_negative(rest, ranges, tries - 1)):
+            if (
+                decide(LT, bounds_of_form(rest, ranges)) is True
+                or (tries > 1 and _is_negative(rest, ranges, tries - 1))
+            ):
                 return True
     return False
 
 
 def _whole(atom: PrimExpr, k: int, ranges: Ranges) -> tuple[LinearForm, int] | None:
-    """Return an upper bound of `k` times a quotient with a divisor of `k`: n//4 * 8 <= n*2, and n//4 * -8 <= (n - 3) * -2."""
+    """Return an upper bound of `k` times a quotient with a divisor of `k`: n//4 * 8 <= n*2, and n//4 * -8 <= (n - 3) *
+    -2."""
     if not isinstance(atom, FloorDiv) or not isinstance(atom.b, IntImm) or atom.b.value <= 0 or k % atom.b.value:
         return None
     dividend = form_of(atom.a, ranges)
@@ -346,7 +361,8 @@ def _whole(atom: PrimExpr, k: int, ranges: Ranges) -> tuple[LinearForm, int] | N
 
 
 def _greatest(atom: PrimExpr, ranges: Ranges) -> list[LinearForm]:
-    """Forms that an atom is never more than: from the end of a variable, the open divisor of a remainder, or the operands of a minimum."""
+    """Forms that an atom is never more than: from the end of a variable, the open divisor of a remainder, or the
+    operands of a minimum."""
     if isinstance(atom, Min):
         return [form_of(atom.b, ranges), form_of(atom.a, ranges)]
     end = _end(atom, ranges)
@@ -354,7 +370,8 @@ def _greatest(atom: PrimExpr, ranges: Ranges) -> list[LinearForm]:
 
 
 def _end(e: PrimExpr, ranges: Ranges) -> PrimExpr | None:
-    """Return a strict upper bound of `e`: the end of a variable, the symbolic divisor of a remainder, or an end that a divisor divides."""
+    """Return a strict upper bound of `e`: the end of a variable, the symbolic divisor of a remainder, or an end that a
+    divisor divides."""
     if isinstance(e, Var):
         return ranges.ends.get(e)
     if isinstance(e, FloorMod):
@@ -436,7 +453,8 @@ def as_ramp(form: LinearForm, lanes: int, dtype: DataType, lane: Var = LANE) -> 
 
 
 _FORMS: Final[dict[type, Callable[..., LinearForm]]] = {
-    IntImm: lambda e, r: LinearForm({}, e.value), Add: _sum, Sub: _sum, Mul: lambda e, r: _sum(e, r) if _by_constant(e) else _product(e, r),
+    IntImm: lambda e, r: LinearForm({}, e.value), Add: _sum, Sub: _sum,
+    Mul: lambda e, r: _sum(e, r) if _by_constant(e) else _product(e, r),
     FloorDiv: _floordiv, FloorMod: _floormod, Min: _least, Max: _least, Select: _select,
 }
 

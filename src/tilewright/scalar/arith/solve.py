@@ -62,7 +62,10 @@ def assume(condition: PrimExpr, ranges: Ranges) -> Ranges:
     return Ranges(known, ranges.ends, facts) if known != ranges.known or facts != ranges.facts else ranges
 
 
-def _tighten(known: dict[Any, tuple[int | None, int | None]], var: PrimExpr, kind: type[Comparison], d: LinearForm, ranges: Ranges) -> None:
+def _tighten(
+    known: dict[Any, tuple[int | None, int | None]], var: PrimExpr, kind: type[Comparison], d: LinearForm,
+    ranges: Ranges
+) -> None:
     k, rest = d.without(var)
     least, most = bounds_of_form(rest, ranges)
     lo, hi = known.get(var, (None, None))

@@ -4,8 +4,8 @@
     i + r == x,   0 <= i < 8, 0 <= r < 3        i := x - r where 0 <= x - r < 8, and r is left
     i // 4 == x, i % 4 == y, 0 <= i < 12        i := 4*x + y
 
-Every solution of the equations is found once: for each point of what is left where the conditions hold. Equations that are
-not linear are conditions.
+Every solution of the equations is found once: for each point of what is left where the conditions hold. Equations that
+are not linear are conditions.
 """
 
 from __future__ import annotations
@@ -31,7 +31,9 @@ class Solution:
     left: list[tuple[Var, PrimExpr, PrimExpr]]
 
 
-def solve_system(equations: Sequence[tuple[PrimExpr, PrimExpr]], unknowns: Mapping[Var, PrimExpr], ranges: Ranges) -> Solution:
+def solve_system(
+    equations: Sequence[tuple[PrimExpr, PrimExpr]], unknowns: Mapping[Var, PrimExpr], ranges: Ranges
+) -> Solution:
     """The unknowns, each of `[0, extent)`, for which both sides of all equations are equal.
 
     `ranges` are those of the variables that are known.
@@ -97,7 +99,10 @@ class _System:
         open_now = self.open()
         for form in self.equations:
             for atom in form.coefs:
-                inside = [x for x in walk(atom) if isinstance(x, (FloorDiv, FloorMod)) and isinstance(x.b, IntImm) and x.b.value > 0]
+                inside = [
+                    x for x in walk(atom)
+                    if isinstance(x, (FloorDiv, FloorMod)) and isinstance(x.b, IntImm) and x.b.value > 0
+                ]
                 for x in inside:
                     parts = list(walk(x.a))
                     linear_in = all(isinstance(p, Var) for p in form_of(x.a, self.known).coefs)
@@ -118,7 +123,10 @@ class _System:
     def _exact(self, form: LinearForm) -> bool:
         """No unknown, or a single one: k * v + rest == 0."""
         found = self._linear_in(form)
-        if any(x in self.open() for atom in form.coefs if not isinstance(atom, Var) for x in walk(atom)) or len(found) > 1:
+        if (
+            any(x in self.open() for atom in form.coefs if not isinstance(atom, Var) for x in walk(atom))
+            or len(found) > 1
+        ):
             return False
         self.equations.remove(form)
         if found:
@@ -130,7 +138,10 @@ class _System:
     def _digits(self, form: LinearForm) -> bool:
         """k * v + rest + known == 0, where `rest` has fewer than |k| values: v is a quotient, `rest` the remainder."""
         found = self._linear_in(form)
-        if len(found) < 2 or any(x in self.open() for atom in form.coefs if not isinstance(atom, Var) for x in walk(atom)):
+        if (
+            len(found) < 2
+            or any(x in self.open() for atom in form.coefs if not isinstance(atom, Var) for x in walk(atom))
+        ):
             return False
         v = max(found, key=lambda x: abs(form.coefs[x]))
         sign = 1 if form.coefs[v] > 0 else -1

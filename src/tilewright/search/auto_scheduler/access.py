@@ -84,8 +84,7 @@ def missing_axes(op: ComputeOp, element: TensorElem) -> list[int]:
 
 
 def stride_along(element: TensorElem, axis: Var) -> int | None:
-    """Return by how much the last index of an element moves with `axis`; None when another one moves, or it is not
-    linear."""
+    """Return how far the last index moves with `axis`; None when another index moves, or it is not linear."""
     if any(axis in free_vars(i) for i in element.indices[:-1]):
         return None
     last = element.indices[-1] if element.indices else None

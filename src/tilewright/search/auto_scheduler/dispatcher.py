@@ -44,8 +44,7 @@ class DispatchContext(Advisor):
     current = Innermost()
 
     def query(self, target: Target | str, workload_key: str) -> tuple[TransformStep, ...] | None:
-        """Return the steps for a workload on a target, () where its own schedule is best; None where nothing is
-        known."""
+        """Return the steps for a workload on a target, () for its own schedule; None for an unknown workload."""
         raise NotImplementedError
 
     def decisions(
@@ -59,8 +58,10 @@ class DispatchContext(Advisor):
         """Return what arranges kernels: this context where the option is on, then the one around it."""
         outer = self.around()
         rest: Found | None = None if outer is None else outer.arrangement(target)
-        if not PassContext.current().config.get(OPTION, False):
-            return rest
+        return self.arranging(target, rest) if PassContext.current().config.get(OPTION, False) else rest
+
+    def arranging(self, target: Target, rest: Found | None = None) -> Found:
+        """Return what arranges kernels by this context, whatever the option says, then by `rest`."""
 
         def found(func: PrimFunc, args: Sequence[Tensor], outputs: Sequence[Tensor]) -> PrimFunc | None:
             made = self._arranged(func, args, outputs, target)

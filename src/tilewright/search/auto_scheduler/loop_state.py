@@ -12,7 +12,7 @@ split after another stage was attached to it: the stage then moves to the fused 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from math import prod
 from typing import TYPE_CHECKING, Any, Final
@@ -64,8 +64,7 @@ class StageState:
 
 
 class State:
-    """A schedule of a `ComputeDAG` and its steps. Stages are given by number, tensor or operation; loops as `Iterator`
-    or number."""
+    """A schedule and its steps. A stage is given by number, tensor or operation; a loop as `Iterator` or number."""
 
     def __init__(self, dag: ComputeDAG) -> None:
         self.compute_dag = dag
@@ -75,6 +74,7 @@ class State:
         self._of: dict[Operation, int] = {}
         self._lines: list[str] = []
         self._known: dict[IterVar, str] = {}
+        self._taken: set[str] = set()
         self._in_registers: list[Stage] = []
         for k, op in enumerate(dag.ops):
             self._insert(k, StageState(op, op.name, self.schedule[op], op.name))
@@ -85,8 +85,7 @@ class State:
         return State(self.compute_dag)._replayed(self.transform_steps)
 
     def apply(self, recorded: Sequence[TransformStep]) -> State:
-        """Perform the steps of a record on a copy. Raises `ScheduleError`, with the step's number, when one does not
-        fit."""
+        """Perform the steps of a record on a copy. Raises `ScheduleError` with the number of a wrong step."""
         return self.copy()._replayed(recorded)
 
     def _replayed(self, recorded: Sequence[TransformStep]) -> State:
@@ -144,8 +143,7 @@ class State:
         s, at = self.stages[k], [self._loop(k, it)[1] for it in iters]
         if not at or at != list(range(at[0], at[0] + len(at))):
             raise ScheduleError(
-                f"fuse of '{s.name}' takes loops that follow each other, and was given {at}", code="TW1113"
-            )
+                f"fuse of '{s.name}' takes loops that follow each other, and was given {at}", code="TW1113")
         olds = s.iters[at[0] : at[-1] + 1]
         fused = s.stage.fuse(*(i.axis for i in olds))
         self._write([fused], s, f"fuse({self._names(olds)})")
@@ -348,8 +346,7 @@ class State:
                 return k, n
         names = ", ".join(i.name for i in iters)
         raise ScheduleError(
-            f"{it!r} is no loop of '{self.stages[k].name}', which has {len(iters)}: {names}", code="TW1113"
-        )
+            f"{it!r} is no loop of '{self.stages[k].name}', which has {len(iters)}: {names}", code="TW1113")
 
     def _split(
         self, step: TransformStep, at: int, lengths: Sequence[int], inner_to_outer: bool
@@ -394,7 +391,7 @@ class State:
         """Take the loops of a stage from its axes."""
         s.iters = [Iterator(a.var.name, int(number_of(a.extent) or 0), a.kind, a) for a in s.stage.leaf_iter_vars]
         for i in s.iters:
-            self._known[i.axis] = _free(f"{s.variable}_{_word(i.axis.var.name)}", self._known.values())
+            self._name(i.axis, s, i.axis.var.name)
         if s.iters:
             comma, op = "," if len(s.iters) == 1 else "", s.variable
             self._lines.append(f"{self._names(s.iters)}{comma} = tuple({op}.op.axis) + tuple({op}.op.reduce_axis)")
@@ -405,8 +402,12 @@ class State:
             short = a.var.name
             for long, shorter in _SHORT:
                 short = short.replace(long, shorter)
-            self._known[a] = _free(f"{s.variable}_{_word(short)}", self._known.values())
+            self._name(a, s, short)
         self._lines.append(f"{', '.join(self._known[a] for a in made)} = s[{s.variable}].{call}")
+
+    def _name(self, axis: IterVar, s: StageState, short: str) -> None:
+        self._known[axis] = _free(f"{s.variable}_{_word(short)}", self._taken)
+        self._taken.add(self._known[axis])
 
     def _names(self, iters: Sequence[Iterator]) -> str:
         return ", ".join(self._known[i.axis] for i in iters)
@@ -424,8 +425,7 @@ def _tile_bytes(stage: Stage, target: Stage, axis: IterVar) -> float:
 def _scope(name: str) -> str:
     if name == "shared":
         raise ScheduleError(
-            "scope 'shared' is memory of a GPU, and schedules of a GPU do not run on a CPU", code="TW1113"
-        )
+            "scope 'shared' is memory of a GPU, and schedules of a GPU do not run on a CPU", code="TW1113")
     return name
 
 
@@ -433,8 +433,8 @@ def _word(name: str) -> str:
     return re.sub(r"\W", "_", name)
 
 
-def _free(name: str, taken: Iterable[str]) -> str:
-    known, found, k = set(taken), name, 1
-    while found in known:
+def _free(name: str, taken: Collection[str]) -> str:
+    found, k = name, 1
+    while found in taken:
         found, k = f"{name}_{k}", k + 1
     return found

@@ -53,6 +53,7 @@ class ScheduledCandidate(Candidate):
     target: str
     script: str = field(repr=False)
     plain: str | None = field(default=None, repr=False)
+    ansor: str = field(default="", repr=False)
 
     def lower(self) -> PrimFunc:
         return parse(self.script)
@@ -113,7 +114,8 @@ def candidate(inp: MeasureInput) -> ScheduledCandidate:
     check_legal(func)
     plain = dag.plain_script if inp.task.own is None else inp.task.own.script()
     config = json.dumps(steps_as_json(inp.state.transform_steps))
-    return ScheduledCandidate(inp.task.workload_key, config, inp.task.target_text, func.script(), plain)
+    task = inp.task
+    return ScheduledCandidate(task.workload_key, config, task.target_text, func.script(), plain, task.record_fields)
 
 
 def measure(

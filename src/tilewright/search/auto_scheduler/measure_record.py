@@ -66,9 +66,8 @@ class RecordReader:
 
 
 def load_records(filename: str | os.PathLike[str]) -> Iterator[Pair]:
-    """Read the records of a file, in order. Raises `ModelError` for a malformed line, `ScheduleError` for unknown
-    steps."""
-    return map(_of_record, records.read(filename))
+    """Read the records of a file. Raises `ModelError` for a malformed line, `ScheduleError` for unknown steps."""
+    return map(of_record, records.read(filename))
 
 
 def save_records(filename: str | os.PathLike[str], inputs: Sequence[MeasureInput], results: Sequence[Measured]) -> None:
@@ -80,22 +79,21 @@ def save_records(filename: str | os.PathLike[str], inputs: Sequence[MeasureInput
 
 def dump_record_to_string(inp: MeasureInput, result: Measured) -> str:
     """Return a record as one line, without its end."""
-    task = inp.task
-    about = json.dumps([task.hardware_params.as_json(), task.layout_rewrite_option, task.task_input_names])
     config = json.dumps(steps_as_json(inp.state.transform_steps))
-    return records.encode(Record(task.target_text, task.workload_key, config, result, ansor=about))
+    task = inp.task
+    return records.encode(Record(task.target_text, task.workload_key, config, result, ansor=task.record_fields))
 
 
 def load_record_from_string(record: str) -> Pair:
     """Return the record in a line. Raises `ModelError` for a malformed line, `ScheduleError` for unknown steps."""
-    return _of_record(records.decode(record, "a record"))
+    return of_record(records.decode(record, "a record"))
 
 
-def _of_record(record: Record) -> Pair:
+def of_record(record: Record) -> Pair:
+    """Return the input and the result of a record. Raises `ModelError` for one of autotvm, `ScheduleError`."""
     if not record.ansor:
         raise ModelError(
-            "a record of AutoTVM was read as one of auto_scheduler; load it with autotvm.record", code="TW1101"
-        )
+            "a record of AutoTVM was read as one of auto_scheduler; load it with autotvm.record", code="TW1101")
     hardware, layout, inputs = json.loads(record.ansor)
     task = SearchTask(
         workload_key=record.key, target=record.target, hardware_params=HardwareParams.from_json(hardware),

@@ -24,8 +24,7 @@ Array = np.ndarray[Any, Any]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Program:
-    """A candidate. `cycles` is the estimate of its time; `sketch` and `setting` are its origin, if it can be
-    changed."""
+    """A candidate. `cycles` is its estimated time; `sketch` and `setting` are its origin, if it can be mutated."""
 
     workload_key: str
     state: State

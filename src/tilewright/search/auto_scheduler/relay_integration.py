@@ -7,9 +7,9 @@ from typing import Any
 
 from tilewright import te
 from tilewright.backends.target import Target
-from tilewright.base.errors import CompileError, NoNativeCompute
+from tilewright.base.errors import CompileError, NoNativeKernel
 from tilewright.compiler.fused import fused_functions
-from tilewright.compiler.kernel import computed
+from tilewright.compiler.kernel import parts_of
 from tilewright.ir.module import IRModule
 from tilewright.ir.transform import PassContext
 from tilewright.relay.expr import Call, Expr, Function
@@ -21,6 +21,7 @@ from tilewright.search.auto_scheduler.compute_dag import ComputeDAG
 from tilewright.search.auto_scheduler.search_task import HardwareParams, SearchTask, check_host
 from tilewright.te.create import computations
 from tilewright.te.tensor import ComputeOp, Tensor, TensorElem
+from tilewright.topi import machine as machines
 
 
 def extract_tasks(
@@ -40,9 +41,11 @@ def extract_tasks(
     with PassContext(opt_level, config=PassContext.current().config):  # the algorithm of a kernel depends on it, too
         for f in fused_functions(bind_params(module, params) if params else module, chosen):
             try:
-                args, outputs, own = computed(f.function, f.constants, chosen.machine)
-                dag = ComputeDAG(detached(args, outputs))
-            except (NoNativeCompute, CompileError):
+                with machines.use(chosen.machine):
+                    parts = parts_of(f.function, f.constants)
+                    own = parts.scheduled()
+                dag = ComputeDAG(detached(parts.args, parts.outputs))
+            except (NoNativeKernel, CompileError):
                 continue  # no native kernel, or one whose loops the search does not know
             if not include_simple_tasks and not any(isinstance(op, ComputeOp) and op.reduce_axis for op in dag.ops):
                 continue

@@ -83,8 +83,7 @@ def _roles(dag: ComputeDAG, op: ComputeOp, inlined: set[Operation], machine: Mac
 
 
 def tile_reader(dag: ComputeDAG, op: Operation, inlined: set[Operation]) -> Operation | None:
-    """Return the computation that reads a sum point by point, directly or through inlined ones; None where there is
-    none."""
+    """Return the computation that reads a sum point by point, directly or through inlined ones, or None."""
     if op in dag.output_ops:
         return None
     readers, at = dag.readers(op), op
@@ -97,8 +96,7 @@ def tile_reader(dag: ComputeDAG, op: Operation, inlined: set[Operation]) -> Oper
 
 
 def packable(op: ComputeOp) -> list[Operation]:
-    """Return the operands to copy block by block: inputs read in lanes along the last axis, and reused along
-    another."""
+    """Return the operands to copy block by block: inputs read in lanes and reused along another axis."""
     if not op.axis:
         return []
     last, found = op.axis[-1].var, dict[Operation, None]()

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import astuple, dataclass
+from dataclasses import astuple, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from tilewright.backends.target import Target
@@ -56,8 +57,7 @@ class HardwareParams:
 
 
 class LayoutRewriteOption:
-    """Whether layouts of inputs may change; `relay.build` packs constants of networks, so no other layout is
-    rewritten."""
+    """Whether layouts of inputs may change; only constants of networks are packed, by `relay.build`."""
 
     NO_REWRITE = 0
     INSERT_TRANSFORM_STAGE = 1
@@ -87,8 +87,7 @@ class SearchTask:
                 workload_key = compute_dag.hash_key()
             else:
                 raise OptionError(
-                    "a SearchTask takes func= and args=, a workload_key= or a compute_dag=", code="TW1108"
-                )
+                    "a SearchTask takes func= and args=, a workload_key= or a compute_dag=", code="TW1108")
         if compute_dag is not None:
             register_workload_tensors(workload_key, compute_dag.tensors)
             self.__dict__["compute_dag"] = compute_dag
@@ -119,7 +118,7 @@ class SearchTask:
         m, h = self.target.machine, self._hardware
         if h is None:
             return m
-        return Machine(h.vector_unit_bytes * 8, m.vector_registers, m.l1_bytes, m.l2_bytes, h.num_cores)
+        return replace(m, vector_bits=h.vector_unit_bytes * 8, cores=h.num_cores, pipe_bits=0)
 
     @property
     def hardware_params(self) -> HardwareParams:
@@ -165,6 +164,11 @@ class SearchTask:
         state: RecordedState = found.state
         return state
 
+    @property
+    def record_fields(self) -> str:
+        """Fields of its records (`Record.ansor`): hardware parameters, layout rewriting and names of inputs."""
+        return json.dumps([self.hardware_params.as_json(), self.layout_rewrite_option, self.task_input_names])
+
     def __repr__(self) -> str:
         return f"SearchTask({self.workload_key}, {self.target_text})"
 
@@ -173,7 +177,8 @@ def check_host(target: Target, target_host: Any) -> None:
     """Raise `TargetError` for a host other than the target, whose code runs on the target itself."""
     if target_host is not None and str(Target(target_host)) != str(target):
         raise TargetError(
-            f"target_host is '{target_host}', and code for '{target}' runs on that target itself; leave target_host out",
+            f"target_host is '{target_host}', and code for '{target}' runs on that target itself; leave "
+            "target_host out",
             code="TW0505")
 
 

@@ -154,8 +154,7 @@ class TaskScheduler:
             rows.append(f"{k:>4} | {name:<36} | {time_text} | {speed} | {trials:>6} | {self.task_weights[k]:>4g}")
         done = (
             "not all tasks have been measured" if _INFINITE in total
-            else f"{self.objective_func(total) * 1e3:.4f} ms in all"
-        )
+            else f"{self.objective_func(total) * 1e3:.4f} ms in all")
         return "\n".join([*rows, f"{done}; {time.monotonic() - self._begin:.0f} s"])
 
     def _weighted(self, costs: Sequence[float]) -> float:

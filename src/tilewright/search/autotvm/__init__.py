@@ -22,6 +22,8 @@ from tilewright.search.autotvm.task import (
     apply_history_best,
     args_to_workload,
     get_config,
+    register_topi_compute,
+    register_topi_schedule,
     template,
 )
 from tilewright.search.local import LocalBuilder, LocalRunner
@@ -33,6 +35,6 @@ __all__ = [
     "DispatchContext", "FallbackContext",
     "LocalBuilder", "LocalRunner", "MeasureErrorNo", "MeasureInput", "MeasureResult", "RPCRunner", "apply_history_best",
     "args_to_workload", "callback",
-    "create_measure_batch", "env", "feature", "get_config", "measure", "measure_option", "record", "task", "template",
-    "tuner",
+    "create_measure_batch", "env", "feature", "get_config", "measure", "measure_option", "record", "register_topi_compute",
+    "register_topi_schedule", "task", "template", "tuner",
 ]

@@ -75,8 +75,7 @@ class Monitor:
 
 
 def progress_bar(total: int, prefix: str = "", si_prefix: str = "G") -> Callback:
-    """Print one line: speed of the current and the best configuration, trials of `total`, seconds. Raises
-    `OptionError`."""
+    """Print the speed of the current and the best configuration, trials, seconds. Raises `OptionError`."""
     if si_prefix not in PREFIXES:
         known = ", ".join(p for p in PREFIXES if p)
         raise OptionError(f"there is no prefix '{si_prefix}' of units; the prefixes are {known}", code="TW1103")
@@ -94,11 +93,9 @@ def progress_bar(total: int, prefix: str = "", si_prefix: str = "G") -> Callback
             return
         text = (
             f"\r{prefix} Current/Best: {current:7.2f}/{best:7.2f} {si_prefix}FLOPS | Progress: ({done}/{total}) | "
-            f"{time.time() - start:.2f} s"
-        )
+            f"{time.time() - start:.2f} s")
         sys.stderr.write(
-            text if sys.stderr.isatty() and done < total else f"{text}{' Done.' if done >= total else ''}\n"
-        )
+            text if sys.stderr.isatty() and done < total else f"{text}{' Done.' if done >= total else ''}\n")
         sys.stderr.flush()
 
     return callback

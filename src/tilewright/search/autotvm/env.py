@@ -8,8 +8,7 @@ from typing import Final
 
 @dataclass
 class AutotvmGlobalScope:
-    """`in_tuning` is for scripts that ask, since extraction does not tune. `silent`: no progress on the standard
-    error."""
+    """`in_tuning` is never set here, since extraction does not tune. `silent`: print no progress."""
 
     in_tuning: bool = False
     silent: bool = False

@@ -24,8 +24,7 @@ class AnswerTable:
     """Numbers of configurations, one row each, looked up per axis: 100,000 rows take tens of milliseconds."""
 
     def __init__(self, space: ConfigSpace, cells: Cells, absent: float, columns: Iterable[Hashable] = ()) -> None:
-        """`columns` come first; `cells` adds those that it names. Cells of names that a configuration lacks are
-        `absent`."""
+        """`columns` come first, then those that `cells` names. Missing cells are `absent`."""
         self._space, self._absent = space, absent
         self._columns = {name: k for k, name in enumerate(columns)}
         self._tables = [[self._table(axis, cells) for axis in branch] for branch in space.branches]

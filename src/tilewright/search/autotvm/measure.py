@@ -51,8 +51,7 @@ class TaskCandidate(Candidate):
         assert isinstance(config, ConfigEntity)
         made = KernelCandidate if isinstance(task, KernelTask) else TaskCandidate
         return made(
-            json.dumps([task.name, task.args, task.kwargs]), json.dumps(config.to_json_dict()), str(task.target)
-        )
+            json.dumps([task.name, task.args, task.kwargs]), json.dumps(config.to_json_dict()), str(task.target))
 
     @property
     def task(self) -> Task:

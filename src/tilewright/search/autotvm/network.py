@@ -127,8 +127,7 @@ class NetworkTuning:
         self, seconds: float = float("inf"), trials: int | None = None,
         report: Callable[[TaskState], None] | None = None,
     ) -> None:
-        """Measure until `seconds` are over, `trials` are made, or no configuration is left. An interrupt loses no
-        finished trial."""
+        """Measure for `seconds` or `trials`, or until nothing is left. An interrupt loses no finished trial."""
         start = time.perf_counter()
         made = 0
         while time.perf_counter() - start < seconds and (trials is None or made < trials):

@@ -72,8 +72,7 @@ class Choice:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The choices for a network, and each model's reliability: its median correlation over `judged` tasks, NaN without
-    any."""
+    """The choices for a network, and each model's reliability: its median correlation over `judged` tasks."""
 
     choices: tuple[Choice, ...]
     certainty: Mapping[str, float]
@@ -87,8 +86,7 @@ class Outcome:
 
 
 def choose(tasks: Sequence[tuple[KernelTask, int]], records: Records) -> Outcome:
-    """Choose for `tasks`, each with how often the network runs it. Raises `OptionError` where no record is of their
-    target."""
+    """Choose for `tasks`, each with how often it runs. Raises `OptionError` where no record is of their target."""
     target = str(tasks[0][0].target) if tasks else ""
     known: dict[tuple[str, ...], list[Record]] = {}
     others = set[str]()
@@ -161,8 +159,7 @@ def _chosen(
     task: KernelTask, calls: int, records: Sequence[Record], correlations: Mapping[str, float],
     certainty: Mapping[str, float],
 ) -> Choice:
-    """Choose the best record where there are enough, else what the most reliable model prefers to the compiler's own
-    choice."""
+    """Choose the best of enough records, else what the most reliable model prefers to the compiler's choice."""
     space, places, own = task.config_space, _places(task, records), task.default_config
     base = places.get(own.index)
 

@@ -93,8 +93,7 @@ def _number(value: Any) -> float:
 
 @functools.lru_cache(maxsize=256)
 def _about(name: str, text: str, flags: str, target: str) -> tuple[Array, float, float]:
-    """Describe a kernel; return also the extents that its tiles divide: rows (or the width of an image), and
-    columns."""
+    """Describe a kernel; return also the extents that its tiles divide: rows (or image width) and columns."""
     task = KernelTask(name, (text, flags), Target(target))
     params = [p.checked_type for p in task.function.params]
     given = (*params[:2], *[None] * (2 - len(params)), task.function.body.checked_type)

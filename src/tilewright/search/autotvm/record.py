@@ -33,8 +33,7 @@ def encode(inp: MeasureInput, result: MeasureResult, protocol: str = "json") -> 
 
 
 def decode(row: str, protocol: str = "json") -> tuple[MeasureInput, MeasureResult] | None:
-    """Return the result in a line; None for an empty line or a comment. Raises `ModelError`, `OptionError`,
-    `TargetError`."""
+    """Return the result in a line; None for an empty line or a comment. Raises `ModelError`, `TargetError`."""
     _only_json(protocol)
     return None if not row.strip() or row.startswith("#") else of_record(records.decode(row, "a record"))
 
@@ -44,8 +43,7 @@ def of_record(record: Record) -> tuple[MeasureInput, MeasureResult]:
     if record.ansor:
         raise ModelError(
             "a record of auto_scheduler was read as one of autotvm; load it with auto_scheduler.load_records",
-            code="TW1101"
-        )
+            code="TW1101")
     from tilewright.search.autotvm.task.kernels import KernelTask, is_kernel
 
     name, args, kwargs = json.loads(record.key)
@@ -71,8 +69,7 @@ def pick_best(in_file: str | os.PathLike[str], out_file: str | os.PathLike[str])
 
 
 def split_workload(in_file: str | os.PathLike[str], clean: bool = True) -> None:
-    """Write the records of each task to its own file, `IN.000.task.json` and so on; with `clean`, only successful
-    ones."""
+    """Write each task's records to a file, `IN.000.task.json` and so on; with `clean`, only successful ones."""
     groups: dict[str, list[str]] = {}
     for row, place in lines(in_file):
         record = records.decode(row, place)
@@ -98,8 +95,7 @@ def _only_json(protocol: str) -> None:
 def main(arguments: Iterable[str] | None = None) -> int:
     """Run `autotvm_log_editor`: `--act pick-best --i IN --o OUT`, or `--act read --i IN`. Return the exit status."""
     parser = argparse.ArgumentParser(
-        prog="autotvm_log_editor", description="Pick the best records of a log, or show them."
-    )
+        prog="autotvm_log_editor", description="Pick the best records of a log, or show them.")
     parser.add_argument("--act", choices=_ACTS, required=True)
     parser.add_argument("--i", dest="source", required=True, help="the log")
     parser.add_argument("--o", dest="output", help="where to write (pick-best); default: IN.best.json")

@@ -52,8 +52,7 @@ class Selection:
 
 
 def select(state: TaskState, option: Mapping[str, Any], rounds: int = _ROUNDS) -> Selection | None:
-    """Compare the fastest candidates of a task with the compiler's own choice; None where that could not be
-    measured."""
+    """Compare the fastest candidates of a task with the compiler's own choice; None where that fails."""
     default = state.task.default_config
     others = [c for _, c in state.fastest if c.index != default.index][:_CANDIDATES]
     built = option["builder"].build([TaskCandidate.of(state.task, c) for c in (default, *others)])

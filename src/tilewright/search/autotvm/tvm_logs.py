@@ -80,8 +80,7 @@ def _innermost(value: Any) -> int:
 
 def _reader(name: str) -> Callable[[Sequence[Any]], Anchor] | None:
     readers = (
-        ("depthwise_conv2d", _depthwise), ("conv2d", _conv2d), ("dense", _dense), ("batch_matmul", _batch_matmul)
-    )
+        ("depthwise_conv2d", _depthwise), ("conv2d", _conv2d), ("dense", _dense), ("batch_matmul", _batch_matmul))
     if any(word in name for word in ("winograd", "int8", "transpose")):
         return None
     return next((reader for start, reader in readers if name.startswith(start)), None)
@@ -152,8 +151,7 @@ def _four(x: Any) -> tuple[int, int, int, int]:
 
 @functools.lru_cache(maxsize=4096)
 def anchor_of(workload: Workload) -> Anchor | None:
-    """Return the operator that determines a kernel's schedule, under which logs of TVM know it; None where there is
-    none."""
+    """Return the operator that determines a kernel's schedule, under which logs of TVM know it, or None."""
     from tilewright.backends.target import Target
     from tilewright.search.autotvm.task.kernels import KernelTask, is_kernel
 

@@ -5,9 +5,9 @@
         B[i // 3 + 2] = 2.0                        A[cse + 1] = 1.0
                                                    B[cse + 2] = 2.0
 
-A name stands right inside of the loop that its value depends on last. Values that read memory, that divide by what may be
-zero, or that are vectors stay where they are. Code generation shares the expressions of one run of statements by itself: this
-pass is for reading and for other back ends, and is not on the way of `lower_loops`.
+A name stands right inside of the loop that its value depends on last. Values that read memory, that divide by what may
+be zero, or that are vectors stay where they are. Code generation shares the expressions of one run of statements by
+itself: this pass is for reading and for other back ends, and is not on the way of `lower_loops`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,19 @@ from collections import Counter
 from dataclasses import replace
 from typing import Final
 
-from tilewright.scalar.expr import Binary, Call, Cast, FloorDiv, FloorMod, Load, PrimExpr, TruncDiv, TruncMod, Var, number_of
+from tilewright.scalar.expr import (
+    Binary,
+    Call,
+    Cast,
+    FloorDiv,
+    FloorMod,
+    Load,
+    PrimExpr,
+    TruncDiv,
+    TruncMod,
+    Var,
+    number_of,
+)
 from tilewright.scalar.walk import rewrite, walk
 from tilewright.tir.stmt import For, Let, PrimFunc, Stmt, expressions, map_bodies, map_expressions, walk_stmt
 
@@ -31,7 +43,9 @@ def common_subexpressions(func: PrimFunc) -> PrimFunc:
 def _stmt(s: Stmt, known: frozenset[Var]) -> Stmt:
     if isinstance(s, (For, Let)):
         inside = known | {s.var}
-        return replace(s, body=_named(_stmt(s.body, inside), s.var, inside) if isinstance(s, For) else _stmt(s.body, inside))
+        return replace(
+            s, body=_named(_stmt(s.body, inside), s.var, inside) if isinstance(s, For) else _stmt(s.body, inside)
+        )
     return map_bodies(s, lambda b: _stmt(b, known)) or s
 
 

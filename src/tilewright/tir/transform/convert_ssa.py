@@ -16,7 +16,8 @@ from tilewright.tir.stmt import Block, For, Let, PrimFunc, Stmt, map_bodies, sub
 
 
 def convert_ssa(func: PrimFunc) -> PrimFunc:
-    """A variable that is bound again becomes a new one there. Needs nothing; returns `func` itself when nothing is bound twice."""
+    """A variable that is bound again becomes a new one there. Needs nothing; returns `func` itself when nothing is
+    bound twice."""
     return func.with_body(_visit(func.body, set()))
 
 
@@ -32,7 +33,7 @@ def _visit(s: Stmt, bound: set[Var]) -> Stmt:
             init = None if s.init is None else _visit(_renamed(s.init, own), bound)
             if own or init is not s.init:
                 iters = tuple(replace(i, var=own.get(i.var, i.var)) for i in s.iters)
-                predicate = substitute(s.predicate, {old: new for old, new in own.items()})  # noqa: C416  a dictionary of expressions
+                predicate = substitute(s.predicate, own)
                 s = replace(s, iters=iters, predicate=predicate, init=init, body=_renamed(s.body, own))
             bound.update(i.var for i in s.iters)
         case _:

@@ -13,7 +13,17 @@ from dataclasses import replace
 
 from tilewright.scalar.expr import Load, Var
 from tilewright.scalar.walk import walk
-from tilewright.tir.stmt import PARALLEL, SERIAL, For, IfThenElse, PrimFunc, Stmt, map_bodies, stored_buffers, substitute_stmt
+from tilewright.tir.stmt import (
+    PARALLEL,
+    SERIAL,
+    For,
+    IfThenElse,
+    PrimFunc,
+    Stmt,
+    map_bodies,
+    stored_buffers,
+    substitute_stmt,
+)
 from tilewright.tir.transform.convert_ssa import convert_ssa
 
 

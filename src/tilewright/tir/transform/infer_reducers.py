@@ -20,7 +20,8 @@ _KINDS: Final[dict[type[PrimExpr], Combiner]] = {E.Add: SUM, E.Mul: PROD, E.Max:
 
 
 def infer_reducers(func: PrimFunc) -> PrimFunc:
-    """Find the reducers of blocks. Needs a schedulable program. A block with an initial value other than the identity stays unchanged."""
+    """Find the reducers of blocks. Needs a schedulable program. A block with an initial value other than the identity
+    stays unchanged."""
     return func.with_body(_visit(func.body))
 
 
@@ -33,7 +34,10 @@ def _visit(s: Stmt) -> Stmt:
 
 def _reducer(block: Block) -> Reducer | None:
     init, step = block.init, block.body
-    if not (isinstance(init, Store) and isinstance(step, Store)) or init.buffer is not step.buffer or _differ(init.indices, step.indices):
+    if (
+        not (isinstance(init, Store) and isinstance(step, Store)) or init.buffer is not step.buffer
+        or _differ(init.indices, step.indices)
+    ):
         return None
     combiner = _combiner(step.value, Load(step.buffer, step.indices))
     if combiner is None:

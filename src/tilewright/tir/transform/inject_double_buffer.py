@@ -3,7 +3,10 @@
     for i in range(8): { for x in range(4): B[x] = A[i, x];  for x in range(4): C[i, x] = B[x] }        B marked
       ->
     for x in range(4): B[0, x] = A[0, x]
-    for i in range(8): { if i + 1 < 8: for x in range(4): B[(i + 1) % 2, x] = A[i + 1, x];  for x in range(4): C[i, x] = B[i % 2, x] }
+    for i in range(8): {
+        if i + 1 < 8: for x in range(4): B[(i + 1) % 2, x] = A[i + 1, x]
+        for x in range(4): C[i, x] = B[i % 2, x]
+    }
 
 Caches of a CPU do this by themselves, so it is not among the passes that every program goes through.
 """
@@ -42,7 +45,8 @@ MARK = "double_buffer"
 
 
 def inject_double_buffer(func: PrimFunc) -> PrimFunc:
-    """Needs a schedulable program. A marked value that no loop of its reader computes, or that is made of what the same trip makes, stays."""
+    """Needs a schedulable program. A marked value that no loop of its reader computes, or that is made of what the
+    same trip makes, stays."""
     for block in [s for s in walk_stmt(func.body) if isinstance(s, Block) and s.annotations.get(MARK)]:
         func = _doubled(func, block)
     return func
@@ -50,7 +54,13 @@ def inject_double_buffer(func: PrimFunc) -> PrimFunc:
 
 def _doubled(func: PrimFunc, block: Block) -> PrimFunc:
     path = path_to(func.body, block)
-    target = next((s for s in reversed(path) if isinstance(s, For) and any(isinstance(x, Block) and x is not block for x in walk_stmt(s))), None)
+    target = next(
+        (
+            s for s in reversed(path)
+            if isinstance(s, For) and any(isinstance(x, Block) and x is not block for x in walk_stmt(s))
+        ),
+        None
+    )
     if target is None or target.kind != SERIAL or target.annotations.get(ROLLING) or not isinstance(target.body, Seq):
         return func
     nest = path[path.index(target) + 2] if path.index(target) + 2 < len(path) else block
@@ -72,22 +82,37 @@ def _doubled(func: PrimFunc, block: Block) -> PrimFunc:
         notes[ALIGNED] = tuple((result, dim + 1, factor, offset) for result, dim, factor, offset in notes[ALIGNED])
     filled = redirect(swap(nest, block, replace(block, annotations=notes)), buffer, twice, at)
     following = add(target.var, 1)
-    ahead = _only_where(substitute_stmt(filled, {target.var: following}), compare(LT, following, add(target.min, target.extent)))
+    ahead = _only_where(
+        substitute_stmt(filled, {target.var: following}), compare(LT, following, add(target.min, target.extent))
+    )
     first = _named(substitute_stmt(filled, {target.var: target.min}), free_name(func, f"{block.name}_first"))
     loop = replace(target, body=redirect(swap(target.body, nest, ahead), buffer, twice, at))
     inner_values = tuple(twice if b is buffer else b for b in func.attrs["intermediates"])
-    return convert_ssa(replace(func, body=swap(func.body, target, seq(first, loop)), attrs={**func.attrs, "intermediates": inner_values}))
+    return convert_ssa(
+        replace(
+            func, body=swap(func.body, target, seq(first, loop)), attrs={**func.attrs, "intermediates": inner_values}
+        )
+    )
 
 
 def _own_value(func: PrimFunc, block: Block, nest: Stmt, target: For) -> Buffer | None:
-    """The value of `block`, where each trip of `target` makes it anew from what was there before, and nothing else needs it."""
+    """The value of `block`, where each trip of `target` makes it anew from what was there before, and nothing else
+    needs it."""
     results = stored_buffers(block)
-    if len(results) != 1 or results[0] in func.params or any(isinstance(s, Block) and s is not block for s in walk_stmt(nest)):
+    if (
+        len(results) != 1 or results[0] in func.params
+        or any(isinstance(s, Block) and s is not block for s in walk_stmt(nest))
+    ):
         return None
     (buffer,) = results
-    used = {e.buffer for s in walk_stmt(nest) for top in expressions(s) for e in walk(top) if isinstance(e, Load)} - {buffer}
+    used = (
+        {e.buffer for s in walk_stmt(nest) for top in expressions(s) for e in walk(top) if isinstance(e, Load)}
+        - {buffer}
+    )
     made = {b for s in walk_stmt(target) if isinstance(s, Block) for b in stored_buffers(s)}
-    others = [s for s in walk_stmt(func.body) if isinstance(s, Block) and s is not block and buffer in stored_buffers(s)]
+    others = [
+        s for s in walk_stmt(func.body) if isinstance(s, Block) and s is not block and buffer in stored_buffers(s)
+    ]
     handed = any(buffer in handed_out(e) for s in walk_stmt(target) for e in expressions(s))
     return None if used & made or others or handed or reads(func.body, buffer, target) else buffer
 

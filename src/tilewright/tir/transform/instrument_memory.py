@@ -8,10 +8,10 @@
 
 
 Needs a lowered program (no blocks); vectorized and unrolled loops around checks become serial. Accesses that the loop
-ranges prove to be right are not checked. With `uninitialized`, each allocated buffer gets a shadow buffer of truth values
-that records the written elements. With `overlaps`, no parameter that is written may share memory with another. A wrong
-access is skipped and the program continues, so that checks work in parallel loops; its results are invalid. Raises
-nothing; `tilewright.base.memory_faults` describes the reports.
+ranges prove to be right are not checked. With `uninitialized`, each allocated buffer gets a shadow buffer of truth
+values that records the written elements. With `overlaps`, no parameter that is written may share memory with another. A
+wrong access is skipped and the program continues, so that checks work in parallel loops; its results are invalid.
+Raises nothing; `tilewright.base.memory_faults` describes the reports.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Any, Final
 
 from tilewright.base.errors import Origin
 from tilewright.base.memory_faults import ARITIES, FAULT, OVERLAP, OVERLAPS, UNINITIALIZED, Site
@@ -76,7 +76,8 @@ _LONGEST_LINE: Final = 140
 
 @dataclass(frozen=True, slots=True)
 class Checks:
-    """The enabled checks; `in_place` allows a result to begin at the address of an input, as memory plans of graphs do."""
+    """The enabled checks; `in_place` allows a result to begin at the address of an input, as memory plans of graphs
+    do."""
 
     bounds: bool = True
     uninitialized: bool = False
@@ -87,7 +88,10 @@ class Checks:
     def current(*, in_place: bool = False) -> Checks | None:
         """Return the checks that the current `PassContext` enables; None where it enables no check."""
         get = PassContext.current().get
-        within, written, apart = (bool(get(f"tir.instrument_{name}")) for name in ("bound_checkers", "uninitialized_reads", "overlapping_arguments"))
+        within, written, apart = (
+            bool(get(f"tir.instrument_{name}"))
+            for name in ("bound_checkers", "uninitialized_reads", "overlapping_arguments")
+        )
         return Checks(within, written, apart, in_place) if within or written or apart else None
 
 
@@ -109,7 +113,9 @@ class _Scope:
 
     def where(self, condition: PrimExpr) -> _Scope:
         """The same scope under a condition, without what it says of memory, which may change."""
-        known = [c for c in conjuncts(condition) if c.dtype.lanes == 1 and not any(isinstance(x, Load) for x in walk(c))]
+        known = [
+            c for c in conjuncts(condition) if c.dtype.lanes == 1 and not any(isinstance(x, Load) for x in walk(c))
+        ]
         return replace(self, ranges=assume(all_of(*known), self.ranges), holds=(*self.holds, *known)) if known else self
 
 
@@ -174,13 +180,16 @@ class _Instrument:
 
     # Checks.
     def guarded(self, checked: Stmt, s: Stmt, accesses: Sequence[Access], scope: _Scope) -> Stmt:
-        """`checked`, which `s` became, where all accesses of `s` itself are right; else the report of the first that is not."""
+        """`checked`, which `s` became, where all accesses of `s` itself are right; else the report of the first that
+        is not."""
         for access in reversed(accesses):
             if self.checks.uninitialized and access.reads and access.buffer in self.written:
                 bad = logical_not(Load(self.written[access.buffer], access.indices))
                 checked = self.reported(checked, s, access, UNINITIALIZED, bad, scope)
             if self.checks.bounds:
-                checked = self.reported(checked, s, access, access.kind, _outside(access, scope.where(all_of(*access.path))), scope)
+                checked = self.reported(
+                    checked, s, access, access.kind, _outside(access, scope.where(all_of(*access.path))), scope
+                )
         return checked
 
     def reported(self, checked: Stmt, s: Stmt, access: Access, kind: str, bad: PrimExpr, scope: _Scope) -> Stmt:
@@ -192,8 +201,10 @@ class _Instrument:
         loops = scope.loops[-(ARITIES[-1] - len(access.indices) - len(open_sizes)) :]
         values = [*access.indices, *open_sizes, *loops]
         site = Site(
-            kind, self.func.name, access.buffer.name, str(access.buffer.dtype), tuple(d if isinstance(d, int) else self.printed.text(d) for d in access.buffer.shape),
-            tuple(map(self.printed.name, loops)), str(scope.origin or ""), *self.seen(s, self.printed.text(access.seen)),
+            kind, self.func.name, access.buffer.name, str(access.buffer.dtype),
+            tuple(d if isinstance(d, int) else self.printed.text(d) for d in access.buffer.shape),
+            tuple(map(self.printed.name, loops)), str(scope.origin or ""),
+            *self.seen(s, self.printed.text(access.seen)),
         )
         return IfThenElse(bad, self.report(site, values), checked)
 
@@ -206,7 +217,8 @@ class _Instrument:
         return Evaluate(call_extern("void", f"{FAULT}{count}", const(number, INT64), *padded))
 
     def seen(self, s: Stmt, text: str) -> tuple[int, str, int, int]:
-        """Where the text of a statement shows an expression: the number of the line, the line, the column and the width there."""
+        """Where the text of a statement shows an expression: the number of the line, the line, the column and the
+        width there."""
         line = self.printed.line_of(s)
         shown = self.printed.lines[line - 1].strip() if line else ""
         found = re.search(rf"(?<![\w.]){re.escape(text)}", shown)
@@ -218,15 +230,21 @@ class _Instrument:
         return line, shown, column, width
 
     def apart(self, body: Stmt) -> Stmt:
-        """`body` where no parameter that is written shares memory with another. Those with strides are left out: they may interleave."""
+        """`body` where no parameter that is written shares memory with another. Those with strides are left out: they
+        may interleave."""
         dense = [b for b in self.func.params if not b.strides]
         stored = {*stored_buffers(self.func.body)}
         pairs = [(a, b) for k, a in enumerate(dense) for b in dense[k + 1 :] if a in stored or b in stored]
         for a, b in reversed(pairs):
             first, second = (a, b) if a in stored else (b, a)
             shape = tuple(d if isinstance(d, int) else self.printed.text(d) for d in first.shape)
-            site = Site(OVERLAP, self.func.name, first.name, str(first.dtype), shape, (), str(self.func.origin or ""), *self.seen_head(first), other=second.name)
-            shared = call_pure_extern("int64", OVERLAPS, *_memory(a), *_memory(b), const(int(self.checks.in_place), INT64))
+            site = Site(
+                OVERLAP, self.func.name, first.name, str(first.dtype), shape, (), str(self.func.origin or ""),
+                *self.seen_head(first), other=second.name
+            )
+            shared = call_pure_extern(
+                "int64", OVERLAPS, *_memory(a), *_memory(b), const(int(self.checks.in_place), INT64)
+            )
             body = IfThenElse(compare(NE, shared, const(0, INT64)), self.report(site, ()), body)
         return body
 
@@ -240,8 +258,9 @@ class _Instrument:
         return line + 1, text[begin : begin + _LONGEST_LINE], column - begin, min(width, _LONGEST_LINE - column + begin)
 
 
-_RULES: Final[dict[type, Callable[[_Instrument, Stmt, _Scope], Stmt]]] = {
-    For: _Instrument.loop, IfThenElse: _Instrument.branch, Let: _Instrument.let, Store: _Instrument.store, Evaluate: _Instrument.evaluate,  # type: ignore[dict-item]
+_RULES: Final[dict[type, Callable[[_Instrument, Any, _Scope], Stmt]]] = {
+    For: _Instrument.loop, IfThenElse: _Instrument.branch, Let: _Instrument.let, Store: _Instrument.store,
+    Evaluate: _Instrument.evaluate,
 }
 
 

@@ -23,7 +23,9 @@ def lasting(condition: PrimExpr, body: Stmt) -> PrimExpr:
     if not any(isinstance(x, Load) for x in walk(condition)):
         return condition
     stored = {*stored_buffers(body)}
-    return all_of(*(c for c in conjuncts(condition) if not any(isinstance(x, Load) and x.buffer in stored for x in walk(c))))
+    return all_of(
+        *(c for c in conjuncts(condition) if not any(isinstance(x, Load) and x.buffer in stored for x in walk(c)))
+    )
 
 
 def trips(loop: For) -> range | None:

@@ -5,10 +5,10 @@
     for i: if i < 10: C[i] = 0
            for r: if i < 10: C[i] = C[i] + A[i, r]
 
-The first value of a reduction is stored before the outermost of its reduction loops; where a loop is over a spatial and a
-reduction axis at once, by the first step of each sum. A vectorized reduction loop keeps
-one partial result in each lane and combines the lanes once, after the reduction loops. Each trip of a reduction loop
-annotated `apart` sums up from nothing and is then added to the total: a long sum loses less to rounding in pieces.
+The first value of a reduction is stored before the outermost of its reduction loops; where a loop is over a spatial and
+a reduction axis at once, by the first step of each sum. A vectorized reduction loop keeps one partial result in each
+lane and combines the lanes once, after the reduction loops. Each trip of a reduction loop annotated `apart` sums up
+from nothing and is then added to the total: a long sum loses less to rounding in pieces.
 """
 
 from __future__ import annotations
@@ -19,7 +19,21 @@ from typing import Final
 
 from tilewright.base.errors import ScheduleError
 from tilewright.base.types import INT64
-from tilewright.scalar.expr import EQ, And, Buffer, IntImm, Intrinsic, Load, PrimExpr, Ramp, Var, all_of, compare, const, integer
+from tilewright.scalar.expr import (
+    EQ,
+    And,
+    Buffer,
+    IntImm,
+    Intrinsic,
+    Load,
+    PrimExpr,
+    Ramp,
+    Var,
+    all_of,
+    compare,
+    const,
+    integer,
+)
 from tilewright.scalar.intrinsics import horizontal_max, horizontal_min, horizontal_prod, horizontal_sum
 from tilewright.scalar.walk import free_vars, rewrite, walk
 from tilewright.tir.stmt import (
@@ -44,18 +58,23 @@ from tilewright.tir.transform.loop_facts import runs_once
 from tilewright.tir.transform.place_buffers import Alignment, place_buffers
 from tilewright.tir.transform.place_prefetches import place_prefetches
 
-_ACROSS_LANES: dict[str, Intrinsic] = {"sum": horizontal_sum, "prod": horizontal_prod, "max": horizontal_max, "min": horizontal_min}
+_ACROSS_LANES: dict[str, Intrinsic] = {
+    "sum": horizontal_sum, "prod": horizontal_prod, "max": horizontal_max, "min": horizontal_min
+}
 APART: Final = "apart"
 Points = dict[PrimExpr, PrimExpr]
 
 
 def lower_blocks(func: PrimFunc) -> PrimFunc:
-    """Take the blocks away. Needs a schedulable program; leaves a lowered one, inner values allocated and cut to size."""
+    """Take the blocks away. Needs a schedulable program; leaves a lowered one, inner values allocated and cut to
+    size."""
     partials: list[Buffer] = []
     apart = _aligned(func.body)
     body = _visit(func.body, partials)
     attrs = {k: v for k, v in func.attrs.items() if k != "intermediates"}
-    placed = place_buffers(replace(func, body=body, attrs=attrs), [*func.attrs.get("intermediates", ()), *partials], apart)
+    placed = place_buffers(
+        replace(func, body=body, attrs=attrs), [*func.attrs.get("intermediates", ()), *partials], apart
+    )
     return place_prefetches(placed)
 
 
@@ -100,7 +119,8 @@ def mixed_loops(block: Block) -> frozenset[Var]:
 
 
 def _varying(s: Stmt, block: Block) -> bool:
-    """Whether a reduction loop says how often another loop around `block` runs: then no nest visits all first values before."""
+    """Whether a reduction loop says how often another loop around `block` runs: then no nest visits all first values
+    before."""
     over = set[Var]()
     while isinstance(s, For):
         if not _over_reduction(block, s.var) and any(v in over for e in (s.min, s.extent) for v in free_vars(e)):
@@ -129,7 +149,8 @@ def _reduction_below(s: Stmt) -> Block | None:
 
 
 def _first_values(outermost: For) -> tuple[list[Stmt], For]:
-    """Return the stores of initial values of the reductions along a loop, for a loop that contains other computations too."""
+    """Return the stores of initial values of the reductions along a loop, for a loop that contains other computations
+    too."""
     found = list(_reductions_over(outermost, outermost.var, []))
     if not found:
         return [], outermost
@@ -139,7 +160,9 @@ def _first_values(outermost: For) -> tuple[list[Stmt], For]:
         points = _points(block)
         reducing = [f.var for f in loops if _over_reduction(block, f.var)]
         shared = _without(rewrite(block.predicate, points.get), reducing)
-        first.append(nest([f for f in loops if f.var not in reducing], guarded(shared, substitute_stmt(block.init, points))))
+        first.append(
+            nest([f for f in loops if f.var not in reducing], guarded(shared, substitute_stmt(block.init, points)))
+        )
     blocks = [block for block, _ in found]
 
     def steps_only(s: Stmt) -> Stmt:
@@ -162,7 +185,9 @@ def _reductions_over(s: Stmt, var: Var, loops: list[For]) -> Iterator[tuple[Bloc
 
 
 def _over_reduction(block: Block, var: Var) -> bool:
-    return any(i.kind == "reduce" and any(v is var for v in walk(b)) for i, b in zip(block.iters, block.bindings, strict=True))
+    return any(
+        i.kind == "reduce" and any(v is var for v in walk(b)) for i, b in zip(block.iters, block.bindings, strict=True)
+    )
 
 
 def _reduction(outermost: For, block: Block, partials: list[Buffer]) -> Stmt:
@@ -189,7 +214,8 @@ def _reduction(outermost: For, block: Block, partials: list[Buffer]) -> Stmt:
 
 
 def _apart(
-    block: Block, loops: list[For], reducing: list[For], depth: int, predicate: PrimExpr, shared: PrimExpr, partials: list[Buffer]
+    block: Block, loops: list[For], reducing: list[For], depth: int, predicate: PrimExpr, shared: PrimExpr,
+    partials: list[Buffer]
 ) -> Stmt:
     """Each trip of one reduction loop sums up apart, from nothing, and is added to the total at its end."""
     outer, inner, points = loops[: depth + 1], loops[depth + 1 :], _points(block)
@@ -197,7 +223,9 @@ def _apart(
     combiner = block.annotations.get("combiner")
     totals = stored_buffers(block)
     if combiner is None or len(totals) != 1:
-        raise ScheduleError(f"reduction '{block.name}' has several results; its loop '{outer[-1].var.name}' cannot be summed up apart")
+        raise ScheduleError(
+            f"reduction '{block.name}' has several results; its loop '{outer[-1].var.name}' cannot be summed up apart"
+        )
     total = totals[0]
     partial = Buffer(f"{total.name}_part", tuple(f.extent for f in rows) or (1,), total.dtype, "local")
     partials.append(partial)
@@ -228,15 +256,19 @@ def _without(predicate: PrimExpr, variables: Sequence[Var]) -> PrimExpr:
 
 
 def _in_lanes(
-    block: Block, loops: list[For], spatial: list[For], vector: For, predicate: PrimExpr, shared: PrimExpr, partials: list[Buffer]
+    block: Block, loops: list[For], spatial: list[For], vector: For, predicate: PrimExpr, shared: PrimExpr,
+    partials: list[Buffer]
 ) -> Stmt:
     """Return a reduction with partial results in lanes: clear the lanes, step, combine the lanes."""
     combiner = block.annotations.get("combiner")
     across = None if combiner is None else _ACROSS_LANES.get(combiner.name)
-    body, condition = (block.body.then_case, block.body.condition) if isinstance(block.body, IfThenElse) else (block.body, predicate)
+    body, condition = (
+        (block.body.then_case, block.body.condition) if isinstance(block.body, IfThenElse) else (block.body, predicate)
+    )
     if across is None or not isinstance(body, Store):
         raise ScheduleError(
-            f"reduction '{block.name}' cannot be vectorized along '{vector.var.name}': only sums, products, maxima and minima of one value can"
+            f"reduction '{block.name}' cannot be vectorized along '{vector.var.name}': only sums, products, maxima and "
+            "minima of one value can"
         )
     points = _points(block)
     lanes = integer(vector.extent)

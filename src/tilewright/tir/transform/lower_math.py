@@ -1,6 +1,6 @@
 """Replace elementary functions by arithmetic.
 
-    B[i] = I.sigmoid(A[i])             ->      B[i] = 1.0 / (1.0 + …)        a polynomial, shifts and fused multiply-adds
+    B[i] = I.sigmoid(A[i])      ->      B[i] = 1.0 / (1.0 + …)        a polynomial, shifts and fused multiply-adds
 
 `float32`, scalars and vectors alike; 16-bit floats go through `float32`. The other types and the functions not in
 `EXPANSIONS` stay calls, which code generation maps to the C library. Errors, measured over all exponents against
@@ -8,7 +8,8 @@
 
     exp 1, exp2 1, log 1, log2 2, tanh 2.5, sigmoid 2.5, erf 2, rsqrt 1.5
 
-A value that is rounded to bfloat16 when stored needs less: there erf is one polynomial with an absolute error of at most 2.5e-5 and a relative error of at most 1.1e-4.
+A value that is rounded to bfloat16 when stored needs less: there erf is one polynomial with an absolute error of at
+most 2.5e-5 and a relative error of at most 1.1e-4.
 
 Infinities, NaN, zeros and the ends of the range give what the C library gives. Polynomials are minimax fits (Lawson's
 iteration on Chebyshev nodes, coefficients rounded to `float32` one after the other) with the error named beside them;
@@ -33,19 +34,24 @@ _MAGIC: Final = 12582912.0
 """1.5 * 2**23: adding it rounds a float32 to an integer in its low bits."""
 _MAGIC_BITS: Final = 0x4B400000
 _LN2_HIGH, _LN2_LOW = 0.693145751953125, 1.42860682030941723e-6
-_EXP: Final = (0.4999999403953552, 0.16666516661643982, 0.041668280959129333, 0.008369248360395432, 0.0013820745516568422)
+_EXP: Final = (
+    0.4999999403953552, 0.16666516661643982, 0.041668280959129333, 0.008369248360395432, 0.0013820745516568422
+)
 """exp(r) = 1 + r + r*r*p(r) for |r| <= 0.35; relative error 3.4e-9."""
 _LOG: Final = (0.3333333134651184, -0.2500081956386566, 0.2000124156475067, -0.166234090924263, 0.14201579988002777,
                -0.13159610331058502, 0.12762217223644257, -0.07636439055204391)
 """log(1 + f) = f - f*f/2 + f*f*f*p(f) for sqrt(1/2) <= 1 + f <= sqrt(2); relative error 5.8e-9."""
-_ERF_SMALL: Final = (0.12837915122509003, -0.3761250674724579, 0.11281976103782654, -0.02677328512072563, 0.005004160106182098,
+_ERF_SMALL: Final = (0.12837915122509003, -0.3761250674724579, 0.11281976103782654, -0.02677328512072563,
+                     0.005004160106182098,
                      -0.0006052461685612798)
 """erf(x) = x + x*p(x*x) for |x| <= 0.9; relative error 1.4e-8."""
-_ERF_LARGE: Final = (-0.00016644762945361435, -1.127797245979309, -0.6369760632514954, -0.10411372035741806, 0.02231525257229805,
+_ERF_LARGE: Final = (-0.00016644762945361435, -1.127797245979309, -0.6369760632514954, -0.10411372035741806,
+                     0.02231525257229805,
                      -0.0030655076261609793, 0.00019822249305434525)
 """erf(x) = 1 - exp(p(x)) for 0.9 <= x <= 3.92; relative error 1.7e-9."""
 
-_ERF_COARSE: Final = (1.1282684803009033, -0.3753148913383484, 0.11107935011386871, -0.02510286308825016, 0.004235425498336554,
+_ERF_COARSE: Final = (1.1282684803009033, -0.3753148913383484, 0.11107935011386871, -0.02510286308825016,
+                      0.004235425498336554,
                       -0.0005110360798425972, 4.10603970522061e-05, -1.9448129933152813e-06, 4.0741809925748385e-08)
 """erf(x) = x*p(x*x) for |x| <= 3, and more than 1 beyond; absolute error 2.2e-5, relative error 1e-4."""
 
@@ -89,8 +95,9 @@ class _Lowering:
         self.memo: dict[tuple[PrimExpr, bool, bool], PrimExpr] = {}
 
     def expr(self, e: PrimExpr, guarded: bool, coarse: bool = False) -> PrimExpr:
-        """`e` lowered; `guarded` when it stands below a `Select`, where nothing may be read early; `coarse` when sums and products
-        of it are rounded to bfloat16."""
+        """`e` lowered; `guarded` when it stands below a `Select`, where nothing may be read early; `coarse` when sums
+        and products of it are rounded to bfloat16.
+        """
         old = e.operands()
         if not old:
             return e
@@ -257,7 +264,8 @@ def _rsqrt(x: PrimExpr) -> PrimExpr:
 
 
 EXPANSIONS: Final[dict[Intrinsic, Callable[..., PrimExpr]]] = {
-    I.exp: _exp, I.exp2: _exp2, I.log: _log, I.log2: _log2, I.tanh: _tanh, I.sigmoid: _sigmoid, I.erf: _erf, I.rsqrt: _rsqrt,
+    I.exp: _exp, I.exp2: _exp2, I.log: _log, I.log2: _log2, I.tanh: _tanh, I.sigmoid: _sigmoid, I.erf: _erf,
+    I.rsqrt: _rsqrt,
 }
 COARSE: Final[dict[Intrinsic, Callable[..., PrimExpr]]] = {I.erf: _erf_coarse}
 """Where the result is rounded to bfloat16."""

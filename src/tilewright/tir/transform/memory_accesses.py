@@ -39,7 +39,8 @@ _NO_READS: Final = (prefetch, stride_of, expect)
 class Access:
     """An element that is read or written where all conditions of `path` hold.
 
-    `seen` is the expression that the text of the program shows; `reads` is true where the program uses the value of the element.
+    `seen` is the expression that the text of the program shows; `reads` is true where the program uses the value of the
+    element.
     """
 
     buffer: Buffer
@@ -60,14 +61,17 @@ def accesses_of(s: Stmt) -> list[Access]:
     for e in expressions(s):
         reads.collect(e)
     if isinstance(s, Store):
-        _collect_element(s.buffer, s.indices, () if s.mask is None else (s.mask,), WRITE, Load(s.buffer, s.indices), found)
+        _collect_element(
+            s.buffer, s.indices, () if s.mask is None else (s.mask,), WRITE, Load(s.buffer, s.indices), found
+        )
     return list(found)
 
 
 class _Reads:
     """Collects the elements that expressions read; the elements that an index or a condition reads come first.
 
-    A shared subexpression is visited once for each sequence of conditions that leads to it, unless a prefix of that sequence was visited.
+    A shared subexpression is visited once for each sequence of conditions that leads to it, unless a prefix of that
+    sequence was visited.
     """
 
     def __init__(self, found: Accesses) -> None:
@@ -76,13 +80,15 @@ class _Reads:
         self.denied: dict[PrimExpr, PrimExpr] = {}
 
     def collect(self, e: PrimExpr, path: tuple[PrimExpr, ...] = ()) -> None:
-        """Add the elements that `e` reads where all conditions of `path` hold. Raises `CompileError` for too many combinations of conditions."""
+        """Add the elements that `e` reads where all conditions of `path` hold. Raises `CompileError` for too many
+        combinations of conditions."""
         ways = self.ways.setdefault(e, [])
         if any(len(way) <= len(path) and all(a is b for a, b in zip(way, path, strict=False)) for way in ways):
             return
         if len(ways) == _MOST_WAYS:
             raise CompileError(
-                f"the accesses of an expression of {e.dtype} cannot be checked: more than {_MOST_WAYS} combinations of conditions lead to it; "
+                f"the accesses of an expression of {e.dtype} cannot be checked: more than {_MOST_WAYS} combinations of "
+                "conditions lead to it; "
                 "store the value that the branches share in a buffer, or switch tir.instrument_* off", code="TW0412",
             )
         ways.append(path)
@@ -143,14 +149,25 @@ def _always(root: PrimExpr) -> dict[PrimExpr, None]:
             found[e] = None
         elif e not in found and not (isinstance(e, Call) and e.op in (*_NO_READS, address_of)):
             stack.append((e, True))
-            stack += [(o, False) for o in ((e.condition,) if isinstance(e, Select) else (e.a,) if _is_short(e) else reversed(e.operands()))]
+            stack += [
+                (o, False)
+                for o in (
+                    (e.condition,) if isinstance(e, Select) else (e.a,) if _is_short(e) else reversed(e.operands())
+                )
+            ]
     return found
 
 
-def _collect_element(buffer: Buffer, indices: tuple[PrimExpr, ...], path: tuple[PrimExpr, ...], kind: str, seen: PrimExpr, found: Accesses) -> None:
+def _collect_element(
+    buffer: Buffer, indices: tuple[PrimExpr, ...], path: tuple[PrimExpr, ...], kind: str, seen: PrimExpr,
+    found: Accesses
+) -> None:
     """Add an element, or the elements of a vector: only the first and the last of consecutive elements."""
     lanes = max((i.dtype.lanes for i in indices), default=1)
-    in_row = all(isinstance(i, Ramp | Broadcast) or i.dtype.lanes == 1 for i in indices) and all(c.dtype.lanes == 1 for c in path)
+    in_row = (
+        all(isinstance(i, Ramp | Broadcast) or i.dtype.lanes == 1 for i in indices)
+        and all(c.dtype.lanes == 1 for c in path)
+    )
     for k in (0, lanes - 1) if in_row and lanes > 1 else range(lanes):
         at, conditions = tuple(_lane(i, k) for i in indices), tuple(_lane(c, k) for c in path)
         if kind == WRITE or Access(buffer, at, (), kind, seen) not in found:

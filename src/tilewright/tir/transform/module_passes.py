@@ -1,4 +1,5 @@
-"""The loop passes under TVM's names, over modules: `tir.transform.Simplify()(mod)`. Each pass changes only loop functions."""
+"""The loop passes under TVM's names, over modules: `tir.transform.Simplify()(mod)`. Each pass changes only loop
+functions."""
 
 from __future__ import annotations
 
@@ -48,7 +49,8 @@ PASSES: Final[dict[str, type[_LoopPass]]] = {
         "CommonSubexprElimTIR": common_subexpressions, "ConvertSSA": convert_ssa, "FlattenBuffer": flatten_buffers,
         "HoistIfThenElse": hoist_conditions, "InjectDoubleBuffer": inject_double_buffer,
         "LoopPartition": partition_loops, "LowerInitBlock": lower_blocks, "LowerIntrin": lower_math,
-        "RemoveNoOp": remove_no_op, "Simplify": simplify, "StorageRewrite": share_storage, "TightenLoopBounds": tighten_loop_bounds,
+        "RemoveNoOp": remove_no_op, "Simplify": simplify, "StorageRewrite": share_storage,
+        "TightenLoopBounds": tighten_loop_bounds,
         "UnrollLoop": unroll_loops, "VectorizeLoop": vectorize_loops,
     }.items()
 }

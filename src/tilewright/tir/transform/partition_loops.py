@@ -6,24 +6,25 @@
 
 A condition counts when it is linear in the variable of the loop and otherwise uses variables of the loops inside: for
 each value of the unrolled ones, and for all values together of the others (lanes, serial loops), it is true, false or
-open, and the loop is cut where that changes. A minimum or maximum in it, which a split with overlap leaves, counts as its two
-operands, and where they cross. The conditions stay: simplifying each segment with its own range removes
-them, and a segment in which one stays open keeps it. A parallel loop stays one loop, with the segments as its branches; where two
-loops were fused into it, these are cut by the inner one:
+open, and the loop is cut where that changes. A minimum or maximum in it, which a split with overlap leaves, counts as
+its two operands, and where they cross. The conditions stay: simplifying each segment with its own range removes them,
+and a segment in which one stays open keeps it. A parallel loop stays one loop, with the segments as its branches; where
+two loops were fused into it, these are cut by the inner one:
 
     for p in T.parallel(4 * 523):                      for p in T.parallel(4 * 523):
         if p % 523 * 6 + m < 3137: …          ->           with T.let(i, p % 523): if i < 522: … else: …
 
 Segments share their body, so that a cut costs nothing until the segments are specialised.
 
-In a function that takes sizes as numbers, a serial loop is also cut where the two conditions turn that an image has inside its
-padding, whatever numbers these are; each segment has the conditions that hold in it as constants:
+In a function that takes sizes as numbers, a serial loop is also cut where the two conditions turn that an image has
+inside its padding, whatever numbers these are; each segment has the conditions that hold in it as constants:
 
     for x in T.serial(w + 2):                          for x in T.serial(0, 1): P[x] = 0
         P[x] = T.Select(1 <= x and x < w + 1,  ->      for x in T.serial(1, w + 1): P[x] = A[x - 1]
-                        A[x - 1], 0)                   for x in T.serial(w + 1, w + 2): P[x] = 0        (each end clamped to the loop)
+                        A[x - 1], 0)                   for x in T.serial(w + 1, w + 2): P[x] = 0    (ends clamped)
 
-and a loop over tiles of which the last begins earlier, `min(x * 7, w - 7)`, into the first, those between, and the last.
+and a loop over tiles of which the last begins earlier, `min(x * 7, w - 7)`, into the first, those between, and the
+last.
 """
 
 from __future__ import annotations
@@ -109,7 +110,8 @@ def _stmt(s: Stmt, ranges: Ranges, is_open: bool) -> Stmt:
 
 
 def _cut_overlap(loop: For, ranges: Ranges) -> Stmt:
-    """A loop over tiles of which the last begins earlier, `min(o * 7, w - 7)`: the first, those between, and the last."""
+    """A loop over tiles of which the last begins earlier, `min(o * 7, w - 7)`: the first, those between, and the
+    last."""
     if not _is_zero(loop.min) or 3 * _stores(loop.body) > MOST_STORES:
         return loop
     var = loop.var
@@ -128,7 +130,10 @@ def _cut_overlap(loop: For, ranges: Ranges) -> Stmt:
     index, more = var.dtype, sub(loop.extent, 1)
     first = replace(loop, extent=const(1, index), body=substitute_stmt(loop.body, {start: const(0, index)}))
     between = replace(loop, min=const(1, index), extent=sub(more, 1), body=substitute_stmt(loop.body, {start: start.a}))
-    end = replace(loop, min=more, extent=minimum(more, const(1, index)), body=substitute_stmt(loop.body, {start: expression(last, index)}))
+    end = replace(
+        loop, min=more, extent=minimum(more, const(1, index)),
+        body=substitute_stmt(loop.body, {start: expression(last, index)})
+    )
     return seq(first, between, end)
 
 
@@ -153,12 +158,18 @@ def _cut_open(loop: For, ranges: Ranges) -> Stmt:
     behind: dict[PrimExpr, PrimExpr] = {t.condition: no for t in turns if not t.begins} if exact else {}
     between: dict[PrimExpr, PrimExpr] = {t.condition: yes for t in turns}
     parts = ((loop.min, first, before), (first, last, between), (last, end, behind))
-    return seq(*(replace(loop, min=low, extent=sub(high, low), body=substitute_stmt(loop.body, known)) for low, high, known in parts if low is not high))
+    return seq(
+        *(
+            replace(loop, min=low, extent=sub(high, low), body=substitute_stmt(loop.body, known))
+            for low, high, known in parts if low is not high
+        )
+    )
 
 
 @dataclass(frozen=True, slots=True)
 class _Turn:
-    """From the `value` of a loop variable on (`begins`), or below it, a condition holds for all values of the loops inside, on which it depends if `inner`."""
+    """From the `value` of a loop variable on (`begins`), or below it, a condition holds for all values of the loops
+    inside, on which it depends if `inner`."""
 
     condition: Comparison
     value: PrimExpr
@@ -167,7 +178,8 @@ class _Turn:
 
 
 def _turns(loop: For, ranges: Ranges) -> list[_Turn]:
-    """Where the conditions inside turn that are a multiple of 1 of the loop's variable and otherwise depend on loops inside, of known bounds, or on those outside."""
+    """Where the conditions inside turn that are a multiple of 1 of the loop's variable and otherwise depend on loops
+    inside, of known bounds, or on those outside."""
     found, index = [], loop.var.dtype
     inner = {x.var for x in walk_stmt(loop.body) if isinstance(x, (For, Let))}
     for x in walk_stmt(loop.body):
@@ -201,7 +213,9 @@ def _cut(loop: For, ranges: Ranges) -> Stmt:
     span = trips(loop)
     if span is None or len(span) < 2 or loop.annotations.get(WHOLE):
         return loop
-    cuts = _cuts(loop.var, span, loop.body, inside(loop, ranges), MOST_SEGMENTS if loop.kind == SERIAL else MOST_BRANCHES)
+    cuts = _cuts(
+        loop.var, span, loop.body, inside(loop, ranges), MOST_SEGMENTS if loop.kind == SERIAL else MOST_BRANCHES
+    )
     if loop.kind == PARALLEL:
         return replace(loop, body=_branches(loop.var, cuts, loop.body)) if cuts else _cut_fused(loop, ranges)
     index = loop.var.dtype
@@ -274,17 +288,24 @@ class _Search:
         for x in bodies(s):
             self.visit(x, ranges, unrolled, inner)
 
-    def visit_condition(self, c: Comparison, ranges: Ranges, unrolled: dict[PrimExpr, range], inner: frozenset[Var]) -> None:
+    def visit_condition(
+        self, c: Comparison, ranges: Ranges, unrolled: dict[PrimExpr, range], inner: frozenset[Var]
+    ) -> None:
         kind, d = difference(c, ranges)
         k, rest = d.without(self.var)
-        turning = [a for a in rest.coefs if isinstance(a, (Min, Max)) and self.var in free_vars(a) and not any(isinstance(x, Load) for x in walk(a))]
+        turning = [
+            a for a in rest.coefs
+            if isinstance(a, (Min, Max)) and self.var in free_vars(a) and not any(isinstance(x, Load) for x in walk(a))
+        ]
         if turning:
             self.visit_choice(c, turning[0], ranges, unrolled, inner)
             return
         if k == 0 or any(v not in inner for a in rest.coefs for v in free_vars(a)):
             return
         each = {a: unrolled[a] for a in rest.coefs if a in unrolled}
-        least, most = bounds_of_form(LinearForm({a: n for a, n in rest.coefs.items() if a not in each}, rest.const), ranges)
+        least, most = bounds_of_form(
+            LinearForm({a: n for a, n in rest.coefs.items() if a not in each}, rest.const), ranges
+        )
         size = 1
         for r in each.values():
             size *= len(r)
@@ -297,8 +318,11 @@ class _Search:
                 if kind is EQ or kind is NE:
                     self.cuts.add(_turn(k, total - 1))
 
-    def visit_choice(self, c: Comparison, e: Min | Max, ranges: Ranges, unrolled: dict[PrimExpr, range], inner: frozenset[Var]) -> None:
-        """A condition on the smaller or larger of two values: it changes where the choice does, and as it does for either of them."""
+    def visit_choice(
+        self, c: Comparison, e: Min | Max, ranges: Ranges, unrolled: dict[PrimExpr, range], inner: frozenset[Var]
+    ) -> None:
+        """A condition on the smaller or larger of two values: it changes where the choice does, and as it does for
+        either of them."""
         self.visit_condition(LT(e.a, e.b), ranges, unrolled, inner)
         for chosen in (e.a, e.b):
             one = substitute(c, {e: chosen})

@@ -36,26 +36,32 @@ LOOP_PASSES: Final[tuple[LoopPass, ...]] = (
 )
 """In this order. Whatever costs time per statement runs before statements are written out by unrolling.
 
-Common subexpressions, hoisted conditions and shared storage are not among them: LLVM does the first two, and register and cache
-allocation the third. On 14 computations with plain loops (moves, padding, pools, products, norms, look-ups), code was as fast with
-each of them as without, within 3 %, and looking for common subexpressions lengthened compiling by up to a half.
+Common subexpressions, hoisted conditions and shared storage are not among them: LLVM does the first two, and register
+and cache allocation the third. On 14 computations with plain loops (moves, padding, pools, products, norms, look-ups),
+code was as fast with each of them as without, within 3 %, and looking for common subexpressions lengthened compiling by
+up to a half.
 """
 
 SCALAR_PASSES: Final[tuple[LoopPass, ...]] = (
     *LOOP_PASSES[: LOOP_PASSES.index(lower_math)], scalarize, simplify, tighten_loop_bounds, remove_dead_memory,
 )
-"""For a back end with a compiler behind it that finds vectors, unrolls loops and has a mathematics library: programs stay loops over scalars."""
+"""For a back end with a compiler behind it that finds vectors, unrolls loops and has a mathematics library: programs
+stay loops over scalars."""
 
 
 def lower_loops(func: PrimFunc, passes: Sequence[LoopPass] | None = None) -> PrimFunc:
-    """Make a lowered program (no blocks) flat (`verify_flat`), ready for code generation, by `passes` (default: `LOOP_PASSES`)."""
+    """Make a lowered program (no blocks) flat (`verify_flat`), ready for code generation, by `passes` (default:
+    `LOOP_PASSES`)."""
     for loop_pass in LOOP_PASSES if passes is None else passes:
         func = loop_pass(func)
     return func
 
 
-def lower_checked(func: PrimFunc, checks: Checks | None, first: int, passes: Sequence[LoopPass]) -> tuple[PrimFunc, tuple[Site, ...]]:
-    """Make a lowered program flat, with checks of its accesses to memory; return the sites of the checks, too, numbered from `first` on.
+def lower_checked(
+    func: PrimFunc, checks: Checks | None, first: int, passes: Sequence[LoopPass]
+) -> tuple[PrimFunc, tuple[Site, ...]]:
+    """Make a lowered program flat, with checks of its accesses to memory; return the sites of the checks, too,
+    numbered from `first` on.
 
     Loops with checks are not cut where conditions change: each piece would be a copy of the checks.
     """

@@ -42,7 +42,9 @@ Alignment: TypeAlias = tuple[int, int, int]
 """Elements along a dimension are `factor * k + offset` apart: dimension, factor, offset."""
 
 
-def place_buffers(func: PrimFunc, buffers: Sequence[Buffer], apart: Mapping[Buffer, Sequence[Alignment]] | None = None) -> PrimFunc:
+def place_buffers(
+    func: PrimFunc, buffers: Sequence[Buffer], apart: Mapping[Buffer, Sequence[Alignment]] | None = None
+) -> PrimFunc:
     """Allocate `buffers`, which `func` uses freely so far, each at the innermost place that holds all of its uses.
 
     `apart` says of some how far apart in memory their elements are to be; they get unused elements in between.
@@ -59,7 +61,8 @@ def place_buffers(func: PrimFunc, buffers: Sequence[Buffer], apart: Mapping[Buff
 
 
 class _Uses:
-    """Which statements use which of some buffers, each statement and expression looked at once: sets are the bits of an int."""
+    """Which statements use which of some buffers, each statement and expression looked at once: sets are the bits of
+    an int."""
 
     def __init__(self, buffers: Sequence[Buffer]) -> None:
         self.bits: dict[Buffer, int] = {b: 1 << k for k, b in enumerate(buffers)}
@@ -94,7 +97,8 @@ class _Uses:
 
 
 def _never_kept(s: Stmt, buffer: Buffer, uses: _Uses) -> bool:
-    """Whether the lowest statement that holds every use of `buffer` writes what it reads of it, so that no trip around needs another's."""
+    """Whether the lowest statement that holds every use of `buffer` writes what it reads of it, so that no trip around
+    needs another's."""
     ranges, looped = Ranges(), False
     while True:
         users = [b for b in bodies(s) if uses(b, buffer)]
@@ -125,7 +129,9 @@ class _Placing:
             first, last = users[0], users[-1]
             if first == last:
                 return seq(*s.stmts[:first], self.place(s.stmts[first], ranges), *s.stmts[last + 1 :])
-            return seq(*s.stmts[:first], _shrink(seq(*s.stmts[first : last + 1]), self.buffer, ranges), *s.stmts[last + 1 :])
+            return seq(
+                *s.stmts[:first], _shrink(seq(*s.stmts[first : last + 1]), self.buffer, ranges), *s.stmts[last + 1 :]
+            )
         if isinstance(s, Allocate) and self.uses(s.body, self.buffer):
             return replace(s, body=self.place(s.body, ranges))
         return _shrink(s, self.buffer, ranges)
@@ -133,13 +139,18 @@ class _Placing:
     def _may_enter(self, s: For, ranges: Ranges) -> bool:
         """Whether each trip of the loop may have a buffer of its own."""
         return (
-            (s.kind in (SERIAL, PARALLEL) or self._has_threads(s)) and self.buffer.name not in s.annotations.get(ROLLING, ())
+            (s.kind in (SERIAL, PARALLEL) or self._has_threads(s))
+            and self.buffer.name not in s.annotations.get(ROLLING, ())
             and (self.anywhere or lives_in_trips(s, self.buffer, ranges))
         )
 
     def _has_threads(self, s: For) -> bool:
-        """Whether a parallel loop inside of one that is written out uses the buffer: its threads have memory of their own."""
-        return s.kind == UNROLLED and any(isinstance(x, For) and x.kind == PARALLEL and self.uses(x, self.buffer) for x in walk_stmt(s.body))
+        """Whether a parallel loop inside of one that is written out uses the buffer: its threads have memory of their
+        own."""
+        return (
+            s.kind == UNROLLED
+            and any(isinstance(x, For) and x.kind == PARALLEL and self.uses(x, self.buffer) for x in walk_stmt(s.body))
+        )
 
 
 def _shrink(s: Stmt, buffer: Buffer, ranges: Ranges) -> Stmt:
@@ -147,7 +158,10 @@ def _shrink(s: Stmt, buffer: Buffer, ranges: Ranges) -> Stmt:
     box = region_of(s, buffer, ranges, stores=True)
     if box is None:
         raise InternalError(f"buffer '{buffer.name}' is not used where it is allocated")
-    if all(size is extent or (isinstance(size, int) and size == extent) for (_, size), extent in zip(box, buffer.shape, strict=True)):
+    if all(
+        size is extent or (isinstance(size, int) and size == extent)
+        for (_, size), extent in zip(box, buffer.shape, strict=True)
+    ):
         return Allocate(buffer, s)
     small = Buffer(buffer.name, [size for _, size in box], buffer.dtype, buffer.scope)
     memo: dict[PrimExpr, PrimExpr] = {}
@@ -184,6 +198,9 @@ def _padded(buffer: Buffer, alignments: Sequence[Alignment]) -> list[int]:
         rest = prod(shape[dimension + 2 :])
         fitting = [n for n in range(shape[dimension + 1], shape[dimension + 1] + factor) if n * rest % factor == offset]
         if not fitting:
-            raise ScheduleError(f"storage_align of '{buffer.name}': rows of {rest} elements cannot be {offset} more than a multiple of {factor} apart")
+            raise ScheduleError(
+                f"storage_align of '{buffer.name}': rows of {rest} elements cannot be {offset} more than a multiple of "
+                f"{factor} apart"
+            )
         shape[dimension + 1] = fitting[0]
     return shape

@@ -4,8 +4,8 @@
       ->
     for p: for m: for k: prefetch(B[p + 1, …]); C[m, p] += A[m, k] * B[p, k, 0:16]
 
-The lines of the part of B that the next trip of p reads are shared out evenly over the trips of m and k. The last trip of p asks
-for memory behind the parameter: a prefetch reads nothing and cannot fail.
+The lines of the part of B that the next trip of p reads are shared out evenly over the trips of m and k. The last trip
+of p asks for memory behind the parameter: a prefetch reads nothing and cannot fail.
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ NEXT: Final = "prefetch_next"
 SHARE: Final = "prefetch_share"
 _LINE: Final = 64
 _OPEN_TRIPS: Final = 4
-"""Number of first iterations over which prefetches are spread where the trip count is symbolic; later iterations repeat the last share."""
+"""Number of first iterations over which prefetches are spread where the trip count is symbolic; later iterations
+repeat the last share."""
 
 
 def place_prefetches(func: PrimFunc) -> PrimFunc:
@@ -49,7 +50,10 @@ def _ahead(outer: For, buffer: Buffer, ranges: Ranges) -> For:
     part = region_of(outer.body, buffer, ranges)
     sizes = [size for _, size in part or () if isinstance(size, int)]
     if part is None or len(sizes) < len(part) or not _is_one_run(part, buffer):
-        raise ScheduleError(f"what a trip of loop '{outer.var.name}' reads of '{buffer.name}' is not one run of memory; it cannot be prefetched")
+        raise ScheduleError(
+            f"what a trip of loop '{outer.var.name}' reads of '{buffer.name}' is not one run of memory; it cannot be "
+            "prefetched"
+        )
     elements = math.prod(sizes)
     following: dict[PrimExpr, PrimExpr] = {outer.var: add(outer.var, 1)}
     *first, last = [substitute(start, following) for start, _ in part]
@@ -64,7 +68,10 @@ def _ahead(outer: For, buffer: Buffer, ranges: Ranges) -> For:
             return replace(s, body=place(s.body, position, trips))
         line = _LINE * 8 // buffer.dtype.bits
         count = -(-elements // (line * trips))
-        asks = [Evaluate(prefetch(Load(buffer, (*first, add(last, add(mul(position, count * line), j * line)))))) for j in range(count)]
+        asks = [
+            Evaluate(prefetch(Load(buffer, (*first, add(last, add(mul(position, count * line), j * line))))))
+            for j in range(count)
+        ]
         return replace(s, body=seq(*asks, s.body), annotations={k: v for k, v in s.annotations.items() if k != SHARE})
 
     body = place(outer.body, const(0, INT64), 1)

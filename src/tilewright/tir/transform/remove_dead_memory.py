@@ -53,7 +53,10 @@ def _stmt(s: Stmt, loaded: set[Buffer], named: set[Var], given: set[Buffer]) -> 
     inner = map_bodies(s, lambda x: _stmt(x, loaded, named, given))
     if isinstance(inner, Let) and inner.var not in named and not _calls(inner.value):
         return inner.body
-    if isinstance(inner, Allocate) and inner.buffer not in loaded and not any(isinstance(x, Store) and x.buffer is inner.buffer for x in walk_stmt(inner.body)):
+    if (
+        isinstance(inner, Allocate) and inner.buffer not in loaded
+        and not any(isinstance(x, Store) and x.buffer is inner.buffer for x in walk_stmt(inner.body))
+    ):
         return inner.body
     return inner
 

@@ -13,7 +13,8 @@ from tilewright.tir.stmt import Allocate, Evaluate, Let, PrimFunc, Seq, Stmt, St
 
 
 def remove_no_op(func: PrimFunc) -> PrimFunc:
-    """`func` without stores of what is there, calls without effect, memory and names that nothing uses, and loops left empty."""
+    """`func` without stores of what is there, calls without effect, memory and names that nothing uses, and loops left
+    empty."""
     return func.with_body(_stmt(func.body) or Seq(()))
 
 
@@ -27,7 +28,10 @@ def _stmt(s: Stmt) -> Stmt | None:
         return None
     left = map_bodies(s, _stmt)
     if isinstance(left, Let):
-        return left if any(e is left.var for x in walk_stmt(left.body) for top in expressions(x) for e in walk(top)) else left.body
+        return (
+            left if any(e is left.var for x in walk_stmt(left.body) for top in expressions(x) for e in walk(top))
+            else left.body
+        )
     if isinstance(left, Allocate):
         return left if _uses(left) else left.body
     return left
@@ -35,6 +39,7 @@ def _stmt(s: Stmt) -> Stmt | None:
 
 def _uses(s: Allocate) -> bool:
     return any(
-        (isinstance(x, Store) and x.buffer is s.buffer) or any(isinstance(e, Load) and e.buffer is s.buffer for top in expressions(x) for e in walk(top))
+        (isinstance(x, Store) and x.buffer is s.buffer)
+        or any(isinstance(e, Load) and e.buffer is s.buffer for top in expressions(x) for e in walk(top))
         for x in walk_stmt(s.body)
     )

@@ -1,10 +1,10 @@
 """Turns vector statements into loops over their lanes, for back ends with a compiler that vectorizes loops itself.
 
-    B[T.ramp(i * 8, 1, 8)] = A[T.ramp(i * 8, 1, 8)] + T.broadcast(x, 8)    ->    for lane in T.serial(8):
-                                                                                     B[i * 8 + lane] = A[i * 8 + lane] + x
+    B[T.ramp(i * 8, 1, 8)] = A[T.ramp(i * 8, 1, 8)] + T.broadcast(x, 8)
+        ->  for lane in T.serial(8): B[i * 8 + lane] = A[i * 8 + lane] + x
 
-A mask becomes an `if` around the store. Where the value reads what is stored at another place, or lanes are combined, the lanes go
-through memory of their own. Unrolled loops become serial ones. Needs flat buffers; leaves no vectors.
+A mask becomes an `if` around the store. Where the value reads what is stored at another place, or lanes are combined,
+the lanes go through memory of their own. Unrolled loops become serial ones. Needs flat buffers; leaves no vectors.
 """
 
 from __future__ import annotations
@@ -73,9 +73,15 @@ class _Scalars:
 
     def store(self, s: Store) -> Stmt:
         lanes = s.indices[0].dtype.lanes
-        reads = [e for top in (s.value, *(() if s.mask is None else (s.mask,)), *s.indices) for e in walk(top) if isinstance(e, Load) and e.buffer is s.buffer]
+        reads = [
+            e for top in (s.value, *(() if s.mask is None else (s.mask,)), *s.indices) for e in walk(top)
+            if isinstance(e, Load) and e.buffer is s.buffer
+        ]
         if all(e.indices[0] is s.indices[0] for e in reads) and not isinstance(s.indices[0], Broadcast):
-            return self.over_lanes(lanes, lambda k: self.guarded(s.mask, k, Store(s.buffer, self.lane(s.value, k), (self.lane(s.indices[0], k),))))
+            return self.over_lanes(
+                lanes,
+                lambda k: self.guarded(s.mask, k, Store(s.buffer, self.lane(s.value, k), (self.lane(s.indices[0], k),)))
+            )
         held = Buffer(f"{s.buffer.name}_lanes", (lanes,), s.buffer.dtype, "local")
         if s.mask is None:
             fill = self.over_lanes(lanes, lambda k: Store(held, self.lane(s.value, k), (k,)))
@@ -85,13 +91,21 @@ class _Scalars:
         mask = s.mask
         choose = self.over_lanes(lanes, lambda k: Store(chosen, self.lane(mask, k), (k,)))
         nothing = const(0, s.buffer.dtype)  # compilers do not see that it is never read
-        fill = self.over_lanes(lanes, lambda k: IfThenElse(self.lane(mask, k), Store(held, self.lane(s.value, k), (k,)), Store(held, nothing, (k,))))
+        fill = self.over_lanes(
+            lanes,
+            lambda k: IfThenElse(
+                self.lane(mask, k), Store(held, self.lane(s.value, k), (k,)), Store(held, nothing, (k,))
+            )
+        )
         where = self.held(s.indices[0], lanes)
-        spill = self.over_lanes(lanes, lambda k: IfThenElse(Load(chosen, (k,)), Store(s.buffer, Load(held, (k,)), (where[1](k),))))
+        spill = self.over_lanes(
+            lanes, lambda k: IfThenElse(Load(chosen, (k,)), Store(s.buffer, Load(held, (k,)), (where[1](k),)))
+        )
         return Allocate(held, Allocate(chosen, where[0](seq(choose, fill, spill))))
 
     def held(self, index: PrimExpr, lanes: int) -> tuple[Callable[[Stmt], Stmt], Callable[[Var], PrimExpr]]:
-        """Return a wrapper for a statement that stores at `index`, and the index of a lane, kept in memory where it is read from memory."""
+        """Return a wrapper for a statement that stores at `index`, and the index of a lane, kept in memory where it is
+        read from memory."""
         if not any(isinstance(e, Load) for e in walk(index)):
             return lambda body: body, lambda k: self.lane(index, k)
         kept = Buffer("places", (lanes,), index.dtype.element, "local")

@@ -3,8 +3,8 @@
     a = T.allocate((8,)); b = T.allocate((8,))          a = T.allocate((8,))
     A -> a;  a -> B;  B -> b;  b -> C             ->    A -> a;  a -> B;  B -> a;  a -> C
 
-Needs flat buffers. Values of one type and place share, where the last use of one stands before the first of the other in the
-same run of statements; registers (`local`) do not, since code generation gives them to values as it sees fit.
+Needs flat buffers. Values of one type and place share, where the last use of one stands before the first of the other
+in the same run of statements; registers (`local`) do not, since code generation gives them to values as it sees fit.
 """
 
 from __future__ import annotations
@@ -39,7 +39,10 @@ def _stmt(s: Stmt) -> Stmt:
         else:
             moved[b] = hosts[host][0]
             hosts[host] = (hosts[host][0], last)
-    size = {h: max([h.shape[0], *(b.shape[0] for b, to in moved.items() if to is h)]) for h, _ in hosts if h in moved.values()}
+    size = {
+        h: max([h.shape[0], *(b.shape[0] for b, to in moved.items() if to is h)]) for h, _ in hosts
+        if h in moved.values()
+    }
     grown = {h: h if n == h.shape[0] else Buffer(h.name, (n,), h.dtype, h.scope) for h, n in size.items()}
     for old, new in [*((b, grown[h]) for b, h in moved.items()), *((h, g) for h, g in grown.items() if h is not g)]:
         body = redirect(body, old, new)
@@ -61,6 +64,7 @@ def _span(body: Seq, buffer: Buffer) -> tuple[int, int]:
 
 def _uses(s: Stmt, buffer: Buffer) -> bool:
     return any(
-        (isinstance(x, Store) and x.buffer is buffer) or any(isinstance(e, Load) and e.buffer is buffer for top in expressions(x) for e in walk(top))
+        (isinstance(x, Store) and x.buffer is buffer)
+        or any(isinstance(e, Load) and e.buffer is buffer for top in expressions(x) for e in walk(top))
         for x in walk_stmt(s)
     )

@@ -1,4 +1,5 @@
-"""Make the lanes of vector elements a dimension: a buffer of `float32x2` becomes one of `float32` with a last dimension of 2.
+"""Make the lanes of vector elements a dimension: a buffer of `float32x2` becomes one of `float32` with a last
+dimension of 2.
 
     A: T.Buffer((8,), "float32x2")         A: T.Buffer((8, 2), "float32")
     B[i] = A[i] + A[i]                 ->  for lane in T.vectorized(2):
@@ -15,7 +16,8 @@ from tilewright.tir.stmt import VECTORIZED, Allocate, For, PrimFunc, Stmt, Store
 
 
 def split_vector_elements(func: PrimFunc) -> PrimFunc:
-    """Return `func` over buffers of numbers. Raises `ScheduleError` where vectors meet numbers, or vectors of other lanes."""
+    """Return `func` over buffers of numbers. Raises `ScheduleError` where vectors meet numbers, or vectors of other
+    lanes."""
     used = [*func.params, *(s.buffer for s in walk_stmt(func.body) if isinstance(s, Allocate))]
     split = {b: _split(b) for b in used if b.dtype.lanes > 1}
     if not split:
@@ -27,7 +29,10 @@ def split_vector_elements(func: PrimFunc) -> PrimFunc:
         for e in expressions(s):
             _refuse_vectors(e, 1, f"a condition, a bound or a variable in '{func.name}'")
         inner = map_bodies(s, visit) or s
-        return Allocate(split[inner.buffer], inner.body) if isinstance(inner, Allocate) and inner.buffer in split else inner
+        return (
+            Allocate(split[inner.buffer], inner.body) if isinstance(inner, Allocate) and inner.buffer in split
+            else inner
+        )
 
     return PrimFunc(func.name, tuple(split.get(b, b) for b in func.params), visit(func.body), func.attrs, func.origin)
 
@@ -47,7 +52,9 @@ def _store(s: Store, split: dict[Buffer, Buffer]) -> Stmt:
     if lanes == 1:
         return s
     if any(i.dtype.lanes > 1 for i in s.indices):
-        raise ScheduleError(f"'{s.buffer.name}' holds {s.buffer.dtype}, and its index is a vector; index one element at a time")
+        raise ScheduleError(
+            f"'{s.buffer.name}' holds {s.buffer.dtype}, and its index is a vector; index one element at a time"
+        )
     lane = Var("lane")
     memo: dict[PrimExpr, PrimExpr] = {}
 
@@ -66,4 +73,7 @@ def _refuse_vectors(e: PrimExpr, lanes: int, where: str) -> None:
     """Raise `ScheduleError` where `e` reads elements of neither one nor `lanes` lanes."""
     for x in walk(e):
         if isinstance(x, Load) and x.buffer.dtype.lanes not in (1, lanes):
-            raise ScheduleError(f"'{x.buffer.name}' holds {x.buffer.dtype}, and {where}, cannot take its elements; read numbers, or vectors of as many lanes")
+            raise ScheduleError(
+                f"'{x.buffer.name}' holds {x.buffer.dtype}, and {where}, cannot take its elements; read numbers, or "
+                "vectors of as many lanes"
+            )

@@ -183,7 +183,9 @@ def _is_identity(kind: type) -> Callable[[PrimExpr], bool]:
     return lambda e: number_of(e) is not None and number_of(e) == number_of(_identity_value(kind, e.dtype))
 
 
-_BUILD: Final[dict[type, Callable[[PrimExpr, PrimExpr], PrimExpr]]] = {Add: add, Max: maximum, Min: minimum, Call: _multiply_add}
+_BUILD: Final[dict[type, Callable[[PrimExpr, PrimExpr], PrimExpr]]] = {
+    Add: add, Max: maximum, Min: minimum, Call: _multiply_add
+}
 _IDENTITIES: Final[dict[type, Callable[[PrimExpr], bool]]] = {kind: _is_identity(kind) for kind in _BUILD}
 
 

@@ -6,7 +6,8 @@
 
 Every statement is specialised once, with the values of all unrolled variables around it. An index is split into what
 does not change and a multiple of each unrolled variable, so that a copy of it costs one addition. Loops that run once
-are written out too. A loop stays a loop where its copies would have more than `MOST_STATEMENTS` statements. Needs a simplified program; leaves one.
+are written out too. A loop stays a loop where its copies would have more than `MOST_STATEMENTS` statements. Needs a
+simplified program; leaves one.
 """
 
 from __future__ import annotations
@@ -56,7 +57,10 @@ class _Unroller:
         self.kept: set[Var] = set()
         """The variables of unrolled loops that stay loops."""
         self.count(body)
-        self.unrolled = {s.var for s in walk_stmt(body) if isinstance(s, For) and s.var not in self.kept and (s.kind == UNROLLED or runs_once(s))}
+        self.unrolled = {
+            s.var for s in walk_stmt(body)
+            if isinstance(s, For) and s.var not in self.kept and (s.kind == UNROLLED or runs_once(s))
+        }
         self.uses: dict[PrimExpr, tuple[Var, ...]] = {}
         self.decides: dict[int, bool] = {}
         self.env: dict[Var, int] = {}
@@ -126,7 +130,9 @@ class _Unroller:
                 self.enter(self.ranges)
             return self.copied(s, range(low.value, low.value + extent.value)) if isinstance(low, IntImm) else None
         if s.kind == UNROLLED:
-            raise ScheduleError(f"the unrolled loop '{s.var.name}' runs {extent} times; split it by a constant first", s.origin)
+            raise ScheduleError(
+                f"the unrolled loop '{s.var.name}' runs {extent} times; split it by a constant first", s.origin
+            )
         loop, outer = replace(s, min=low, extent=extent), self.ranges
         hidden = self.env.pop(s.var, None)
         self.enter(inside(loop, outer))
@@ -171,7 +177,9 @@ class _Unroller:
         known = self.decides.get(id(s))
         if known is None:
             known = isinstance(s, IfThenElse) or (isinstance(s, Store) and s.mask is not None)
-            known = known or any(self.has_decisions(x) for x in bodies(s)) or any(_has_select(e) for e in expressions(s))
+            known = (
+                known or any(self.has_decisions(x) for x in bodies(s)) or any(_has_select(e) for e in expressions(s))
+            )
             self.decides[id(s)] = known
         return known
 
@@ -220,12 +228,15 @@ class _Unroller:
         return simplify(new, self.ranges) if is_index(e.dtype) else new
 
     def split(self, e: PrimExpr) -> tuple[PrimExpr | None, int, list[tuple[Var, int]]] | None:
-        """`e` as what does not change, a constant, and multiples of unrolled variables; None when it is not like that."""
+        """`e` as what does not change, a constant, and multiples of unrolled variables; None when it is not like
+        that."""
         if e not in self.splits:
             form = form_of(e, self.ranges)
             terms = self.terms(form)
             rest = LinearForm({a: k for a, k in form.coefs.items() if a not in self.env})
-            self.splits[e] = None if terms is None else (expression(rest, e.dtype) if rest.coefs else None, form.const, terms)
+            self.splits[e] = (
+                None if terms is None else (expression(rest, e.dtype) if rest.coefs else None, form.const, terms)
+            )
         return self.splits[e]
 
     def terms(self, form: LinearForm) -> list[tuple[Var, int]] | None:

@@ -3,9 +3,9 @@
     for j in T.vectorized(8):          ->      B[T.ramp(i * 8, 1, 8)] = A[T.ramp(i * 8, 1, 8)] + T.broadcast(1.0, 8)
         B[i * 8 + j] = A[i * 8 + j] + 1.0
 
-A lane-dependent `if` becomes the mask of the stores inside; loads that could leave their buffer where it fails are guarded
-by it. Needs flat buffers. A statement without a vector form (a nested vectorized loop, bounds that differ by lane, an effect)
-becomes a serial loop over the lanes around that statement alone.
+A lane-dependent `if` becomes the mask of the stores inside; loads that could leave their buffer where it fails are
+guarded by it. Needs flat buffers. A statement without a vector form (a nested vectorized loop, bounds that differ by
+lane, an effect) becomes a serial loop over the lanes around that statement alone.
 """
 
 from __future__ import annotations
@@ -77,9 +77,13 @@ def _stmt(s: Stmt, ranges: Ranges) -> Stmt:
 def _vectorized(loop: For, ranges: Ranges) -> Stmt:
     span = trips(loop)
     if span is None:
-        raise ScheduleError(f"the vectorized loop '{loop.var.name}' runs {loop.extent} times; split it by a constant first", loop.origin)
+        raise ScheduleError(
+            f"the vectorized loop '{loop.var.name}' runs {loop.extent} times; split it by a constant first", loop.origin
+        )
     if span.start:
-        loop = replace(loop, min=const(0, loop.var.dtype), body=substitute_stmt(loop.body, {loop.var: add(loop.var, span.start)}))
+        loop = replace(
+            loop, min=const(0, loop.var.dtype), body=substitute_stmt(loop.body, {loop.var: add(loop.var, span.start)})
+        )
     if len(span) < 2:
         return substitute_stmt(loop.body, {loop.var: loop.min}) if span else Seq(())
     body, vectorizer = _privatize(loop), _Vectorizer(loop, ranges)
@@ -129,8 +133,12 @@ class _Vectorizer:
         """The mask within which each mask was made by a choice."""
 
     def carries(self, body: Stmt) -> bool:
-        """Return whether each lane continues from the previous one: all lanes add to one element that other statements use too."""
-        sums = {s.buffer: s for s in walk_stmt(body) if isinstance(s, Store) and not any(map(self.depends, s.indices)) and s.buffer in _reads(s.value)}
+        """Return whether each lane continues from the previous one: all lanes add to one element that other statements
+        use too."""
+        sums = {
+            s.buffer: s for s in walk_stmt(body)
+            if isinstance(s, Store) and not any(map(self.depends, s.indices)) and s.buffer in _reads(s.value)
+        }
         return bool(sums) and any(
             s is not one and ((isinstance(s, Store) and s.buffer is b) or any(b in _reads(e) for e in expressions(s)))
             for b, one in sums.items() for s in walk_stmt(body)
@@ -172,7 +180,9 @@ class _Vectorizer:
             chosen = s.then_case if known else s.else_case
             return Seq(()) if chosen is None else self.stmt(chosen, mask)
         if not self.depends(condition):
-            return IfThenElse(condition, self.stmt(s.then_case, mask), None if s.else_case is None else self.stmt(s.else_case, mask))
+            return IfThenElse(
+                condition, self.stmt(s.then_case, mask), None if s.else_case is None else self.stmt(s.else_case, mask)
+            )
         if s.else_case is not None and _stores_to(s.then_case) & _reads(condition):
             raise _NoVector
         then = self.stmt(s.then_case, condition if mask is None else logical_and(mask, condition))
@@ -202,8 +212,10 @@ class _Vectorizer:
             raise _NoVector
         if self.depends(s.value):
             raise ScheduleError(
-                f"the vectorized loop '{self.lane.name}' writes one element of '{s.buffer.name}' from all of its {self.lanes} lanes; "
-                f"vectorize a loop that '{s.buffer.name}' is indexed by, or split the reduction with rfactor", self.loop.origin)
+                f"the vectorized loop '{self.lane.name}' writes one element of '{s.buffer.name}' from all of its "
+                f"{self.lanes} lanes; "
+                f"vectorize a loop that '{s.buffer.name}' is indexed by, or split the reduction with rfactor",
+                self.loop.origin)
         return s
 
     # Expressions.
@@ -245,7 +257,9 @@ class _Vectorizer:
             return self.load(e, mask)
         if isinstance(e, (And, Or)):  # the first operand decides where the second is read
             undecided = e.a if isinstance(e, And) else logical_not(e.a)
-            return e.with_operands([self.vector(e.a, mask), self.vector(e.b, undecided if mask is None else logical_and(mask, undecided))])
+            return e.with_operands(
+                [self.vector(e.a, mask), self.vector(e.b, undecided if mask is None else logical_and(mask, undecided))]
+            )
         return e.with_operands([self.vector(x, mask) for x in e.operands()])
 
     def load(self, e: Load, mask: PrimExpr | None) -> PrimExpr:

@@ -15,7 +15,19 @@ from tilewright.scalar import expr as E
 from tilewright.scalar import intrinsics as I
 from tilewright.scalar.expr import Buffer, Load, PrimExpr, Var
 from tilewright.scalar.walk import text_of, walk
-from tilewright.tir.stmt import NUMBERS, Allocate, Block, For, IfThenElse, Let, PrimFunc, Stmt, Store, bodies, expressions
+from tilewright.tir.stmt import (
+    NUMBERS,
+    Allocate,
+    Block,
+    For,
+    IfThenElse,
+    Let,
+    PrimFunc,
+    Stmt,
+    Store,
+    bodies,
+    expressions,
+)
 
 
 def verify_flat(func: PrimFunc) -> None:
@@ -29,7 +41,9 @@ def verify_flat(func: PrimFunc) -> None:
 
 def _check_buffer(func: PrimFunc, buffer: Buffer) -> None:
     if len(buffer.shape) != 1:
-        raise InternalError(f"{func.name}: buffer '{buffer.name}' has {len(buffer.shape)} dimensions where flat ones are expected")
+        raise InternalError(
+            f"{func.name}: buffer '{buffer.name}' has {len(buffer.shape)} dimensions where flat ones are expected"
+        )
 
 
 class _Verifier:
@@ -50,8 +64,13 @@ class _Verifier:
             case For():
                 if s.kind not in ("serial", "parallel"):
                     raise self.fail(f"loop '{s.var.name}' is still {s.kind}", s)
-                if not _is_index(s.var.dtype) or s.var.dtype.lanes != 1 or any(e.dtype is not s.var.dtype for e in (s.min, s.extent)):
-                    raise self.fail(f"loop '{s.var.name}' of {s.var.dtype} runs from {s.min.dtype} for {s.extent.dtype}", s)
+                if (
+                    not _is_index(s.var.dtype) or s.var.dtype.lanes != 1
+                    or any(e.dtype is not s.var.dtype for e in (s.min, s.extent))
+                ):
+                    raise self.fail(
+                        f"loop '{s.var.name}' of {s.var.dtype} runs from {s.min.dtype} for {s.extent.dtype}", s
+                    )
                 variables |= {s.var}
             case Store():
                 self.store(s, buffers)
@@ -164,8 +183,17 @@ def _call(e: Any) -> str | None:
     kinds = {a.dtype for a in e.args}
     if e.op is I.reinterpret:
         (given,) = kinds
-        return None if given.bits * given.lanes == e.dtype.bits * e.dtype.lanes else f"makes {e.dtype} of the bits of {given}"
-    if len(kinds) > 1 and not (e.op.effect or isinstance(e.op, I.Extern) or e.op in (I.dot2, I.dot4, I.high_product, I.doubled_high_product)):
+        return (
+            None if given.bits * given.lanes == e.dtype.bits * e.dtype.lanes
+            else f"makes {e.dtype} of the bits of {given}"
+        )
+    if (
+        len(kinds) > 1
+        and not (
+            e.op.effect or isinstance(e.op, I.Extern)
+            or e.op in (I.dot2, I.dot4, I.high_product, I.doubled_high_product)
+        )
+    ):
         return f"mixes {', '.join(map(str, sorted(kinds, key=str)))}"
     lanes = 1 if e.op in _ACROSS else max((d.lanes for d in kinds), default=1)
     return None if e.op.effect or e.dtype.lanes == lanes else f"is {e.dtype}, of {lanes} lanes"

@@ -1,12 +1,12 @@
 """Compute floats of 16 bits or fewer in float32: widen where memory is read, round where it is written.
 
-    B[i] = max(A[i] * S[i] + T[i], 0)      ->      B[i] = cast("bfloat16", max(cast("float32", A[i]) * cast("float32", S[i])
-                                                                              + cast("float32", T[i]), 0))
+    B[i] = max(A[i] * S[i] + T[i], 0)
+        ->  B[i] = cast("bfloat16", max(cast("float32", A[i]) * cast("float32", S[i]) + cast("float32", T[i]), 0))
 
-Once per kernel, not once per operation: a value that stays in the kernel, in an expression, a variable or a buffer of its
-own, keeps the precision of float32, so a rounding in between (`cast("float32", cast("bfloat16", x))`) goes as well. Values
-that are only moved keep their 16 bits, and so do buffers of such values that only pairs are read from. Floats of a byte or less are stored to be
-rounded: each operation on them is, and their buffers keep their type.
+Once per kernel, not once per operation: a value that stays in the kernel, in an expression, a variable or a buffer of
+its own, keeps the precision of float32, so a rounding in between (`cast("float32", cast("bfloat16", x))`) goes as well.
+Values that are only moved keep their 16 bits, and so do buffers of such values that only pairs are read from. Floats of
+a byte or less are stored to be rounded: each operation on them is, and their buffers keep their type.
 """
 
 from __future__ import annotations
@@ -16,16 +16,44 @@ from dataclasses import replace
 from typing import Any, Final
 
 from tilewright.base.types import FLOAT32, MINIFLOATS, DataType
-from tilewright.scalar.expr import Broadcast, Buffer, Call, Cast, FloatImm, Load, PrimExpr, Select, Var, cast, if_then_else
+from tilewright.scalar.expr import (
+    Broadcast,
+    Buffer,
+    Call,
+    Cast,
+    FloatImm,
+    Load,
+    PrimExpr,
+    Select,
+    Var,
+    cast,
+    if_then_else,
+)
 from tilewright.scalar.intrinsics import pair, reinterpret
 from tilewright.scalar.walk import walk
-from tilewright.tir.stmt import Allocate, Evaluate, For, IfThenElse, Let, PrimFunc, Stmt, Store, expressions, map_bodies, walk_stmt
+from tilewright.tir.stmt import (
+    Allocate,
+    Evaluate,
+    For,
+    IfThenElse,
+    Let,
+    PrimFunc,
+    Stmt,
+    Store,
+    expressions,
+    map_bodies,
+    walk_stmt,
+)
 
 
 def widen_halves(func: PrimFunc) -> PrimFunc:
-    """`func` with float16 and bfloat16 in the memory that it is given, and nowhere else; small floats in memory alone."""
+    """`func` with float16 and bfloat16 in the memory that it is given, and nowhere else; small floats in memory
+    alone."""
     used = [*func.params, *(s.buffer for s in walk_stmt(func.body) if isinstance(s, Allocate))]
-    return func.with_body(_Widening(_of_pairs(func.body)).stmt(func.body)) if any(is_short(b.dtype) for b in used) else func
+    return (
+        func.with_body(_Widening(_of_pairs(func.body)).stmt(func.body)) if any(is_short(b.dtype) for b in used)
+        else func
+    )
 
 
 def is_short(dtype: DataType) -> bool:
@@ -33,7 +61,8 @@ def is_short(dtype: DataType) -> bool:
 
 
 def _of_pairs(body: Stmt) -> set[Buffer]:
-    """The allocated buffers of 16-bit floats that are read for pairs alone, into which values are only moved from what is given."""
+    """The allocated buffers of 16-bit floats that are read for pairs alone, into which values are only moved from what
+    is given."""
     found = {s.buffer for s in walk_stmt(body) if isinstance(s, Allocate) and is_short(s.buffer.dtype)}
     if not found:
         return found
@@ -70,7 +99,9 @@ class _Widening:
         match s:
             case Store():
                 return self.store(s)
-            case Allocate() if is_short(s.buffer.dtype) and s.buffer.dtype.code not in MINIFLOATS and s.buffer not in self.kept:
+            case Allocate() if is_short(
+                s.buffer.dtype
+            ) and s.buffer.dtype.code not in MINIFLOATS and s.buffer not in self.kept:
                 b = s.buffer
                 self.buffers[b] = Buffer(b.name, b.shape, FLOAT32.with_lanes(b.dtype.lanes), b.scope)
                 return replace(s, buffer=self.buffers[b], body=self.stmt(s.body))
@@ -92,7 +123,10 @@ class _Widening:
 
     def store(self, s: Store) -> Stmt:
         buffer = self.buffers.get(s.buffer, s.buffer)
-        value = self.value(s.value) if not is_short(s.value.dtype) else self.exact(s.value) if buffer is s.buffer else self.wide(s.value)
+        value = (
+            self.value(s.value) if not is_short(s.value.dtype) else self.exact(s.value) if buffer is s.buffer
+            else self.wide(s.value)
+        )
         return Store(buffer, value, tuple(map(self.value, s.indices)), None if s.mask is None else self.value(s.mask))
 
     def value(self, e: PrimExpr) -> PrimExpr:
@@ -184,5 +218,6 @@ def _operands(w: _Widening, e: PrimExpr) -> Sequence[PrimExpr]:
 
 
 _RULES: Final[dict[type, Callable[[_Widening, Any], PrimExpr]]] = {
-    Load: _load, Var: _variable, Cast: _converted, Select: _chosen, Call: _called, FloatImm: lambda w, e: cast(_real(e), e),
+    Load: _load, Var: _variable, Cast: _converted, Select: _chosen, Call: _called,
+    FloatImm: lambda w, e: cast(_real(e), e),
 }

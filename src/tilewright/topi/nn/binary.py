@@ -9,12 +9,12 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from tilewright import te
+from tilewright.backends.cpu.strategies.schedules.reduce import ReduceSchedule
 from tilewright.base.errors import ShapeError
 from tilewright.base.types import DataType
 from tilewright.scalar.expr import GE as GREATER_EQUAL
 from tilewright.scalar.expr import PrimExpr, Var, add, all_of, cast, compare, const, if_then_else, mul, sub
 from tilewright.scalar.intrinsics import bitwise_and, bitwise_not, bitwise_xor, shift_left, shift_right
-from tilewright.topi.schedules.reduce import ReduceSchedule
 from tilewright.topi.shapes import axis_of, text
 from tilewright.topi.tag import tagged
 from tilewright.topi.transform import dims

@@ -39,7 +39,7 @@ def mirror_pad(data: te.Tensor, pad_before: Ints, pad_after: Ints | None = None,
     """`data` mirrored at its edges, the edge itself repeated (`SYMMETRIC`) or not (`REFLECT`). Raises `ShapeError`."""
     widths = _widths(data, pad_before, pad_after)
     if mode not in ("SYMMETRIC", "REFLECT"):
-        raise ShapeError(f"mode '{mode}' is not known; it is SYMMETRIC or REFLECT")
+        raise ShapeError(f"mode '{mode}' is not supported; it must be SYMMETRIC or REFLECT")
     edge = int(mode == "SYMMETRIC")
     for n, w in zip(dims(data), widths, strict=True):
         if isinstance(n, int) and max(w) > n - 1 + edge:
@@ -137,7 +137,7 @@ def _upsampled(data: te.Tensor, scales: Sequence[float], layout: str, method: st
     out = [round(n * s) for n, s in zip(sizes, scales, strict=True)] if output_shape is None else [int(n) for n in output_shape]
     names = {"nearest_neighbor": "nearest_neighbor", "bilinear": "linear", "trilinear": "linear", "bicubic": "cubic"}
     if method not in names:
-        raise ShapeError(f"method '{method}' is not known; it is one of {', '.join(names)}")
+        raise ShapeError(f"method '{method}' is not supported; it must be one of {', '.join(names)}")
     lines = [_line(n, o, s, method == "nearest_neighbor", mode) for n, o, s in zip(sizes, out, scales, strict=True)]
     return resize(data, spatial, out, lines, names[method], "floor", (-0.5, False), None, data.dtype)
 
@@ -158,7 +158,7 @@ def upsampling3d(
 ) -> te.Tensor:
     """Volumes scaled in three dimensions, by nearest neighbours or "trilinear"; modes half_pixel, align_corners and asymmetric."""
     if coordinate_transformation_mode not in ("half_pixel", "align_corners", "asymmetric"):
-        raise ShapeError(f"coordinate_transformation_mode '{coordinate_transformation_mode}' is not known; it is half_pixel, align_corners or asymmetric")
+        raise ShapeError(f"coordinate_transformation_mode '{coordinate_transformation_mode}' is not supported; it must be half_pixel, align_corners or asymmetric")
     return _upsampled(data, [scale_d, scale_h, scale_w], layout, method, coordinate_transformation_mode, output_shape)
 
 

@@ -9,9 +9,10 @@ from __future__ import annotations
 from typing import Any
 
 from tilewright import te
+from tilewright.backends.cpu.strategies import conv as of
+from tilewright.backends.cpu.strategies.winograd_choice import winograd_setting
 from tilewright.base.errors import ShapeError
 from tilewright.base.types import DataType, TensorType
-from tilewright.topi import conv as of
 from tilewright.topi.layouts import kernel_axes
 from tilewright.topi.shapes import require_rank, text
 from tilewright.topi.tag import tagged
@@ -36,7 +37,7 @@ def convolution(
     for k, letter in enumerate(c for c in "DHW" if c in data_layout):
         window_count(data.extents[data_layout.index(letter)], sides[k], sides[n + k], kernel[k], every[k], apart[k], k)
     dtype = DataType(out_dtype or data.dtype)
-    return of.conv(data, weight, every, sides, apart, groups, data_layout, kernel_layout, data_layout, dtype)
+    return of.conv(data, weight, every, sides, apart, groups, data_layout, kernel_layout, data_layout, dtype, winograd_setting())
 
 
 _KERNELS = {"NCW": "OIW", "NWC": "WIO", "NCHW": "OIHW", "NHWC": "HWIO", "HWCN": "HWIO", "NCDHW": "OIDHW", "NDHWC": "DHWIO"}
@@ -46,7 +47,7 @@ def _any(
     data: te.Tensor, kernel: te.Tensor, strides: Any, padding: Padding, dilation: Any, groups: int, layout: str, kernel_layout: str, out_dtype: str | None
 ) -> te.Tensor:
     if layout not in _KERNELS:
-        raise ShapeError(f"layout '{layout}' is not known here; it is one of {', '.join(_KERNELS)}")
+        raise ShapeError(f"layout '{layout}' is not supported here; it must be one of {', '.join(_KERNELS)}")
     return convolution(data, kernel, strides, padding, dilation, groups, layout, kernel_layout or _KERNELS[layout], out_dtype)
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from tilewright import te
+from tilewright.backends.cpu.strategies.schedules.reduce import ReduceSchedule
 from tilewright.base.errors import ShapeError
 from tilewright.base.types import DataType
 from tilewright.scalar.expr import PrimExpr, Var, add, all_of, cast, const, floordiv, if_then_else, mul, sub
 from tilewright.scalar.intrinsics import floor
-from tilewright.topi.schedules.reduce import ReduceSchedule
 from tilewright.topi.shapes import text
 from tilewright.topi.tag import tagged
 from tilewright.topi.windows import Ints, Padding, padding_of, per_dimension, window_count

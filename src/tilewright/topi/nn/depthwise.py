@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from tilewright import te
+from tilewright.backends.cpu.strategies import conv as of
+from tilewright.backends.cpu.strategies.schedules.reduce import ReduceSchedule
 from tilewright.base.types import DataType
 from tilewright.scalar.expr import EQ, PrimExpr, Var, all_of, cast, compare, const, floordiv, floormod, if_then_else
-from tilewright.topi import conv as of
-from tilewright.topi.schedules.reduce import ReduceSchedule
 from tilewright.topi.tag import tagged
 from tilewright.topi.transform import reshape
 from tilewright.topi.windows import Ints, Padding, padding_of, per_dimension

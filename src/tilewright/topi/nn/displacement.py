@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from tilewright import te
+from tilewright.backends.cpu.strategies.schedules.reduce import ReduceSchedule
 from tilewright.base.errors import ShapeError
 from tilewright.scalar.expr import PrimExpr, Var, all_of, const, div, floordiv, floormod, if_then_else
 from tilewright.topi.elementwise import absolute
-from tilewright.topi.schedules.reduce import ReduceSchedule
 from tilewright.topi.shapes import axis_of, differ, text
 from tilewright.topi.tag import INJECTIVE, tagged
 from tilewright.topi.transform import dims

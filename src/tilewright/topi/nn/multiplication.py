@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from tilewright import te
+from tilewright.backends.cpu.strategies import products as of
 from tilewright.base.errors import ShapeError
 from tilewright.base.types import DataType
 from tilewright.scalar.expr import cast, floordiv, floormod
-from tilewright.topi import products as of
 from tilewright.topi.nn.convolution import require_plain_layout
 from tilewright.topi.shapes import broadcast_shapes, differ, text
 from tilewright.topi.tag import tagged

@@ -8,21 +8,21 @@ from __future__ import annotations
 from typing import Any
 
 from tilewright import te
+from tilewright.backends.cpu.strategies.conv import channels_last
+from tilewright.backends.cpu.strategies.schedules.reduce import ReduceSchedule
 from tilewright.base.errors import ShapeError
 from tilewright.scalar.expr import EQ, PrimExpr, Var, all_of, cast, compare, const, floordiv, floormod, if_then_else, maximum, minimum
 from tilewright.topi import pool as of
 from tilewright.topi.adaptive import adaptive_pool as to_size
-from tilewright.topi.conv import channels_last
 from tilewright.topi.layouts import data_axes
 from tilewright.topi.reduction import arg_reduce
-from tilewright.topi.schedules.reduce import ReduceSchedule
 from tilewright.topi.tag import tagged
 from tilewright.topi.windows import Ints, padding_of, per_dimension, pooled_size, reaching
 
 
 def _is_mean(pool_type: str) -> bool:
     if pool_type not in ("max", "avg"):
-        raise ShapeError(f"pool_type '{pool_type}' is not known; it is max or avg")
+        raise ShapeError(f"pool_type '{pool_type}' is not supported; it must be max or avg")
     return pool_type == "avg"
 
 

@@ -38,7 +38,7 @@ def _coded(code: Any, choices: dict[str, PrimExpr]) -> PrimExpr:
         return result
     name = SQNN_CODE_TO_DTYPE.get(code, "") if isinstance(code, int) else str(code)
     if name not in choices:
-        raise ShapeError(f"'{code}' is no type to quantise to; it is one of {', '.join(SQNN_DTYPE_TO_CODE)}, or its code")
+        raise ShapeError(f"'{code}' is not a type to quantize to; it must be one of {', '.join(SQNN_DTYPE_TO_CODE)}, or its code")
     return choices[name]
 
 

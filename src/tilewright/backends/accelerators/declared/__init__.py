@@ -1,9 +1,10 @@
-"""An accelerator from one Python file: what it declares is partitioned for, cut into tiles, run bit by bit, saved, tested and documented.
+"""An accelerator from one Python file: what it declares is partitioned for, cut into tiles, run bit by bit, saved,
+tested and documented.
 
     from tilewright.contrib.accelerator import Accelerator, Memory, arithmetic, forms
 
-`declaration.py` has what such a file is written with; `tilewright.contrib.npu` is one. `python -m tilewright.contrib.accelerator npu`
-tests it and writes its page.
+`declaration.py` has what such a file is written with; `tilewright.contrib.npu` is one. `python -m
+tilewright.contrib.accelerator npu` tests it and writes its page.
 """
 
 from __future__ import annotations
@@ -23,7 +24,10 @@ if TYPE_CHECKING:
 _LATE: Final = {"conformance": "testing", "page": "documentation", "share": "partition"}
 """The names that need the compiler, by the module that defines them."""
 
-__all__ = ["Accelerator", "Memory", "Operand", "Refused", "arithmetic", "conformance", "cycle_reports", "forms", "page", "share"]
+__all__ = [
+    "Accelerator", "Memory", "Operand", "Refused", "arithmetic", "conformance", "cycle_reports", "forms", "page",
+    "share"
+]
 
 
 def __getattr__(name: str) -> Any:

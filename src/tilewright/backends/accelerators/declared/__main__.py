@@ -1,9 +1,8 @@
 """Commands for authors of accelerators.
 
     python -m tilewright.contrib.accelerator npu                    its page, as Markdown
-    python -m tilewright.contrib.accelerator npu --test 50          its conformance, with 50 programs of each operator; exit code 1 where
-    something failed
-    python -m tilewright.contrib.accelerator npu --cycles m.tflite  the cycles of a network, layer by layer, and its part of the multiplications
+    python -m tilewright.contrib.accelerator npu --test 50          its conformance with 50 programs per operator
+    python -m tilewright.contrib.accelerator npu --cycles m.tflite  the cycles of a network, layer by layer
     python -m tilewright.contrib.accelerator npu --commands m.tflite
 
 The name is that of an entry point, or a file: `mine.py:accelerator`.
@@ -39,14 +38,18 @@ def accelerator_of(name: str) -> Accelerator:
     else:
         found = find_accelerator(name)
     if not isinstance(found, Accelerator):
-        raise OptionError(f"'{name}' is no accelerator; those there are: {', '.join(accelerator_names())}; or write file.py:name", code="TW0901")
+        raise OptionError(
+            f"'{name}' is no accelerator; those there are: {', '.join(accelerator_names())}; or write file.py:name",
+            code="TW0901"
+        )
     return found
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; its exit code."""
     parser = argparse.ArgumentParser(
-        "python -m tilewright.backends.accelerators.declared", description="The page of an accelerator, its tests, and what networks cost on it."
+        "python -m tilewright.backends.accelerators.declared",
+        description="The page of an accelerator, its tests, and what networks cost on it."
     )
     parser.add_argument("name", help="an entry point, or file.py:name")
     parser.add_argument("--test", type=int, metavar="N", help="run N random programs of each operator")
@@ -80,7 +83,10 @@ def _run(given: argparse.Namespace) -> int:
         print("\n".join(m.simulator.text() for m in modules_of(program)))
         return 0
     taken, everything = share(partitioned)
-    print(f"{accelerator.name} computes {taken:,} of {everything:,} multiply-accumulates ({taken / max(everything, 1):.1%})")
+    print(
+        f"{accelerator.name} computes {taken:,} of {everything:,} multiply-accumulates "
+        f"({taken / max(everything, 1):.1%})"
+    )
     for cycles in cycle_reports(program):
         print(cycles)
     return 0

@@ -2,8 +2,9 @@
 
     x="n h*sh+kh*dh w*sw+kw*dw ci"  w="kh kw ci co"  q="co 4"  y="n h w co"
 
-A name alone, or before `*`, is an axis; the factor after `*` is a whole number or a field of the instruction; a number alone is the size
-of a dimension that is never cut. The axes of `y` may be cut into tiles, and all others are read whole for every tile.
+A name alone, or before `*`, is an axis; the factor after `*` is a whole number or a field of the instruction; a number
+alone is the size of a dimension that is never cut. The axes of `y` may be cut into tiles, and all others are read whole
+for every tile.
 """
 
 from __future__ import annotations
@@ -71,7 +72,11 @@ def _dimension(word: str, where: str) -> Dimension:
     for part in word.split("+"):
         found = _TERM.fullmatch(part)
         if found is None:
-            raise OptionError(f"{where}: '{word}' is no dimension; it is a size, or a sum of axes, each times a number or a field, as in h*stride+kh", code="TW0903")
+            raise OptionError(
+                f"{where}: '{word}' is no dimension; it is a size, or a sum of axes, each times a number or a field, "
+                "as in h*stride+kh",
+                code="TW0903"
+            )
         factor = found[2] or "1"
         terms.append(Term(found[1], int(factor) if factor.isdecimal() else factor))
     return Dimension(tuple(terms))
@@ -82,7 +87,9 @@ def axes_of(accesses: Mapping[str, Access]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(a for access in accesses.values() for d in access for a in d.axes))
 
 
-def extents(accesses: Mapping[str, Access], shapes: Mapping[str, Sequence[int]], fields: Mapping[str, int]) -> tuple[dict[str, int], str]:
+def extents(
+    accesses: Mapping[str, Access], shapes: Mapping[str, Sequence[int]], fields: Mapping[str, int]
+) -> tuple[dict[str, int], str]:
     """How far each axis goes, by the operands' dimensions that are that axis, and by the field of its name.
 
     And what contradicts that, if something does.

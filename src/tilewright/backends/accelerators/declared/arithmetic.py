@@ -1,4 +1,5 @@
-"""The meaning of instructions in numpy: sums of products without rounding, and the fixed-point multipliers of quantized values.
+"""The meaning of instructions in numpy: sums of products without rounding, and the fixed-point multipliers of
+quantized values.
 
 All of it is exact for integers of up to 16 bits and sums of up to 52.
 """
@@ -12,10 +13,15 @@ import numpy as np
 Array = np.ndarray[Any, Any]
 
 
-def windows(x: Array, kernel: tuple[int, int], strides: tuple[int, int] = (1, 1), dilation: tuple[int, int] = (1, 1)) -> Array:
+def windows(
+    x: Array, kernel: tuple[int, int], strides: tuple[int, int] = (1, 1), dilation: tuple[int, int] = (1, 1)
+) -> Array:
     """The windows of images (n, h, w, c), without padding, as a view (n, rows, columns, kh, kw, c)."""
     n, height, width, c = x.shape
-    rows, columns = ((size - (k - 1) * d - 1) // s + 1 for size, k, s, d in zip((height, width), kernel, strides, dilation, strict=True))
+    rows, columns = (
+        (size - (k - 1) * d - 1) // s + 1
+        for size, k, s, d in zip((height, width), kernel, strides, dilation, strict=True)
+    )
     a, b, d, e = x.strides
     shape = (n, max(rows, 0), max(columns, 0), *kernel, c)
     steps = (a, b * strides[0], d * strides[1], b * dilation[0], d * dilation[1], e)
@@ -34,7 +40,9 @@ def convolve(x: Array, weight: Array, strides: tuple[int, int] = (1, 1), dilatio
     return total.astype(np.int64)
 
 
-def convolve_depthwise(x: Array, weight: Array, strides: tuple[int, int] = (1, 1), dilation: tuple[int, int] = (1, 1)) -> Array:
+def convolve_depthwise(
+    x: Array, weight: Array, strides: tuple[int, int] = (1, 1), dilation: tuple[int, int] = (1, 1)
+) -> Array:
     """Sums over windows of (n, h, w, c), each channel by its own weight of (kh, kw, c), as int64."""
     kh, kw, _ = weight.shape
     views = windows(np.asarray(x, np.int32), (kh, kw), strides, dilation)
@@ -48,8 +56,8 @@ def convolve_depthwise(x: Array, weight: Array, strides: tuple[int, int] = (1, 1
 def rescaled(x: Array, multiplier: Any, exponent: Any, once: int = 0) -> Array:
     """Whole numbers times `multiplier * 2^(exponent - 31)`.
 
-    Rounded twice, as TensorFlow Lite's reference kernels do: to a product of 32 bits with halves upward, then with halves away from zero;
-    with `once`, one time, with halves upward.
+    Rounded twice, as TensorFlow Lite's reference kernels do: to a product of 32 bits with halves upward, then with
+    halves away from zero; with `once`, one time, with halves upward.
     """
     m, e = np.asarray(multiplier, np.int64), np.asarray(exponent, np.int64)
     shifted = np.asarray(x, np.int64) << np.maximum(e, 0)
@@ -63,7 +71,8 @@ def rescaled(x: Array, multiplier: Any, exponent: Any, once: int = 0) -> Array:
 
 
 def scaled(x: Array, factor: Any) -> Array:
-    """Whole numbers times a real one, each product rounded to float32 and then to the nearest whole number, halves to the even one."""
+    """Whole numbers times a real one, each product rounded to float32 and then to the nearest whole number, halves to
+    the even one."""
     return np.rint(np.asarray(x, np.float32) * np.asarray(factor, np.float32)).astype(np.int64)
 
 

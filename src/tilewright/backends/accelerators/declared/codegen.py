@@ -1,8 +1,9 @@
-"""From a function of operators to a program: places in the far memory, tiles in the near one, commands, and what each waits for.
+"""From a function of operators to a program: places in the far memory, tiles in the near one, commands, and what each
+waits for.
 
-Each operator's instructions are cut into steps: transfers in, the instruction, a transfer out. The transfers in of the next step come
-before the instruction of this one where they touch nothing that it needs, so that both queues are busy. The command that a command waits for follows
-from the last access to its part of the near memory.
+Each operator's instructions are cut into steps: transfers in, the instruction, a transfer out. The transfers in of the
+next step come before the instruction of this one where they touch nothing that it needs, so that both queues are busy.
+The command that a command waits for follows from the last access to its part of the near memory.
 """
 
 from __future__ import annotations
@@ -31,7 +32,8 @@ _ALIGN = 64
 
 
 def generate(accelerator: Accelerator, function: Function) -> AcceleratorModule:
-    """Compile a function for `relay.ext.<name>`. Raises `CompileError` for an operator that the accelerator does not compute."""
+    """Compile a function for `relay.ext.<name>`. Raises `CompileError` for an operator that the accelerator does not
+    compute."""
     from tilewright.backends.accelerators.declared.regions import read_region
 
     return module_of(accelerator)(_Builder(accelerator, read_region(accelerator, function)).program())
@@ -69,7 +71,8 @@ class _Builder:
         self.address, far_bytes = _far_places(self.region, _aligned(len(self.constants), _ALIGN))
         if far_bytes > self.accelerator.far.size:
             raise CompileError(
-                f"the function @{self.region.symbol} takes {far_bytes:,} bytes of {self.accelerator.far.name}, which has {self.accelerator.far.size:,}; "
+                f"the function @{self.region.symbol} takes {far_bytes:,} bytes of {self.accelerator.far.name}, which "
+                f"has {self.accelerator.far.size:,}; "
                 "split the network, or declare the actual size of the memory", code="TW0906"
             )
         steps: list[Step] = []
@@ -82,9 +85,15 @@ class _Builder:
                 steps += self._steps(e, tiling, number)
             layers.append(Layer(named.name, named.operator, named.macs, near))
         commands = _Commands(self.accelerator, steps).made()
-        places = ([TensorPlacement(self.address[t.source], t.shape, t.dtype) for t in tensors] for tensors in (self.region.inputs, self.region.outputs))
+        places = (
+            [TensorPlacement(self.address[t.source], t.shape, t.dtype) for t in tensors]
+            for tensors in (self.region.inputs, self.region.outputs)
+        )
         inputs, outputs = map(tuple, places)
-        return Program(self.region.symbol, inputs, outputs, tuple(layers), far_bytes, bytes(self.constants), b"".join(map(encode, commands)))
+        return Program(
+            self.region.symbol, inputs, outputs, tuple(layers), far_bytes, bytes(self.constants),
+            b"".join(map(encode, commands))
+        )
 
     def _constant(self, value: Array) -> int:
         """The address of a constant, which an operator holds as long as this; equal ones are one."""
@@ -99,7 +108,8 @@ class _Builder:
         return self.known[data]
 
     def _steps(self, e: Emitted, tiling: Tiling, layer: int) -> list[Step]:
-        """The steps of one instruction. Its places lie behind those of the one before where there is room, so that it can begin to load earlier."""
+        """The steps of one instruction. Its places lie behind those of the one before where there is room, so that it
+        can begin to load earlier."""
         if self.base + tiling.near > self.accelerator.near.size:
             self.base = 0
         slots: dict[str, list[int]] = {}
@@ -138,7 +148,10 @@ class _Builder:
         far += sum((b + first) * s for b, (first, *_), s in zip(begin, box, strides, strict=True))
         fill = np.asarray(operand.fill if isinstance(operand, Operand) else 0, str(operand.dtype)).tobytes()
         shape, before, after = (tuple(side[k] for side in box) for k in (1, 2, 3))
-        return Move(opcode, item, near, far, int.from_bytes(fill[:4].ljust(4, b"\0"), "little", signed=True), shape, tuple(strides), before, after)
+        return Move(
+            opcode, item, near, far, int.from_bytes(fill[:4].ljust(4, b"\0"), "little", signed=True), shape,
+            tuple(strides), before, after
+        )
 
 
 def _aligned(size: int, align: int) -> int:
@@ -146,7 +159,8 @@ def _aligned(size: int, align: int) -> int:
 
 
 def _far_places(region: Region, begin: int) -> tuple[dict[Any, int], int]:
-    """An address for each tensor, behind the constants, and where the last one ends; what is no longer read makes room."""
+    """An address for each tensor, behind the constants, and where the last one ends; what is no longer read makes
+    room."""
     last: dict[Any, int] = {}
     sizes: dict[Any, int] = {}
     for k, (_, emitted) in enumerate(region.layers):
@@ -210,7 +224,9 @@ class _Commands:
 
     def _issue(self, what: Move | Compute, layer: int) -> None:
         queue = 0 if isinstance(what, Move) else 1
-        ranges = [(what.near, what.size)] if isinstance(what, Move) else [(t.address, t.size) for t in what.tiles.values()]
+        ranges = (
+            [(what.near, what.size)] if isinstance(what, Move) else [(t.address, t.size) for t in what.tiles.values()]
+        )
         parts = [slice(a // self.grain, -(-(a + n) // self.grain)) for a, n in ranges if n]
         wait = max((int(self.touched[1 - queue, p].max()) for p in parts), default=0)
         self.issued[queue] += 1

@@ -1,9 +1,13 @@
 """The one file of an accelerator: its memories, its instructions, and which operators they compute.
 
-    npu = Accelerator("npu", far=Memory("dram", 64 << 20, bytes_per_cycle=16), near=Memory("sram", 256 << 10), dtypes=("int8",), numerics="tflite")
+    npu = Accelerator(
+        "npu", far=Memory("dram", 64 << 20, bytes_per_cycle=16), near=Memory("sram", 256 << 10), dtypes=("int8",),
+        numerics="tflite",
+    )
 
     @npu.instruction(
-        0x10, x="n h w c", y="n h w c", dtypes={"x": "int8", "y": "int8"}, fields={"low": -9, "high": -9}, cycles=lambda n, h, w, c, **_: n * h * w * c
+        0x10, x="n h w c", y="n h w c", dtypes={"x": "int8", "y": "int8"}, fields={"low": -9, "high": -9},
+        cycles=lambda n, h, w, c, **_: n * h * w * c,
     )
     def clamp(x, *, low, high):
         return np.clip(x, low, high).astype(x.dtype)
@@ -68,9 +72,12 @@ class Memory:
     def __post_init__(self) -> None:
         for what in ("size", "align", "bytes_per_cycle"):
             if getattr(self, what) <= 0:
-                raise OptionError(f"the memory {self.name} has {what}={getattr(self, what)}; it is above zero", code="TW0903")
+                raise OptionError(f"the memory {self.name} has {what}={getattr(self, what)}; it must be above zero", code="TW0903")
         if self.latency < 0 or self.align & (self.align - 1) or self.size % self.align:
-            raise OptionError(f"the memory {self.name}: align is a power of two that divides the size, and latency is not negative", code="TW0903")
+            raise OptionError(
+                f"the memory {self.name}: align is a power of two that divides the size, and latency is not negative",
+                code="TW0903"
+            )
 
 
 @dataclass(frozen=True)
@@ -104,9 +111,14 @@ class Operand:
 
     def reshape(self, *shape: int) -> Operand:
         """The same elements in order under another shape."""
-        if self.shape != self.whole or any(self.before) or any(self.after) or int(np.prod(shape)) != int(np.prod(self.whole)):
+        if (
+            self.shape != self.whole or any(self.before) or any(self.after)
+            or int(np.prod(shape)) != int(np.prod(self.whole))
+        ):
             raise OptionError(
-                f"a whole tensor of {self.whole} cannot be reshaped to {shape} here; only whole tensors without padding can, to as many elements", code="TW0903"
+                f"a whole tensor of {self.whole} cannot be reshaped to {shape} here; only whole tensors without "
+                "padding can, to as many elements",
+                code="TW0903"
             )
         return Operand(self.source, tuple(shape), self.dtype)
 
@@ -135,8 +147,8 @@ class Emitted:
 class Instruction:
     """An instruction: computes `meaning` of tiles that `accesses` relate, with numbers in `fields`, in `cycles` cycles.
 
-    A field of 5 is five bits without a sign, one of -5 five bits with one. Called in an operator, with an operand or an array for each access and a
-    number for each field, it gives what the operator emits, or refuses what does not fit.
+    A field of 5 is five bits without a sign, one of -5 five bits with one. Called in an operator, with an operand or an
+    array for each access and a number for each field, it gives what the operator emits, or refuses what does not fit.
     """
 
     def __init__(
@@ -157,13 +169,23 @@ class Instruction:
         self.dtypes = {name: (kinds,) if isinstance(kinds, str) else tuple(kinds) for name, kinds in dtypes.items()}
         if OUTPUT not in self.accesses or not all(d.axis or not d.terms for d in self.accesses[OUTPUT]):
             raise OptionError(
-                f"{where} writes {OUTPUT}; each of its dimensions must be an axis or a size, not {self.texts.get(OUTPUT, 'nothing')!r}", code="TW0903"
+                f"{where} writes {OUTPUT}; each of its dimensions must be an axis or a size, not "
+                f"{self.texts.get(OUTPUT, 'nothing')!r}",
+                code="TW0903"
             )
         if set(self.dtypes) != set(self.accesses):
-            raise OptionError(f"{where} gives dtypes of {', '.join(self.dtypes)}, and its operands are {', '.join(self.accesses)}", code="TW0903")
-        unknown = [t.factor for a in self.accesses.values() for d in a for t in d.terms if isinstance(t.factor, str) and t.factor not in fields]
+            raise OptionError(
+                f"{where} gives dtypes of {', '.join(self.dtypes)}, and its operands are {', '.join(self.accesses)}",
+                code="TW0903"
+            )
+        unknown = [
+            t.factor for a in self.accesses.values() for d in a for t in d.terms
+            if isinstance(t.factor, str) and t.factor not in fields
+        ]
         if unknown:
-            raise OptionError(f"{where} multiplies an axis by {unknown[0]}, which is not one of its fields", code="TW0903")
+            raise OptionError(
+                f"{where} multiplies an axis by {unknown[0]}, which is not one of its fields", code="TW0903"
+            )
         strange = [a for a in blocks if a not in access.axes_of(self.accesses)]
         if strange:
             raise OptionError(f"{where} has blocks along {strange[0]}, which is not one of its axes", code="TW0903")
@@ -186,20 +208,26 @@ class Instruction:
         unknown = [n for n in given if n not in self.accesses and n not in self.fields]
         if missing or unknown:
             raise OptionError(
-                f"the instruction {self.name} was called {f'without {missing[0]}' if missing else f'with {unknown[0]}, which it has not'}", code="TW0903"
+                f"the instruction {self.name} was called "
+                f"{f'without {missing[0]}' if missing else f'with {unknown[0]}, which it has not'}",
+                code="TW0903"
             )
         fields = {name: int(given[name]) for name in self.fields}
         for name, value in fields.items():
             low, high = self.limits(name)
             if not low <= value <= high:
                 raise Refused(
-                    f"{name} is {value}, and {self.name} has room for {low} to {high}", f"bring {name} of the operator into {low} to {high}"
+                    f"{name} is {value}, and {self.name} has room for {low} to {high}",
+                    f"bring {name} of the operator into {low} to {high}"
                 )
         operands = {name: given[name] for name in self.accesses}
         for name, operand in operands.items():
             if str(operand.dtype) not in self.dtypes[name]:
                 wanted = " or ".join(self.dtypes[name])
-                raise Refused(f"{name} of {self.name} is {operand.dtype}, and it is to be {wanted}", f"bring the operator to {wanted}")
+                raise Refused(
+                    f"{name} of {self.name} is {operand.dtype}, and it is to be {wanted}",
+                    f"bring the operator to {wanted}"
+                )
         shapes = {name: getattr(o, "padded", o.shape) for name, o in operands.items()}
         extents, wrong = access.extents(self.accesses, shapes, fields)
         if wrong:
@@ -208,7 +236,8 @@ class Instruction:
             if extents[axis] % block:
                 filled = -(-extents[axis] // block) * block
                 raise Refused(
-                    f"{axis} of {self.name} is a multiple of {block}, and here it is {extents[axis]}", f"fill the operator's {axis} up to {filled}"
+                    f"{axis} of {self.name} is a multiple of {block}, and here it is {extents[axis]}",
+                    f"fill the operator's {axis} up to {filled}"
                 )
         self._check_reach(operands, extents, fields)
         return Emitted(self, operands, fields, extents)
@@ -220,7 +249,11 @@ class Instruction:
             operand = operands[name]
             for d, size in zip(dimensions, getattr(operand, "padded", operand.shape), strict=True):
                 if d.range(ranges, fields)[1] > size:
-                    raise OptionError(f"the instruction {self.name} would read {name} up to {d.range(ranges, fields)[1]}, and it ends at {size}", code="TW0903")
+                    raise OptionError(
+                        f"the instruction {self.name} would read {name} up to {d.range(ranges, fields)[1]}, and it "
+                        f"ends at {size}",
+                        code="TW0903"
+                    )
 
     def describe(self) -> str:
         """One line: what makes a command stream of one declaration unreadable by another."""
@@ -232,7 +265,8 @@ class Instruction:
 
 @dataclass(frozen=True)
 class Operator:
-    """An operator of the accelerator: its form in the graph, and the function that emits instructions for it, or refuses."""
+    """An operator of the accelerator: its form in the graph, and the function that emits instructions for it, or
+    refuses."""
 
     name: str
     form: Form
@@ -243,12 +277,11 @@ class Operator:
 class Accelerator:
     """A device beside the CPU, as its one file declares it.
 
-    `dtypes` are those of data, `layout` that of images. `numerics` names whose roundings of quantized operators it has ("tflite", "torch", "onnx"; None for the
-    field's defaults): a network of another framework is computed with these, by the CPU too, and what it gives may differ by a unit from
-    that framework's.
-    `macs_per_cycle` is the most multiplications that a cycle has room for, which tests hold the cycle model to. `prepare`, module ->
-    module, replaces what
-    brings networks into the form that patterns are for.
+    `dtypes` are those of data, `layout` that of images. `numerics` names whose roundings of quantized operators it has
+    ("tflite", "torch", "onnx"; None for the field's defaults): a network of another framework is computed with these,
+    by the CPU too, and what it gives may differ by a unit from that framework's. `macs_per_cycle` is the most
+    multiplications that a cycle has room for, which tests hold the cycle model to. `prepare`, module -> module,
+    replaces what brings networks into the form that patterns are for.
     """
 
     name: str
@@ -268,7 +301,10 @@ class Accelerator:
 
     def __post_init__(self) -> None:
         if not self.name.replace("_", "").isalnum():
-            raise OptionError(f"an accelerator's name is of letters, digits and underscores, and this one is {self.name!r}", code="TW0903")
+            raise OptionError(
+                f"an accelerator's name is of letters, digits and underscores, and this one is {self.name!r}",
+                code="TW0903"
+            )
 
     def instruction(
         self,
@@ -280,14 +316,17 @@ class Accelerator:
         blocks: Mapping[str, int] | None = None,
         **accesses: str,
     ) -> Callable[[Callable[..., Array]], Instruction]:
-        """Declare an instruction by what it computes of tiles: a decorator of the numpy function, which takes the operands by position and the fields by name.
+        """Declare an instruction by what it computes of tiles: a decorator of the numpy function, which takes the
+        operands by position and the fields by name.
 
         Along the axes of `blocks`, operands and tiles are of whole blocks.
         """
 
         def declare(meaning: Callable[..., Array]) -> Instruction:
             made = Instruction(meaning, opcode, accesses, dtypes, fields or {}, cycles, blocks or {})
-            taken = next((i.name for i in self.instructions.values() if i.opcode == opcode or i.name == made.name), None)
+            taken = next(
+                (i.name for i in self.instructions.values() if i.opcode == opcode or i.name == made.name), None
+            )
             if taken or not FIRST_OPCODE <= opcode <= 0xFF:
                 raise OptionError(
                     f"the instruction {made.name} has the opcode {opcode:#x}"
@@ -299,7 +338,8 @@ class Accelerator:
         return declare
 
     def operator(self, form: Form) -> Callable[[Callable[[Any], Emitted | Sequence[Emitted]]], Operator]:
-        """Declare an operator by a form of the graph: a decorator of the function that makes instructions of what matched. Earlier operators win."""
+        """Declare an operator by a form of the graph: a decorator of the function that makes instructions of what
+        matched. Earlier operators win."""
 
         def declare(lower: Callable[[Any], Emitted | Sequence[Emitted]]) -> Operator:
             if lower.__name__ in self.operators:
@@ -321,16 +361,20 @@ class Accelerator:
     def describe(self) -> str:
         """Memories and instructions as text, which programs carry the sum of."""
         memories = (f"{m.name} {m.size} bytes, aligned to {m.align}" for m in (self.far, self.near))
-        return "\n".join([f"{self.name} version {self.version}", *memories, *(i.describe() for i in self.instructions.values())])
+        return "\n".join(
+            [f"{self.name} version {self.version}", *memories, *(i.describe() for i in self.instructions.values())]
+        )
 
     @property
     def fingerprint(self) -> int:
         return zlib.crc32(self.describe().encode())
 
     def register(self, override: bool = False) -> Accelerator:
-        """Make the accelerator known to the compiler, by its name in targets, and its programs to the runtime; the last line of its file. Returns itself.
+        """Make the accelerator known to the compiler, by its name in targets, and its programs to the runtime; the
+        last line of its file. Returns itself.
 
-        Raises `OptionError` where another file has taken the name, unless `override`; a file that is run again replaces what it declared before.
+        Raises `OptionError` where another file has taken the name, unless `override`; a file that is run again replaces
+        what it declared before.
         """
         from tilewright.backends.accelerators.declared.module import module_of
 

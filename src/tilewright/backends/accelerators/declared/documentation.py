@@ -1,4 +1,5 @@
-"""The page of an accelerator, from its declaration: memories, instructions with their bits, operators with their forms, and what it refuses."""
+"""The page of an accelerator, from its declaration: memories, instructions with their bits, operators with their
+forms, and what it refuses."""
 
 from __future__ import annotations
 
@@ -19,13 +20,20 @@ def page(accelerator: Accelerator, refused: Mapping[str, Mapping[str, int]] | No
     lines += [f"Data are {' or '.join(a.dtypes)}, images {a.layout}; quantized operators have {rounding}.", ""]
     if a.macs_per_cycle:
         lines += [f"The array computes up to {a.macs_per_cycle:,} multiplications a cycle.", ""]
-    lines += ["## Memories", "", "| memory | bytes | alignment | bytes a cycle | latency in cycles |", "|---|---|---|---|---|"]
+    lines += [
+        "## Memories", "", "| memory | bytes | alignment | bytes a cycle | latency in cycles |", "|---|---|---|---|---|"
+    ]
     lines += [
         f"| {a.far.name} | {a.far.size:,} | {a.far.align} | {a.far.bytes_per_cycle} | {a.far.latency} |",
         f"| {a.near.name} | {a.near.size:,} | {a.near.align} | | |",
         "",
     ]
-    lines += ["## Instructions", "", f"The instructions besides LOAD and STORE, which `backends/accelerators/declared/stream.py` specifies. Fingerprint {a.fingerprint:08x}.", ""]
+    lines += [
+        "## Instructions", "",
+        "The instructions besides LOAD and STORE, which `backends/accelerators/declared/stream.py` specifies. "
+        f"Fingerprint {a.fingerprint:08x}.",
+        ""
+    ]
     for i in a.instructions.values():
         lines += _instruction(i)
     lines += ["## Operators", "", "The forms, in the order of matching.", ""]
@@ -35,7 +43,10 @@ def page(accelerator: Accelerator, refused: Mapping[str, Mapping[str, int]] | No
 
 
 def _instruction(i: Instruction) -> list[str]:
-    lines = [f"### {i.opcode:#x} {i.name}", "", inspect.getdoc(i.meaning) or "", "", "| operand | dimensions | dtype |", "|---|---|---|"]
+    lines = [
+        f"### {i.opcode:#x} {i.name}", "", inspect.getdoc(i.meaning) or "", "", "| operand | dimensions | dtype |",
+        "|---|---|---|"
+    ]
     lines += [f"| {name} | `{text}` | {' or '.join(i.dtypes[name])} |" for name, text in i.texts.items()]
     if i.blocks:
         lines += ["", "Whole blocks only: " + ", ".join(f"{a} of {n}" for a, n in i.blocks.items()) + "."]

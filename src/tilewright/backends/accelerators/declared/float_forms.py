@@ -10,7 +10,16 @@ import numpy as np
 
 from tilewright.backends.accelerators.declared import samples
 from tilewright.backends.accelerators.declared.declaration import Accelerator, Refused
-from tilewright.backends.accelerators.declared.matches import Form, Match, Reading, constants, data_of, is_call, require_layout, sides_of
+from tilewright.backends.accelerators.declared.matches import (
+    Form,
+    Match,
+    Reading,
+    constants,
+    data_of,
+    is_call,
+    require_layout,
+    sides_of,
+)
 
 if TYPE_CHECKING:
     from tilewright.relay.dataflow_pattern import DFPattern
@@ -40,7 +49,8 @@ def _active(root: Any) -> tuple[Any, bool]:
 
 
 def _sums(root: Any, product: str, axis: int) -> tuple[Any, np.ndarray[Any, Any], bool]:
-    """The product below, its bias, one number for each element of the axis, and whether a ReLU follows. Without one it is zeros; refuses others."""
+    """The product below, its bias, one number for each element of the axis, and whether a ReLU follows. Without one it
+    is zeros; refuses others."""
     biased, active = _active(root)
     if is_call(biased, "cast"):
         biased = biased.args[0]
@@ -51,7 +61,10 @@ def _sums(root: Any, product: str, axis: int) -> tuple[Any, np.ndarray[Any, Any]
         found = found.args[0]
     channels, ndim = found.tensor_type.shape[axis], len(found.tensor_type.shape)
     shape = bias.value.shape
-    along = shape if is_call(biased, "nn.bias_add") else [n for d, n in enumerate((*(1,) * (ndim - len(shape)), *shape)) if n != 1 or d == axis]
+    along = (
+        shape if is_call(biased, "nn.bias_add")
+        else [n for d, n in enumerate((*(1,) * (ndim - len(shape)), *shape)) if n != 1 or d == axis]
+    )
     right_axis = (
         biased.op.axis % ndim == axis
         if is_call(biased, "nn.bias_add")
@@ -67,7 +80,8 @@ def _sums(root: Any, product: str, axis: int) -> tuple[Any, np.ndarray[Any, Any]
 
 @dataclass(frozen=True)
 class float_conv2d(Form):
-    """A convolution: `x` with its `padding` (top, left, bottom, right), `weight` (kh, kw, ci, co), `bias` (co), `kernel`, `strides`, `dilation`, `groups`, `relu`.
+    """A convolution: `x` with its `padding` (top, left, bottom, right), `weight` (kh, kw, ci, co), `bias` (co),
+    `kernel`, `strides`, `dilation`, `groups`, `relu`.
 
     The bias is zeros where the network has none. With `relu=False`, a ReLU behind it is another operator's.
     """
@@ -130,7 +144,10 @@ class float_dense(Form):
     def read(self, root: Expr, reading: Reading) -> Match:
         product, bias, active = _sums(root, "nn.dense", 1)
         x, weight = data_of(product.args[0], reading), np.ascontiguousarray(product.args[1].value.T)
-        return Match(root, reading, x=x, weight=weight, bias=bias, relu=active, dtype=x.dtype, macs=math.prod(x.shape) * weight.shape[1])
+        return Match(
+            root, reading, x=x, weight=weight, bias=bias, relu=active, dtype=x.dtype,
+            macs=math.prod(x.shape) * weight.shape[1]
+        )
 
     def sample(self, rng: np.random.Generator, accelerator: Accelerator) -> Function:
         return samples.float_dense(rng, accelerator, self.relu)
@@ -138,7 +155,8 @@ class float_dense(Form):
 
 @dataclass(frozen=True)
 class float_add(Form):
-    """A sum of two tensors of one shape: `a`, `b`, `relu`. With `relu=False`, a ReLU behind it is another operator's."""
+    """A sum of two tensors of one shape: `a`, `b`, `relu`. With `relu=False`, a ReLU behind it is another
+    operator's."""
 
     relu: bool = True
 
@@ -153,7 +171,8 @@ class float_add(Form):
         a, b = (data_of(v, reading) for v in total.args)
         if a.shape != b.shape:
             raise Refused(
-                f"the tensors of a sum have one shape, and these have {a.shape} and {b.shape}", "broadcast the smaller one before: relay.broadcast_to"
+                f"the tensors of a sum have one shape, and these have {a.shape} and {b.shape}",
+                "broadcast the smaller one before: relay.broadcast_to"
             )
         return Match(root, reading, a=a, b=b, relu=active, dtype=a.dtype)
 

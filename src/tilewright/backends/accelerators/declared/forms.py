@@ -1,7 +1,8 @@
 """The forms that operators have in a graph: a pattern, what is read of a match, and random programs of it for tests.
 
-Quantized ones are those that `relay.qnn.transform.Unify` leaves: sums of products with a bias, requantized, clipped where an activation is narrower
-than the type, padding before convolutions. An accelerator that wants another form derives from `Form`.
+Quantized ones are those that `relay.qnn.transform.Unify` leaves: sums of products with a bias, requantized, clipped
+where an activation is narrower than the type, padding before convolutions. An accelerator that wants another form
+derives from `Form`.
 """
 
 from __future__ import annotations

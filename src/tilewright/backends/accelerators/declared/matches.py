@@ -1,4 +1,5 @@
-"""Forms of operators and their matches: the base of `quantized_forms.py`, of `float_forms.py` and of an accelerator's own forms."""
+"""Forms of operators and their matches: the base of `quantized_forms.py`, of `float_forms.py` and of an accelerator's
+own forms."""
 
 from __future__ import annotations
 
@@ -30,7 +31,8 @@ class Reading:
 
 
 class Match:
-    """The properties of a match: `x` and `y` are operands, `dtype` is the type of the data; others depend on the form."""
+    """The properties of a match: `x` and `y` are operands, `dtype` is the type of the data; others depend on the
+    form."""
 
     def __init__(self, root: Expr, reading: Reading, **attributes: Any) -> None:
         self.root, self.reading, self.numerics = root, reading, reading.numerics
@@ -39,7 +41,9 @@ class Match:
         self.__dict__.update(attributes)
 
     def __getattr__(self, name: str) -> Any:
-        raise AttributeError(f"a match of this form has no {name}; it has {', '.join(sorted(self.__dict__))}", name=name, obj=self)
+        raise AttributeError(
+            f"a match of this form has no {name}; it has {', '.join(sorted(self.__dict__))}", name=name, obj=self
+        )
 
     @property
     def name(self) -> str:
@@ -47,7 +51,8 @@ class Match:
         return self.root.span.name if self.root.span is not None else ""
 
     def require(self, holds: bool, rule: str, edit: str) -> None:
-        """Refuse the match where `holds` is false: `rule` says what the accelerator computes, `edit` what change of the model would do."""
+        """Refuse the match where `holds` is false: `rule` says what the accelerator computes, `edit` what change of
+        the model would do."""
         if not holds:
             raise Refused(rule, edit)
 
@@ -60,12 +65,17 @@ class Form:
         raise NotImplementedError
 
     def read(self, root: Expr, reading: Reading) -> Match:
-        """Return the properties of a match with the last value `root`, which an operator's function takes. Raises `Refused`."""
+        """Return the properties of a match with the last value `root`, which an operator's function takes. Raises
+        `Refused`."""
         raise NotImplementedError
 
     def sample(self, rng: np.random.Generator, accelerator: Accelerator) -> Function:
         """A random program of this form, among them some that the accelerator may refuse."""
-        raise CompileError(f"{type(self).__name__} has no sample(rng, accelerator), a function of this form, so it cannot be tested; write one", code="TW0903")
+        raise CompileError(
+            f"{type(self).__name__} has no sample(rng, accelerator), a function of this form, so it cannot be tested; "
+            "write one",
+            code="TW0903"
+        )
 
 
 # Reading
@@ -78,7 +88,10 @@ def tensor_of(e: Expr) -> Operand | Array:
     if isinstance(e, Constant):
         return e.value
     if not all(isinstance(n, int) for n in e.tensor_type.shape):
-        raise Refused(f"all sizes are known, and this is {e.tensor_type!r}", "give the network's inputs sizes: shapes={'x': (1, 3, 224, 224)}")
+        raise Refused(
+            f"all sizes are known, and this is {e.tensor_type!r}",
+            "give the network's inputs sizes: shapes={'x': (1, 3, 224, 224)}"
+        )
     return Operand(e, tuple(int(n) for n in e.tensor_type.shape), str(e.tensor_type.dtype))
 
 
@@ -87,7 +100,8 @@ def data_of(e: Expr, reading: Reading) -> Operand:
     found = reading.tensor(e)
     if not isinstance(found, Operand):
         raise Refused(
-            "the data are computed while the network runs, and here they are a constant", "fold constants before the network is partitioned"
+            "the data are computed while the network runs, and here they are a constant",
+            "fold constants before the network is partitioned"
         )
     return found
 
@@ -104,7 +118,9 @@ def number(e: Any) -> float:
     """A constant of one number; refuses others."""
     value = getattr(e, "value", None)
     if not isinstance(value, np.ndarray) or value.size != 1:
-        raise Refused("scales and zero points of data are one number", "quantize the data by one scale for the whole tensor")
+        raise Refused(
+            "scales and zero points of data are one number", "quantize the data by one scale for the whole tensor"
+        )
     return float(value.reshape(()))
 
 
@@ -132,7 +148,8 @@ def padded_data(e: Any, layout: str, reading: Reading) -> tuple[Operand, Expr]:
 
 @dataclass(frozen=True)
 class Scaling:
-    """How sums become data again: `round(sum * multiplier * 2^(exponent - 31)) + zero`, for each output channel, rounded as `once` says.
+    """How sums become data again: `round(sum * multiplier * 2^(exponent - 31)) + zero`, for each output channel,
+    rounded as `once` says.
 
     Or `round(sum * factor) + zero`.
     """
@@ -151,7 +168,8 @@ class Scaling:
 
 
 def scaling_of(requantize: Any, channels: int, reading: Reading, real: bool) -> Scaling:
-    """The scaling of a requantization under the accelerator's numerics, one for each channel: in fixed point, or in float32 with halves to the even number.
+    """The scaling of a requantization under the accelerator's numerics, one for each channel: in fixed point, or in
+    float32 with halves to the even number.
 
     Refuses what is rounded another way.
     """
@@ -162,16 +180,24 @@ def scaling_of(requantize: Any, channels: int, reading: Reading, real: bool) -> 
     rule = KNOWN.get(reading.numerics or "", {}).get(Requantize)
     settled: Any = (rule(requantize) if rule else None) or requantize
     rounding, kind = (
-        N.checked(settled.op.rounding, settled.op.compute_dtype) if isinstance(settled.op, Requantize) else ("in steps of its own", "other operators")
+        N.checked(settled.op.rounding, settled.op.compute_dtype) if isinstance(settled.op, Requantize)
+        else ("in steps of its own", "other operators")
     )
     if (rounding, kind) not in (
-        (("TOEVEN", "float32"),) if real else (("TFLITE", "int64"), ("UPWARD", "int64"), ("TFLITE", "int32"), ("UPWARD", "int32"))
+        (("TOEVEN", "float32"),) if real
+        else (("TFLITE", "int64"), ("UPWARD", "int64"), ("TFLITE", "int32"), ("UPWARD", "int32"))
     ):
         wanted, numerics = ("float32, halves to the even number", "onnx") if real else ("fixed point", "tflite")
-        raise Refused(f"sums are scaled in {wanted}, and these are rounded {rounding} in {kind}", f'give the network the numerics "{numerics}"')
+        raise Refused(
+            f"sums are scaled in {wanted}, and these are rounded {rounding} in {kind}",
+            f'give the network the numerics "{numerics}"'
+        )
     _, s, zero, to, out_zero = settled.args
     if any(getattr(p, "value", None) is None for p in (s, zero, to, out_zero)) or zero.value.any():
-        raise Refused("scales are constants, and sums have the zero point 0", "bind the parameters before the network is partitioned")
+        raise Refused(
+            "scales are constants, and sums have the zero point 0",
+            "bind the parameters before the network is partitioned"
+        )
     offset = int(number(out_zero))
     if real:
         quotient = np.asarray(s.value, np.float32).ravel() / np.float32(number(to))
@@ -191,11 +217,13 @@ def require_layout(found: str, reading: Reading) -> None:
 
 
 def pool_geometry(op: Any, reading: Reading) -> tuple[tuple[int, int], tuple[int, int], tuple[int, int, int, int]]:
-    """Window, strides and padding (top, left, bottom, right) of a pool. Refuses other layouts, dilation and windows over the edge."""
+    """Window, strides and padding (top, left, bottom, right) of a pool. Refuses other layouts, dilation and windows
+    over the edge."""
     require_layout(op.layout, reading)
     if tuple(op.dilation) != (1, 1) or op.ceil_mode:
         raise Refused(
-            "pools have windows without gaps, inside of the padding", "give the pool dilation 1, and ceil_mode=False with the padding that it needs"
+            "pools have windows without gaps, inside of the padding",
+            "give the pool dilation 1, and ceil_mode=False with the padding that it needs"
         )
     p = tuple(int(n) for n in op.padding)
     sides = (*p, *p) if len(p) == 2 else p * 4 if len(p) == 1 else p

@@ -1,4 +1,5 @@
-"""A program for an accelerator as a module of the runtime: run by the simulator, saved in artifacts, loaded where the compiler is not installed."""
+"""A program for an accelerator as a module of the runtime: run by the simulator, saved in artifacts, loaded where the
+compiler is not installed."""
 
 from __future__ import annotations
 
@@ -56,4 +57,7 @@ class AcceleratorModule(ModuleNode):
 def module_of(accelerator: Accelerator) -> type[AcceleratorModule]:
     """The class of an accelerator's modules."""
     name = f"{accelerator.name}_module"
-    return type(name, (AcceleratorModule,), {"type_key": accelerator.name, "accelerator": accelerator, "__module__": __name__, "__qualname__": name})
+    return type(
+        name, (AcceleratorModule,),
+        {"type_key": accelerator.name, "accelerator": accelerator, "__module__": __name__, "__qualname__": name}
+    )

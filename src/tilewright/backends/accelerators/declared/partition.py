@@ -1,4 +1,5 @@
-"""The partition of a network for an accelerator: its pattern table with checks that explain refusals, and the passes in order."""
+"""The partition of a network for an accelerator: its pattern table with checks that explain refusals, and the passes
+in order."""
 
 from __future__ import annotations
 
@@ -28,7 +29,10 @@ from tilewright.relay.visitor import calls
 
 def pattern_table(accelerator: Accelerator) -> list[tuple[Any, ...]]:
     """Rows (name, pattern, check), in the order of the declarations."""
-    return [(f"{accelerator.name}.{o.name}", o.form.pattern(), _check(accelerator, o)) for o in accelerator.operators.values()]
+    return [
+        (f"{accelerator.name}.{o.name}", o.form.pattern(), _check(accelerator, o))
+        for o in accelerator.operators.values()
+    ]
 
 
 def _check(accelerator: Accelerator, operator: Operator) -> Callable[[Expr], bool | Refusal]:
@@ -79,7 +83,8 @@ def partition_for(accelerator: Accelerator, mod: IRModule, params: Mapping[str, 
 
 
 def _unified(accelerator: Accelerator) -> Callable[[IRModule], IRModule]:
-    """Passes that bring a network into the form of the patterns: quantized data of one type in one layout, with the accelerator's roundings."""
+    """Passes that bring a network into the form of the patterns: quantized data of one type in one layout, with the
+    accelerator's roundings."""
 
     def run(mod: IRModule) -> IRModule:
         kinds = [
@@ -99,13 +104,17 @@ def _unified(accelerator: Accelerator) -> Callable[[IRModule], IRModule]:
 
 
 def _with_names(old: Function, mod: IRModule) -> IRModule:
-    """Return the module with the attributes of `old` on `main`, including the names of results, and with its current numerics."""
+    """Return the module with the attributes of `old` on `main`, including the names of results, and with its current
+    numerics."""
     main = mod["main"]
     attrs = {**{k: v for k, v in old.attrs.items() if k != NUMERICS}, **main.attrs}
     if attrs == main.attrs:
         return mod
     result = mod.copy()
-    result.update_func(result.get_global_var("main"), Function(main.params, main.body, main.declared_ret_type, main.type_params, attrs, main.span))
+    result.update_func(
+        result.get_global_var("main"),
+        Function(main.params, main.body, main.declared_ret_type, main.type_params, attrs, main.span)
+    )
     return result
 
 

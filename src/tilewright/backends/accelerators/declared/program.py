@@ -1,11 +1,14 @@
-"""A program for an accelerator: its commands, its constants, and where its inputs and outputs are; as bytes that travel in an artifact.
+"""A program for an accelerator: its commands, its constants, and where its inputs and outputs are; as bytes that
+travel in an artifact.
 
-    b"TWAS" · u16 version of this format · u16 version of the accelerator · u32 fingerprint of its declaration · u32 crc32 of all that follows
+    b"TWAS" · u16 version of this format · u16 version of the accelerator · u32 fingerprint of its declaration
+    · u32 crc32 of the rest of the file
     u32 length · JSON: accelerator, symbol, far_bytes, inputs, outputs, layers
     u32 length · constants, which lie at address 0 of the far memory
     u32 length · commands (`stream.py`)
 
-The fingerprint is the sum of the memories and instructions as they are declared, so that no stream is read by another machine's rules.
+The fingerprint is the sum of the memories and instructions as they are declared, so that no stream is read by another
+machine's rules.
 """
 
 from __future__ import annotations
@@ -41,7 +44,8 @@ class TensorPlacement:
 class Layer:
     """An operator of the network.
 
-    Its name there, that of the accelerator's operator, its multiply-accumulates, and the most bytes of the near memory that it asked for.
+    Its name there, that of the accelerator's operator, its multiply-accumulates, and the most bytes of the near memory
+    that it asked for.
     """
 
     name: str
@@ -78,7 +82,8 @@ class Program:
 
 
 def load(blob: bytes, accelerator: Accelerator) -> Program:
-    """The inverse of `save`. Raises `ArtifactError` for bytes that are damaged, or of another format, accelerator, version or declaration."""
+    """The inverse of `save`. Raises `ArtifactError` for bytes that are damaged, or of another format, accelerator,
+    version or declaration."""
     what = f"a program for {accelerator.name}"
     if len(blob) < _HEAD.size or blob[:4] != MAGIC:
         raise ArtifactError(f"{what} begins with {MAGIC!r}, and these bytes do not", code="TW0918")
@@ -93,23 +98,32 @@ def load(blob: bytes, accelerator: Accelerator) -> Program:
         header: dict[str, Any] = read_json(said)
         owner, symbol, far_bytes = str(header["accelerator"]), str(header["symbol"]), int(header["far_bytes"])
         inputs, outputs = (
-            tuple(TensorPlacement(int(p["address"]), tuple(map(int, p["shape"])), str(p["dtype"])) for p in header[which]) for which in ("inputs", "outputs")
+            tuple(
+                TensorPlacement(int(p["address"]), tuple(map(int, p["shape"])), str(p["dtype"])) for p in header[which]
+            ) for which in ("inputs", "outputs")
         )
-        layers = tuple(Layer(str(x["name"]), str(x["operator"]), int(x["macs"]), int(x["near"])) for x in header["layers"])
+        layers = tuple(
+            Layer(str(x["name"]), str(x["operator"]), int(x["macs"]), int(x["near"])) for x in header["layers"]
+        )
     except (ValueError, KeyError, TypeError) as error:
-        raise ArtifactError(f"{what} has a header that cannot be read: {error!r}; compile it again", code="TW0918") from error
+        raise ArtifactError(
+            f"{what} has a header that cannot be read: {error!r}; compile it again", code="TW0918"
+        ) from error
     if owner != accelerator.name:
         raise ArtifactError(f"{what} is one for {owner}", code="TW0918")
     if (version, fingerprint) != (accelerator.version, accelerator.fingerprint):
         raise ArtifactError(
-            f"{what} is for version {version} ({fingerprint:08x}), and the one here is declared as version {accelerator.version} "
+            f"{what} is for version {version} ({fingerprint:08x}), and the one here is declared as version "
+            f"{accelerator.version} "
             f"({accelerator.fingerprint:08x}); compile it again", code="TW0918"
         )
     if not len(constants) <= far_bytes <= accelerator.far.size or not all(
         p.dtype in DTYPES and min(p.shape, default=0) >= 0 for p in (*inputs, *outputs)
     ):
         raise ArtifactError(
-            f"{what} needs {far_bytes} bytes of {accelerator.far.name}, which has {accelerator.far.size}, or refers to missing tensors", code="TW0918"
+            f"{what} needs {far_bytes} bytes of {accelerator.far.name}, which has {accelerator.far.size}, or refers to "
+            "missing tensors",
+            code="TW0918"
         )
     return Program(symbol, inputs, outputs, layers, far_bytes, constants, commands)
 

@@ -49,7 +49,11 @@ def _sums(root: Any, product: str, reading: Reading, real: bool) -> tuple[Any, d
     axis, rank = requantize.args[0].op.axis, len(found.tensor_type.shape)
     channels = found.op.data_layout.index("C") if "data_layout" in found.op.attributes() else rank - 1
     if axis % rank != channels:
-        raise Refused(f"a bias is one number for each output channel, along axis {channels}, and this is along axis {axis % rank}", f"add it along axis {channels}")
+        raise Refused(
+            f"a bias is one number for each output channel, along axis {channels}, and this is along axis "
+            f"{axis % rank}",
+            f"add it along axis {channels}"
+        )
     bias = requantize.args[0].args[1].value
     scaling = scaling_of(requantize, bias.size, reading, real)
     zero = found.args[3].value
@@ -66,11 +70,12 @@ def _sums(root: Any, product: str, reading: Reading, real: bool) -> tuple[Any, d
 
 @dataclass(frozen=True)
 class conv2d(Form):
-    """A convolution: `x` with its padding, `weight` (kh, kw, ci, co), `bias`, `weight_zero`, `multiplier` and `exponent` (co), `once`, `in_zero`,
-    `out_zero`, `low`, `high`, `kernel`, `strides`, `dilation`.
+    """A convolution: `x` with its padding, `weight` (kh, kw, ci, co), `bias`, `weight_zero`, `multiplier` and
+    `exponent` (co), `once`, `in_zero`, `out_zero`, `low`, `high`, `kernel`, `strides`, `dilation`.
 
-    With `depthwise`, each channel has its own weight (kh, kw, c). Without `pad`, a preceding padding is a separate operator.
-    With `real`, sums are scaled in float32 by `factor` (co), which replaces `multiplier`, `exponent` and `once`.
+    With `depthwise`, each channel has its own weight (kh, kw, c). Without `pad`, a preceding padding is a separate
+    operator. With `real`, sums are scaled in float32 by `factor` (co), which replaces `multiplier`, `exponent` and
+    `once`.
     """
 
     depthwise: bool = False
@@ -88,11 +93,14 @@ class conv2d(Form):
         conv, found = _sums(root, "qnn.conv2d", reading, self.real)
         op = conv.op
         require_layout(op.data_layout, reading)
-        x, _ = padded_data(conv.args[0], op.data_layout, reading) if self.pad else (data_of(conv.args[0], reading), None)
+        x, _ = (
+            padded_data(conv.args[0], op.data_layout, reading) if self.pad else (data_of(conv.args[0], reading), None)
+        )
         if any(op.padding):
             if any(x.before) or any(x.after):
                 raise Refused(
-                    "a convolution has padding of its own, or nn.pad before it", "bring both into nn.pad: relay.qnn.transform.NormalizeQnn()"
+                    "a convolution has padding of its own, or nn.pad before it",
+                    "bring both into nn.pad: relay.qnn.transform.NormalizeQnn()"
                 )
             x = x.pad(*sides_of(op.data_layout, *map(int, op.padding)), found["in_zero"])
         ordered = conv.args[1].value.transpose(op.axes()[1]).transpose(2, 3, 1, 0)
@@ -100,12 +108,15 @@ class conv2d(Form):
         if self.depthwise:
             if op.groups != channels or depth != 1 or channels != x.shape[op.data_layout.index("C")]:
                 raise Refused(
-                    f"a convolution in groups is depthwise, one channel in each, and this has {channels} channels in {op.groups} groups",
+                    f"a convolution in groups is depthwise, one channel in each, and this has {channels} channels in "
+                    f"{op.groups} groups",
                     "split it into convolutions of one group each",
                 )
             ordered = ordered[:, :, 0]
         elif op.groups != 1:
-            raise Refused(f"a convolution has one group, and this has {op.groups}", "split it into convolutions of one group each")
+            raise Refused(
+                f"a convolution has one group, and this has {op.groups}", "split it into convolutions of one group each"
+            )
         macs = math.prod(root.tensor_type.shape) * kh * kw * depth
         return Match(
             root,
@@ -146,7 +157,8 @@ class dense(Form):
 
 @dataclass(frozen=True)
 class add(Form):
-    """A sum of two tensors of one shape: `a`, `b`, with `scales` (of a, b and the result), `zeros` alike, `low`, `high`."""
+    """A sum of two tensors of one shape: `a`, `b`, with `scales` (of a, b and the result), `zeros` alike, `low`,
+    `high`."""
 
     def pattern(self) -> DFPattern:
         from tilewright.relay.dataflow_pattern import is_op, wildcard
@@ -158,10 +170,14 @@ class add(Form):
         a, b = (data_of(v, reading) for v in total.args[:2])
         if a.shape != b.shape:
             raise Refused(
-                f"the tensors of a sum have one shape, and these have {a.shape} and {b.shape}", "broadcast the smaller one before: relay.broadcast_to"
+                f"the tensors of a sum have one shape, and these have {a.shape} and {b.shape}",
+                "broadcast the smaller one before: relay.broadcast_to"
             )
         scales, zeros = ([number(p) for p in total.args[k::2]] for k in (2, 3))
-        return Match(root, reading, a=a, b=b, scales=tuple(scales), zeros=tuple(map(int, zeros)), low=low, high=high, dtype=a.dtype)
+        return Match(
+            root, reading, a=a, b=b, scales=tuple(scales), zeros=tuple(map(int, zeros)), low=low, high=high,
+            dtype=a.dtype
+        )
 
     def sample(self, rng: np.random.Generator, accelerator: Accelerator) -> Function:
         return samples.add(rng, accelerator)
@@ -182,7 +198,8 @@ class avg_pool2d(Form):
         scales, zeros = ([number(p) for p in call.args[k::2]] for k in (1, 2))
         x = data_of(call.args[0], reading)
         return Match(
-            root, reading, x=x, kernel=kernel, strides=strides, padding=padding, scales=tuple(scales), zeros=tuple(map(int, zeros)), dtype=x.dtype
+            root, reading, x=x, kernel=kernel, strides=strides, padding=padding, scales=tuple(scales),
+            zeros=tuple(map(int, zeros)), dtype=x.dtype
         )
 
     def sample(self, rng: np.random.Generator, accelerator: Accelerator) -> Function:
@@ -268,7 +285,8 @@ class pad(Form):
 
 @dataclass(frozen=True)
 class requantize(Form):
-    """Bytes under another scale: `x`, `multiplier`, `exponent`, `once`, or `factor` where it is `real`, `in_zero`, `out_zero`, `low`, `high`.
+    """Bytes under another scale: `x`, `multiplier`, `exponent`, `once`, or `factor` where it is `real`, `in_zero`,
+    `out_zero`, `low`, `high`.
 
     One number each.
     """
@@ -286,8 +304,13 @@ class requantize(Form):
         zero, _ = int(number(call.args[2])), number(call.args[1])
         from tilewright.relay.expr import Call, Constant
 
-        centred = Call(call.op, [call.args[0], call.args[1], Constant(np.zeros((), np.int32)), *call.args[3:]], span=call.span)
-        values = {k: v.item() if isinstance(v, np.ndarray) else v for k, v in scaling_of(centred, 1, reading, self.real).attributes().items()}
+        centred = Call(
+            call.op, [call.args[0], call.args[1], Constant(np.zeros((), np.int32)), *call.args[3:]], span=call.span
+        )
+        values = {
+            k: v.item() if isinstance(v, np.ndarray) else v
+            for k, v in scaling_of(centred, 1, reading, self.real).attributes().items()
+        }
         _, low, high = clipped(root)
         return Match(root, reading, x=x, in_zero=zero, low=low, high=high, dtype=x.dtype, **values)
 
@@ -300,4 +323,6 @@ def _pair(values: Any) -> tuple[int, int]:
     return a, b
 
 
-__all__ = ["add", "avg_pool2d", "concatenate", "conv2d", "dense", "is_call", "max_pool2d", "pad", "requantize", "reshape"]
+__all__ = [
+    "add", "avg_pool2d", "concatenate", "conv2d", "dense", "is_call", "max_pool2d", "pad", "requantize", "reshape"
+]

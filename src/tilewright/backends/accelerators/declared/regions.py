@@ -1,4 +1,5 @@
-"""A function for an accelerator, as the partition passes leave it: its operators in order, each as instructions on tensors."""
+"""A function for an accelerator, as the partition passes leave it: its operators in order, each as instructions on
+tensors."""
 
 from __future__ import annotations
 
@@ -45,7 +46,9 @@ def lowered(operator: Operator, match: Match) -> tuple[list[Emitted], Operand | 
     found = list(made) if isinstance(made, Sequence) else [made]
     if not found or not all(isinstance(e, Emitted) for e in found):
         raise CompileError(
-            f"the operator {operator.name} returned {made!r}; it returns an instruction that it called, several in a list, or the operand that the result is", code="TW0903"
+            f"the operator {operator.name} returned {made!r}; it returns an instruction that it called, several in a "
+            "list, or the operand that the result is",
+            code="TW0903"
         )
     return found, None
 
@@ -55,9 +58,12 @@ def operator_of(accelerator: Accelerator, call: Expr) -> Operator:
     composite = call.op.attrs.get("Composite", "") if isinstance(call, Call) and isinstance(call.op, Function) else ""
     owner, _, name = str(composite).partition(".")
     if owner != accelerator.name or name not in accelerator.operators:
-        what = composite or (call.op.name if isinstance(call, Call) and hasattr(call.op, "name") else type(call).__name__)
+        what = (
+            composite or (call.op.name if isinstance(call, Call) and hasattr(call.op, "name") else type(call).__name__)
+        )
         raise CompileError(
-            f"{accelerator.name} does not compute {what}; partition with {accelerator.name}.partition_for(mod)", call.span, code="TW0904"
+            f"{accelerator.name} does not compute {what}; partition with {accelerator.name}.partition_for(mod)",
+            call.span, code="TW0904"
         )
     return accelerator.operators[name]
 
@@ -78,7 +84,7 @@ class _Reader:
             raise CompileError(
                 f'the network has the numerics "{own}", and {accelerator.name} rounds as "{accelerator.numerics}"; '
                 f"partition with {accelerator.name}.partition_for(mod), "
-                "which gives the whole network its roundings, and leave the option relay.qnn.numerics out",
+                "which uses its rounding for the whole network, and omit the option relay.qnn.numerics",
                 function.span, code="TW0905",
             )
         self.tensors: dict[Expr, Operand | Array] = {}
@@ -92,7 +98,9 @@ class _Reader:
             found = self.tensors[e]
             if not isinstance(found, Operand):
                 raise CompileError(
-                    f"the function @{self.region.symbol} gives a constant; fold constants before the network is partitioned", function.span, code="TW0904"
+                    f"the function @{self.region.symbol} gives a constant; fold constants before the network is "
+                    "partitioned",
+                    function.span, code="TW0904"
                 )
             self.region.outputs.append(found)
 
@@ -110,7 +118,7 @@ class _Reader:
             self.tensors[e] = e.value
             return
         if isinstance(e, (Var, TupleGetItem)) or not isinstance(e, Call):
-            raise CompileError(f"{self.accelerator.name} was handed a {type(e).__name__}; its functions are of its operators alone", e.span, code="TW0904")
+            raise CompileError(f"{self.accelerator.name} does not support a {type(e).__name__}; its functions contain only its operators", e.span, code="TW0904")
         operator = operator_of(self.accelerator, e)
         composite: Any = e.op
         result = self._fresh(e)
@@ -124,7 +132,10 @@ class _Reader:
             match = operator.form.read(composite.body, Reading(self.accelerator, self.numerics, tensor))
             emitted, same = lowered(operator, match)
         except Refused as refused:
-            raise CompileError(f"{self.accelerator.name} refuses {operator.name}: {refused.rule}; {refused.edit}", e.span, code="TW0904") from None
+            raise CompileError(
+                f"{self.accelerator.name} refuses {operator.name}: {refused.rule}; {refused.edit}", e.span,
+                code="TW0904"
+            ) from None
         if same is not None:
             self.tensors[e] = Operand(same.source, result.whole, result.dtype)
         else:

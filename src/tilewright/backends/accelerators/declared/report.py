@@ -11,7 +11,8 @@ from typing import Any
 class LayerCycles:
     """A layer.
 
-    The bytes of the near memory that its tiles take, when it ended less when the one before it did, how long each queue worked for it, and what it moved.
+    The bytes of the near memory that its tiles take, when it ended less when the one before it did, how long each queue
+    worked for it, and what it moved.
     """
 
     name: str
@@ -28,7 +29,8 @@ class LayerCycles:
 
 @dataclass
 class Cycles:
-    """A program's cycles, with transfers beside computation, and the end of the highest part of the near memory that it used."""
+    """A program's cycles, with transfers beside computation, and the end of the highest part of the near memory that
+    it used."""
 
     symbol: str
     near_size: int
@@ -51,23 +53,42 @@ class Cycles:
 
     def as_dict(self) -> dict[str, Any]:
         """The same as plain data."""
-        totals = {"cycles": self.total, "macs": self.macs, "near_peak": self.near_peak, "near_size": self.near_size, "utilization": self.utilization}
+        totals = {
+            "cycles": self.total, "macs": self.macs, "near_peak": self.near_peak, "near_size": self.near_size,
+            "utilization": self.utilization
+        }
         return {"symbol": self.symbol, **totals, "layers": [asdict(x) for x in self.layers]}
 
     def __str__(self) -> str:
-        rows: list[tuple[str, ...]] = [("layer", "operator", "cycles", "compute", "transfer", "bytes in", "bytes out", "macs", "near")]
+        rows: list[tuple[str, ...]] = [
+            ("layer", "operator", "cycles", "compute", "transfer", "bytes in", "bytes out", "macs", "near")
+        ]
         for x in self.layers:
-            rows.append((x.name[-40:], x.operator, *(f"{n:,}" for n in (x.cycles, x.compute, x.transfer, x.bytes_in, x.bytes_out, x.macs, x.near))))
+            rows.append(
+                (
+                    x.name[-40:], x.operator,
+                    *(f"{n:,}" for n in (x.cycles, x.compute, x.transfer, x.bytes_in, x.bytes_out, x.macs, x.near))
+                )
+            )
         widths = [max(len(r[k]) for r in rows) for k in range(len(rows[0]))]
-        lines = ["  ".join(c.ljust(w) if k < 2 else c.rjust(w) for k, (c, w) in enumerate(zip(r, widths, strict=True))).rstrip() for r in rows]
+        lines = [
+            "  ".join(
+                c.ljust(w) if k < 2 else c.rjust(w) for k, (c, w) in enumerate(zip(r, widths, strict=True))
+            ).rstrip() for r in rows
+        ]
         used = f", {self.utilization:.0%} of the multiplications that there is room for" if self.macs_per_cycle else ""
         return "\n".join(
-            [f"{self.symbol}: {self.total:,} cycles, {self.macs:,} macs{used}; near memory {self.near_peak:,} of {self.near_size:,} bytes", *lines]
+            [
+                f"{self.symbol}: {self.total:,} cycles, {self.macs:,} macs{used}; near memory {self.near_peak:,} of "
+                f"{self.near_size:,} bytes",
+                *lines
+            ]
         )
 
 
 def cycle_reports(program: Any) -> list[Cycles]:
-    """The reports of all accelerators' parts of a compiled model, of what `relay.build` or `tilewright.load` returned, or of modules."""
+    """The reports of all accelerators' parts of a compiled model, of what `relay.build` or `tilewright.load` returned,
+    or of modules."""
     return [m.cycles() for m in modules_of(program) if hasattr(m, "cycles")]
 
 

@@ -1,7 +1,8 @@
-"""Random programs of each form: sizes, attributes, scales and zero points as networks have them, and now and then as they seldom do.
+"""Random programs of each form: sizes, attributes, scales and zero points as networks have them, and now and then as
+they seldom do.
 
-Values reach the ends of their types: zero points of -128 and 127, multipliers above one, sums near the ends of 32 bits are where
-declarations go wrong.
+Values reach the ends of their types: zero points of -128 and 127, multipliers above one, sums near the ends of 32 bits
+are where declarations go wrong.
 """
 
 from __future__ import annotations
@@ -83,7 +84,9 @@ def _weights(rng: Rng, shape: tuple[int, ...], channels: int, dtype: str) -> tup
     weight = rng.integers(-128, 128, shape).astype(np.int8)
     zero = int(rng.integers(-128, 128)) if dtype == "uint8" and rng.random() < 0.7 else 0
     s_x: Array = np.asarray(rng.uniform(0.003, 0.05), np.float32)
-    s_w = rng.uniform(0.6, 1.4, channels if rng.random() < 0.6 and not zero else 1).astype(np.float32) * np.float32(0.01)
+    s_w = (
+        rng.uniform(0.6, 1.4, channels if rng.random() < 0.6 and not zero else 1).astype(np.float32) * np.float32(0.01)
+    )
     return weight, zero, s_x, s_w
 
 
@@ -93,7 +96,10 @@ def conv2d(rng: Rng, accelerator: Accelerator, depthwise: bool, padded: bool) ->
 
     dtype = _dtype(rng, accelerator)
     n, h, w, ci = _image(rng)
-    kh, kw, strides = int(rng.choice([1, 2, 3, 5])), int(rng.choice([1, 2, 3, 5])), tuple(int(s) for s in rng.choice([1, 1, 2, 3, 17], 2))
+    kh, kw, strides = (
+        int(rng.choice([1, 2, 3, 5])), int(rng.choice([1, 2, 3, 5])),
+        tuple(int(s) for s in rng.choice([1, 1, 2, 3, 17], 2))
+    )
     dilation = tuple(int(d) for d in rng.choice([1, 1, 1, 2, 3], 2))
     reach = [(k - 1) * d + 1 for k, d in zip((kh, kw), dilation, strict=True)]
     sides = [(int(rng.integers(0, 3)), int(rng.integers(0, 3))) if padded else (0, 0) for _ in range(2)]
@@ -169,11 +175,16 @@ def avg_pool2d(rng: Rng, accelerator: Accelerator) -> Function:
     dtype = _dtype(rng, accelerator)
     shape = _image(rng)
     whole = rng.random() < 0.5
-    kernel = shape[1:3] if whole else tuple(int(min(k, s)) for k, s in zip(rng.choice([1, 2, 3], 2), shape[1:3], strict=True))
+    kernel = (
+        shape[1:3] if whole
+        else tuple(int(min(k, s)) for k, s in zip(rng.choice([1, 2, 3], 2), shape[1:3], strict=True))
+    )
     strides = kernel if whole else tuple(int(s) for s in rng.choice([1, 2, 3], 2))
     x, s, z = _var(shape, dtype), rng.uniform(0.01, 0.2), _zero(rng, dtype)
     to, out_zero = (s, z) if rng.random() < 0.8 else (s * 1.3, _zero(rng, dtype))
-    padding = (0, 0, 0, 0) if whole or rng.random() < 0.4 else tuple(int(rng.integers(0, k)) for k in (*kernel, *kernel))
+    padding = (
+        (0, 0, 0, 0) if whole or rng.random() < 0.4 else tuple(int(rng.integers(0, k)) for k in (*kernel, *kernel))
+    )
     body = relay.qnn.op.avg_pool2d(
         x,
         _const(s, "float32"),
@@ -201,7 +212,9 @@ def max_pool2d(rng: Rng, accelerator: Accelerator) -> Function:
     height, width = max(shape[1], kernel[0]), max(shape[2], kernel[1])
     x = _var((shape[0], height, width, shape[3]), _dtype(rng, accelerator, ("int8", "uint8", "float16", "float32")))
     strides = tuple(int(s) for s in rng.choice([1, 2, 3], 2))
-    return _function(relay.nn.max_pool2d(x, pool_size=kernel, strides=strides, padding=padding, layout=accelerator.layout), x)
+    return _function(
+        relay.nn.max_pool2d(x, pool_size=kernel, strides=strides, padding=padding, layout=accelerator.layout), x
+    )
 
 
 def concatenate(rng: Rng, accelerator: Accelerator) -> Function:
@@ -246,7 +259,8 @@ def requantize(rng: Rng, accelerator: Accelerator) -> Function:
     x = _var(_image(rng), dtype)
     s, to = rng.uniform(0.01, 0.1, 2)
     body = relay.qnn.op.requantize(
-        x, _const(s, "float32"), _const(_zero(rng, dtype), "int32"), _const(to, "float32"), _const(_zero(rng, dtype), "int32"), out_dtype=dtype
+        x, _const(s, "float32"), _const(_zero(rng, dtype), "int32"), _const(to, "float32"),
+        _const(_zero(rng, dtype), "int32"), out_dtype=dtype
     )
     return _function(body, x)
 
@@ -279,7 +293,9 @@ def _summed(rng: Rng, product: Callable[[str], Expr], axis: int, dtype: str, act
     if wide != dtype and rng.random() < 0.3:
         sums, bias, spread, wide = relay.op.cast(sums, dtype), *(_const(v.value, dtype) for v in (bias, spread)), dtype
     kind = rng.random()
-    biased = sums if kind < 0.2 else relay.nn.bias_add(sums, bias, axis=axis) if kind < 0.6 else relay.op.add(sums, spread)
+    biased = (
+        sums if kind < 0.2 else relay.nn.bias_add(sums, bias, axis=axis) if kind < 0.6 else relay.op.add(sums, spread)
+    )
     return _active(rng, biased if wide == dtype else relay.op.cast(biased, dtype), active)
 
 
@@ -303,7 +319,10 @@ def float_conv2d(rng: Rng, accelerator: Accelerator, active: bool = True) -> Fun
         "dilation": dilation,
         "padding": padding,
     }
-    body = _summed(rng, lambda wide: relay.nn.conv2d(x, weight, kernel_size=(kh, kw), channels=co, out_dtype=wide, **how), 3 if last else 1, dtype, active)
+    body = _summed(
+        rng, lambda wide: relay.nn.conv2d(x, weight, kernel_size=(kh, kw), channels=co, out_dtype=wide, **how),
+        3 if last else 1, dtype, active
+    )
     return _function(body, x)
 
 
@@ -314,7 +333,9 @@ def float_dense(rng: Rng, accelerator: Accelerator, active: bool = True) -> Func
     dtype = _dtype(rng, accelerator, _FLOATS)
     n, k, units = int(rng.choice([1, 1, 3])), int(rng.choice([10, 32, 64, 96])), int(rng.choice([10, 32, 64]))
     x, weight = _var((n, k), dtype), _values(rng, (units, k), dtype)
-    return _function(_summed(rng, lambda wide: relay.nn.dense(x, weight, units=units, out_dtype=wide), 1, dtype, active), x)
+    return _function(
+        _summed(rng, lambda wide: relay.nn.dense(x, weight, units=units, out_dtype=wide), 1, dtype, active), x
+    )
 
 
 def float_add(rng: Rng, accelerator: Accelerator, active: bool = True) -> Function:

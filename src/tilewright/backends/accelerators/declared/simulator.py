@@ -1,9 +1,9 @@
 """The accelerator in software: runs a command stream, bit by bit as it is declared, and counts its cycles.
 
-Two queues, of transfers and of instructions, each in order, one beside the other; a command begins when its queue is free and when as many
-commands of the other have ended as it says. A fault that hardware would not report is an error here: reading or writing
-outside of a memory, reading what nothing wrote, reading or overwriting what the other queue still works on, and an instruction that
-gives another shape or dtype than its command says.
+Two queues, of transfers and of instructions, each in order, one beside the other; a command begins when its queue is
+free and when as many commands of the other have ended as it says. A fault that hardware would not report is an error
+here: reading or writing outside of a memory, reading what nothing wrote, reading or overwriting what the other queue
+still works on, and an instruction that gives another shape or dtype than its command says.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ _JUNK: Final = 0xA5
 
 
 class SimulatorError(RunError):
-    """A program does what the accelerator cannot: it reads or writes outside of a memory, too early, or what is not there."""
+    """A program does what the accelerator cannot: it reads or writes outside of a memory, too early, or what is not
+    there."""
 
     code = "TW0907"
 
@@ -94,7 +95,8 @@ def _compute(command: Command, near: Array) -> None:
     found = c.instruction.meaning(*(_at(near, c.tiles[n]) for n in c.instruction.inputs), **c.fields)
     if found.shape != y.shape or found.dtype != np.dtype(y.dtype):
         raise SimulatorError(
-            f"{c.instruction.name} gave {found.dtype}{list(found.shape)}, and its command says {y.dtype}{list(y.shape)}: "
+            f"{c.instruction.name} gave {found.dtype}{list(found.shape)}, and its command says "
+            f"{y.dtype}{list(y.shape)}: "
             f"its meaning and its operands do not fit: {command.text()}"
         )
     _at(near, y)[...] = found
@@ -104,7 +106,9 @@ class _Clock:
     """The begin and end of each command, and the time until which each granule of the near memory is in use."""
 
     def __init__(self, simulator: Simulator) -> None:
-        self.accelerator, self.commands, self.far_bytes = simulator.accelerator, simulator.commands, simulator.program.far_bytes
+        self.accelerator, self.commands, self.far_bytes = (
+            simulator.accelerator, simulator.commands, simulator.program.far_bytes
+        )
         program = simulator.program
         self.report = Cycles(program.symbol, self.accelerator.near.size, self.accelerator.macs_per_cycle)
         self.report.layers = [LayerCycles(x.name, x.operator, x.macs, x.near) for x in program.layers]
@@ -132,11 +136,15 @@ class _Clock:
 
     def _times(self, command: Command, queue: int) -> tuple[int, int]:
         if command.layer >= len(self.report.layers):
-            raise SimulatorError(f"this command is of layer {command.layer}, and the program has {len(self.report.layers)}: {command.text()}")
+            raise SimulatorError(
+                f"this command is of layer {command.layer}, and the program has {len(self.report.layers)}: "
+                f"{command.text()}"
+            )
         other = self.ends[1 - queue]
         if command.wait > len(other):
             raise SimulatorError(
-                f"this command waits for {command.wait} commands of the other queue, of which {len(other)} stand before it, "
+                f"this command waits for {command.wait} commands of the other queue, of which {len(other)} stand "
+                "before it, "
                 f"so it never begins: {command.text()}"
             )
         begin = max(self.ends[queue][-1] if self.ends[queue] else 0, other[command.wait - 1] if command.wait else 0)
@@ -149,11 +157,13 @@ class _Clock:
     def _touch(self, command: Command, queue: int, address: int, size: int, writes: bool, begin: int, end: int) -> None:
         if not 0 <= address <= self.accelerator.near.size - size:
             raise SimulatorError(
-                f"this command reaches byte {address + size} of {self.accelerator.near.name}, which has {self.accelerator.near.size}: {command.text()}"
+                f"this command reaches byte {address + size} of {self.accelerator.near.name}, which has "
+                f"{self.accelerator.near.size}: {command.text()}"
             )
         if address % self.grain:
             raise SimulatorError(
-                f"this command uses byte {address} of {self.accelerator.near.name}, but addresses must be multiples of {self.grain}: {command.text()}"
+                f"this command uses byte {address} of {self.accelerator.near.name}, but addresses must be multiples of "
+                f"{self.grain}: {command.text()}"
             )
         part = slice(address // self.grain, -(-(address + size) // self.grain))
         if part.start >= part.stop:
@@ -162,7 +172,8 @@ class _Clock:
         busy = max(int(self.written[other, part].max()), int(self.read[other, part].max()) if writes else 0)
         if busy > begin:
             raise SimulatorError(
-                f"this command begins at cycle {begin}, and the other queue works on its memory until cycle {busy}: {command.text()}"
+                f"this command begins at cycle {begin}, and the other queue works on its memory until cycle {busy}: "
+                f"{command.text()}"
             )
         if writes:
             self.written[queue, part] = end
@@ -204,4 +215,8 @@ def check_inputs(program: Program, inputs: Sequence[Array]) -> None:
     """Raises `RunError` where the arrays are not those of the program."""
     for place, value in zip(program.inputs, inputs, strict=True):
         if tuple(value.shape) != place.shape or str(value.dtype) != place.dtype:
-            raise RunError(f"{program.symbol} takes {place.dtype}{list(place.shape)}, and was given {value.dtype}{list(value.shape)}", code="TW0913")
+            raise RunError(
+                f"{program.symbol} takes {place.dtype}{list(place.shape)}, and was given "
+                f"{value.dtype}{list(value.shape)}",
+                code="TW0913"
+            )

@@ -2,13 +2,15 @@
 
     command   u8 opcode · u8 0 · u16 layer · u32 wait         begins when `wait` commands of the other queue have ended
     0x01 LOAD, 0x02 STORE
-              u8 dimensions · u8 bytes of an element · u16 0 · u32 near address · u32 far address · i32 fill (as many bytes of it as an element has)
+              u8 dimensions · u8 bytes of an element · u16 0 · u32 near address · u32 far address
+              · i32 fill (its lowest bytes, as many as an element has)
               of each dimension: u16 elements · u16 before · u16 after · u16 0 · i32 far stride in bytes
     others    of each operand: u8 dtype · u8 dimensions · u16 0 · u32 near address · of each dimension u16 elements
               then the fields, each in its bits, the first in the lowest, to whole bytes
 
-All numbers are little-endian. LOAD and STORE are one queue, all others the other; each queue runs in order. LOAD moves elements from the
-far memory to the near one with `before` and `after` filled elements around each dimension; STORE moves them back without padding.
+All numbers are little-endian. LOAD and STORE are one queue, all others the other; each queue runs in order. LOAD moves
+elements from the far memory to the near one with `before` and `after` filled elements around each dimension; STORE
+moves them back without padding.
 """
 
 from __future__ import annotations
@@ -74,10 +76,16 @@ class Move:
         return self.far + sum(min(r, 0) for r in reach), self.far + sum(max(r, 0) for r in reach) + self.itemsize
 
     def text(self) -> str:
-        around = f" around {list(self.before)}, {list(self.after)} of {self.fill}" if any(self.before) or any(self.after) else ""
+        around = (
+            f" around {list(self.before)}, {list(self.after)} of {self.fill}" if any(self.before) or any(self.after)
+            else ""
+        )
         arrow = "<-" if self.opcode == LOAD else "->"
         name = "LOAD" if self.opcode == LOAD else "STORE"
-        return f"{name:8s} near[{self.near:#x}] {arrow} far[{self.far:#x}] {list(self.shape)} by {list(self.strides)}{around}"
+        return (
+            f"{name:8s} near[{self.near:#x}] {arrow} far[{self.far:#x}] {list(self.shape)} by "
+            f"{list(self.strides)}{around}"
+        )
 
 
 @dataclass(frozen=True)
@@ -117,7 +125,8 @@ class Compute:
 
 @dataclass(frozen=True)
 class Command:
-    """A transfer or an instruction, the layer that it belongs to, and how many commands of the other queue have to end before it begins."""
+    """A transfer or an instruction, the layer that it belongs to, and how many commands of the other queue have to end
+    before it begins."""
 
     what: Move | Compute
     layer: int
@@ -139,12 +148,18 @@ def encode(command: Command) -> bytes:
 
 
 def _move(m: Move) -> bytes:
-    sides = (_SIDE.pack(n, before, after, s) for n, s, before, after in zip(m.shape, m.strides, m.before, m.after, strict=True))
+    sides = (
+        _SIDE.pack(n, before, after, s)
+        for n, s, before, after in zip(m.shape, m.strides, m.before, m.after, strict=True)
+    )
     return _MOVE.pack(len(m.shape), m.itemsize, m.near, m.far, m.fill) + b"".join(sides)
 
 
 def _compute(c: Compute) -> bytes:
-    parts = [_TILE.pack(DTYPES.index(t.dtype), len(t.shape), t.address) + struct.pack(f"<{len(t.shape)}H", *t.shape) for t in c.tiles.values()]
+    parts = [
+        _TILE.pack(DTYPES.index(t.dtype), len(t.shape), t.address) + struct.pack(f"<{len(t.shape)}H", *t.shape)
+        for t in c.tiles.values()
+    ]
     bits, at = 0, 0
     for name, width in c.instruction.fields.items():
         low, high = c.instruction.limits(name)
@@ -168,9 +183,15 @@ def decode(stream: bytes, accelerator: Accelerator) -> Iterator[Command]:
             elif opcode in known:
                 what, at = _read_compute(known[opcode], stream, begin)
             else:
-                raise ArtifactError(f"the command stream has the opcode {opcode:#x} at byte {at}, which {accelerator.name} has not", code="TW0918")
+                raise ArtifactError(
+                    f"the command stream has the opcode {opcode:#x} at byte {at}, which {accelerator.name} has not",
+                    code="TW0918"
+                )
         except (struct.error, IndexError) as error:
-            raise ArtifactError(f"the command stream for {accelerator.name} ends in the middle of a command, at byte {at}", code="TW0918") from error
+            raise ArtifactError(
+                f"the command stream for {accelerator.name} ends in the middle of a command, at byte {at}",
+                code="TW0918"
+            ) from error
         yield Command(what, layer, wait)
 
 

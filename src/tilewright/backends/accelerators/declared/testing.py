@@ -1,12 +1,12 @@
-"""Tests that follow from a declaration: random programs of every operator, on the accelerator and by what Relay says that they mean.
+"""Tests that follow from a declaration: random programs of every operator, on the accelerator and by what Relay says
+that they mean.
 
     conformance(npu)                    a report of what failed, which is true where nothing did
     conformance(npu).check()            raises `ConformanceError`
 
-Each sample is compiled for the declared memory and for one that is just large enough, so that all axes are tiled; it runs in the
-simulator, which
-has rules of its own, and is saved and loaded. A refusal of the accelerator has to name a rule and an edit. Cycles are held to the multiplications that
-a cycle has room for.
+Each sample is compiled for the declared memory and for one that is just large enough, so that all axes are tiled; it
+runs in the simulator, which has rules of its own, and is saved and loaded. A refusal of the accelerator has to name a
+rule and an edit. Cycles are held to the multiplications that a cycle has room for.
 """
 
 from __future__ import annotations
@@ -68,7 +68,10 @@ class Conformance:
         return not self.failures
 
     def __str__(self) -> str:
-        lines = [f"{self.accelerator}: {sum(self.ran.values())} programs of {len(self.ran)} operators, {len(self.failures)} failures"]
+        lines = [
+            f"{self.accelerator}: {sum(self.ran.values())} programs of {len(self.ran)} operators, {len(self.failures)} "
+            "failures"
+        ]
         for name, count in self.ran.items():
             lines.append(f"  {name}: {count} ran, {sum(self.refused[name].values())} refused")
             lines += [f"    {rule} ({n})" for rule, n in sorted(self.refused[name].items())]
@@ -90,7 +93,8 @@ def conformance(accelerator: Accelerator, samples: int = 12, seed: int = 0, stop
 
 
 def _test_operator(
-    accelerator: Accelerator, operator: Operator, row: Any, rng: np.random.Generator, samples: int, found: Conformance, stop_at: int
+    accelerator: Accelerator, operator: Operator, row: Any, rng: np.random.Generator, samples: int, found: Conformance,
+    stop_at: int
 ) -> None:
     refused = found.refused.setdefault(operator.name, {})
     found.ran[operator.name] = 0
@@ -112,13 +116,16 @@ def _test_operator(
         found.failures.append(
             Failure(
                 operator.name,
-                f"it takes none of {_TRIES * samples} programs; its constraints leave nothing, or its pattern matches nothing of its form",
+                f"it takes none of {_TRIES * samples} programs; its constraints leave nothing, or its pattern matches "
+                "nothing of its form",
                 program,
             )
         )
 
 
-def _test_sample(accelerator: Accelerator, row: Any, function: Function, rng: np.random.Generator, refused: dict[str, int]) -> tuple[str, bool]:
+def _test_sample(
+    accelerator: Accelerator, row: Any, function: Function, rng: np.random.Generator, refused: dict[str, int]
+) -> tuple[str, bool]:
     """Return the fault of one sample, or "", and whether the accelerator took it."""
     name, pattern, check = row
     if not pattern.match(function.body):
@@ -126,14 +133,21 @@ def _test_sample(accelerator: Accelerator, row: Any, function: Function, rng: np
     says = check(function.body)
     if not says:
         complete = isinstance(says, Refusal) and says.rule and says.edit
-        refused[says.rule if isinstance(says, Refusal) else str(says)] = refused.get(says.rule if isinstance(says, Refusal) else str(says), 0) + 1
+        refused[says.rule if isinstance(says, Refusal) else str(says)] = (
+            refused.get(says.rule if isinstance(says, Refusal) else str(says), 0) + 1
+        )
         return ("" if complete else f"it refuses without a rule and an edit: {says!r}"), not complete
     composite = Function(function.params, function.body, attrs={"Composite": name})
     outer = [type(p)(p.name_hint, p.type_annotation) for p in function.params]
-    attrs = {"Compiler": accelerator.name, "global_symbol": "sample", **({NUMERICS: accelerator.numerics} if accelerator.numerics else {})}
+    attrs = {
+        "Compiler": accelerator.name, "global_symbol": "sample",
+        **({NUMERICS: accelerator.numerics} if accelerator.numerics else {})
+    }
     whole = Function(tuple(outer), Call(composite, outer), attrs=attrs)
     inputs = [_values(rng, p.tensor_type) for p in function.params]
-    meaning = Function(function.params, function.body, attrs={NUMERICS: accelerator.numerics} if accelerator.numerics else {})
+    meaning = Function(
+        function.params, function.body, attrs={NUMERICS: accelerator.numerics} if accelerator.numerics else {}
+    )
     wanted = evaluate(meaning, *inputs)
     for device in _devices(accelerator, whole):
         problem = _test_program(device, generate(device, whole), inputs, wanted)
@@ -177,14 +191,22 @@ def _test_program(accelerator: Accelerator, module: AcceleratorModule, inputs: l
         if got.shape != want.shape or got.dtype != want.dtype:
             return f"it gives {got.dtype}{list(got.shape)}, and Relay {want.dtype}{list(want.shape)}"
         if not np.allclose(got, want, rtol=accelerator.tolerance, atol=accelerator.tolerance, equal_nan=True):
-            wrong = np.argwhere(~np.isclose(got, want, rtol=accelerator.tolerance, atol=accelerator.tolerance, equal_nan=True))
+            wrong = np.argwhere(
+                ~np.isclose(got, want, rtol=accelerator.tolerance, atol=accelerator.tolerance, equal_nan=True)
+            )
             at = tuple(int(n) for n in wrong[0])
-            return f"{len(wrong)} of {want.size} elements differ from what Relay means, the first at {list(at)}: {got[at]} and not {want[at]}"
+            return (
+                f"{len(wrong)} of {want.size} elements differ from what Relay means, the first at {list(at)}: "
+                f"{got[at]} and not {want[at]}"
+            )
     cycles = module.cycles()
     room = accelerator.macs_per_cycle
     for layer in cycles.layers:
         if room and layer.macs and layer.compute * room < layer.macs:
-            return f"{layer.operator} does {layer.macs} multiplications in {layer.compute} cycles, and a cycle has room for {room}"
+            return (
+                f"{layer.operator} does {layer.macs} multiplications in {layer.compute} cycles, and a cycle has room "
+                f"for {room}"
+            )
     if cycles.near_peak > accelerator.near.size:
         return f"it uses {cycles.near_peak} bytes of {accelerator.near.name}, which has {accelerator.near.size}"
     return _test_bytes(accelerator, module, inputs, found)
@@ -198,13 +220,19 @@ def _test_bytes(accelerator: Accelerator, module: AcceleratorModule, inputs: lis
     for command in again.simulator.commands:
         if isinstance(command.what, Compute) and command.what.cycles <= 0:
             return f"{command.text()} takes {command.what.cycles} cycles"
-    if not all(np.array_equal(a, b, equal_nan=a.dtype.kind == "f") for a, b in zip(again.simulator.run(*inputs), found, strict=True)):
+    if (
+        not all(
+            np.array_equal(a, b, equal_nan=a.dtype.kind == "f")
+            for a, b in zip(again.simulator.run(*inputs), found, strict=True)
+        )
+    ):
         return "it gives something else after it was saved and loaded"
     return ""
 
 
 def _values(rng: np.random.Generator, t: TensorType) -> Array:
-    """Random data: bytes of the whole range, their ends often; floats that are whole numbers over eight, so that sums in 16 bits are exact."""
+    """Random data: bytes of the whole range, their ends often; floats that are whole numbers over eight, so that sums
+    in 16 bits are exact."""
     shape, kind = tuple(int(n) for n in t.shape), np.dtype(str(t.dtype))
     if kind.kind == "f":
         return (rng.integers(-16, 17, shape) / 8).astype(kind)

@@ -1,8 +1,8 @@
 """How an instruction on whole tensors is cut into tiles that fit into the near memory.
 
-All axes of the output may be cut. Candidates are a few sizes of each axis and a few orders of the loops; that with the fewest cycles by
-the accelerator's own model is taken, transfers running beside computation: an operand whose tile changes from step to step has two
-places, so that the next is there when it is wanted.
+All axes of the output may be cut. Candidates are a few sizes of each axis and a few orders of the loops; that with the
+fewest cycles by the accelerator's own model is taken, transfers running beside computation: an operand whose tile
+changes from step to step has two places, so that the next is there when it is wanted.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ _SIZES: Final = 5
 
 @dataclass(frozen=True)
 class Tiling:
-    """The size of the tiles along each axis, the axes from the outermost loop on, how many places each operand has, and what that costs."""
+    """The size of the tiles along each axis, the axes from the outermost loop on, how many places each operand has,
+    and what that costs."""
 
     sizes: Mapping[str, int]
     order: tuple[str, ...]
@@ -41,7 +42,10 @@ class Tiling:
 
     def steps(self, extents: Mapping[str, int]) -> Iterator[dict[str, Range]]:
         """The ranges of all axes, tile by tile, in order."""
-        spans = [[(a, min(a + self.sizes[axis], extents[axis])) for a in range(0, extents[axis], self.sizes[axis])] for axis in self.order]
+        spans = [
+            [(a, min(a + self.sizes[axis], extents[axis])) for a in range(0, extents[axis], self.sizes[axis])]
+            for axis in self.order
+        ]
         whole = {a: (0, n) for a, n in extents.items()}
         for ranges in itertools.product(*spans):
             yield {**whole, **dict(zip(self.order, ranges, strict=True))}
@@ -56,7 +60,8 @@ def choose(accelerator: Accelerator, e: Emitted) -> Tiling:
     found: Tiling | int = known[key]
     if isinstance(found, int):
         raise Refused(
-            f"the smallest tiles of {e.instruction.name} take {found:,} bytes of {accelerator.near.name}, which has {accelerator.near.size:,}",
+            f"the smallest tiles of {e.instruction.name} take {found:,} bytes of {accelerator.near.name}, which has "
+            f"{accelerator.near.size:,}",
             f"split the operator's channels, so that its tiles fit into {accelerator.near.size:,} bytes",
         )
     return found
@@ -70,7 +75,8 @@ def _key(e: Emitted) -> tuple[Any, ...]:
 
 
 def _sizes(extent: int, block: int) -> list[int]:
-    """Sizes of a tile that are tried: the axis in one, two, four, … parts, and its smallest parts, of 16 and of one; whole blocks all of them."""
+    """Sizes of a tile that are tried: the axis in one, two, four, … parts, and its smallest parts, of 16 and of one;
+    whole blocks all of them."""
     wanted = [-(-extent >> k) for k in range(_SIZES)] + [n for n in (16, 1) if n < extent]
     parts = [-(-n // block) * block for n in wanted]
     return sorted(set(parts), reverse=True)
@@ -95,7 +101,8 @@ class _Search:
         self.sides = {n: [self._side(d) for d in access] for n, access in e.instruction.accesses.items()}
 
     def _side(self, d: Dimension) -> tuple[int, tuple[tuple[str, int], ...]]:
-        """How long a dimension of a tile is: a number, and for each axis that is cut, how much each element of it adds."""
+        """How long a dimension of a tile is: a number, and for each axis that is cut, how much each element of it
+        adds."""
         if not d.terms:
             return d.size, ()
         times = [(t.axis, t.times(self.e.fields)) for t in d.terms]
@@ -127,7 +134,8 @@ class _Search:
         return smallest if best is None else best
 
     def sizes(self, tile: Mapping[str, int]) -> dict[str, int]:
-        """Bytes of a tile of each operand, as the near memory aligns them; more than any memory has where it is longer than commands can say."""
+        """Bytes of a tile of each operand, as the near memory aligns them; more than any memory has where it is longer
+        than commands can say."""
         align = self.accelerator.near.align
         found = {}
         for n, sides in self.sides.items():
@@ -140,7 +148,10 @@ class _Search:
             found[n] = -(-size // align) * align
         return found
 
-    def tiling(self, tile: dict[str, int], order: tuple[str, ...], counts: Mapping[str, int], size_of: Mapping[str, int], compute: int) -> Tiling:
+    def tiling(
+        self, tile: dict[str, int], order: tuple[str, ...], counts: Mapping[str, int], size_of: Mapping[str, int],
+        compute: int
+    ) -> Tiling:
         """The tiling with its cycles; with one place for each operand, and nothing at once, where two do not fit."""
         steps = math.prod(counts.values())
         places, transfers, first, near = {}, 0, 0, 0
@@ -165,7 +176,9 @@ class _Search:
         kinds = []
         for a, count in counts.items():
             rest = self.e.extents[a] - (count - 1) * tile[a]
-            kinds.append([(a, tile[a], count - 1), (a, rest, 1)] if count > 1 and rest != tile[a] else [(a, tile[a], count)])
+            kinds.append(
+                [(a, tile[a], count - 1), (a, rest, 1)] if count > 1 and rest != tile[a] else [(a, tile[a], count)]
+            )
         for combination in itertools.product(*kinds):
             extents = {**self.e.extents, **{a: n for a, n, _ in combination}}
             total += math.prod(c for _, _, c in combination) * self.e.instruction.cycles(extents, self.e.fields)

@@ -18,7 +18,9 @@ if TYPE_CHECKING:
 
     partition_for = partition_for_dnnl
 
-_LATE: Final = {"partition_for": "partition_for_dnnl", "partition_for_dnnl": "partition_for_dnnl", "pattern_table": "pattern_table"}
+_LATE: Final = {
+    "partition_for": "partition_for_dnnl", "partition_for_dnnl": "partition_for_dnnl", "pattern_table": "pattern_table"
+}
 """Names that only compilation needs; targets with accelerators ("dnnl, llvm") call the first."""
 
 __all__ = ["DNNLModule", "partition_for", "partition_for_dnnl", "pattern_table"]

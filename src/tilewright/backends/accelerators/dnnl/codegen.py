@@ -35,7 +35,8 @@ from tilewright.relay.visitor import post_order
 
 
 def generate(function: Function) -> DNNLModule:
-    """The module of a function that `partition_for_dnnl` made. Raises `CompileError` for what is in no row of the pattern table."""
+    """The module of a function that `partition_for_dnnl` made. Raises `CompileError` for what is in no row of the
+    pattern table."""
     return DNNLModule(_Reader(function).program)
 
 
@@ -53,7 +54,10 @@ class _Reader:
             if isinstance(e, Call):
                 self.values[e] = self._composite(e)
             elif not isinstance(e, (Var, Constant, Tuple)):
-                raise CompileError(f"a function for oneDNN has a {type(e).__name__}; partition the module with partition_for_dnnl", e.span, code="TW0904")
+                raise CompileError(
+                    f"a function for oneDNN has a {type(e).__name__}; partition the module with partition_for_dnnl",
+                    e.span, code="TW0904"
+                )
         body = function.body
         self.program.results = [self.value(f) for f in (body.fields if isinstance(body, Tuple) else (body,))]
 
@@ -64,14 +68,19 @@ class _Reader:
         found = self._constants.get(id(e.value))
         if found is None:
             data = np.ascontiguousarray(e.value, np.float32).reshape(e.value.shape or (1,))
-            found = self._constants[id(e.value)] = self.program.add(data.shape, CONSTANT, data), e.value  # kept, so that its number stays its own
+            # kept, so that its number stays its own
+            found = self._constants[id(e.value)] = self.program.add(data.shape, CONSTANT, data), e.value
         return found[0]
 
     def _composite(self, call: Call) -> int:
         """The operations of one composite function: its anchor, and what follows that."""
         function = call.op
         if not isinstance(function, Function) or "Composite" not in function.attrs:
-            raise CompileError("a function for oneDNN calls what is in no row of its pattern table; partition the module with partition_for_dnnl", call.span, code="TW0904")
+            raise CompileError(
+                "a function for oneDNN calls what is in no row of its pattern table; partition the module with "
+                "partition_for_dnnl",
+                call.span, code="TW0904"
+            )
         for p, a in zip(function.params, call.args, strict=True):
             if not isinstance(a, Tuple):
                 self.values[p] = self.value(a)
@@ -102,7 +111,10 @@ class _Reader:
         activation = Activation(kind, x)
         found = Matcher(e).match(activation.pattern, e)
         if found is None:
-            raise CompileError(f"a function {name} for oneDNN is no {kind}; partition the module with partition_for_dnnl", e.span, code="TW0904")
+            raise CompileError(
+                f"a function {name} for oneDNN is no {kind}; partition the module with partition_for_dnnl", e.span,
+                code="TW0904"
+            )
         steps.append(lambda o: o.post.append(["eltwise", activation.algorithm, activation.alpha, activation.beta]))
         inner: Expr = found[x][0]
         return inner
@@ -114,15 +126,22 @@ class _Reader:
             return lambda o: o.post.append(["eltwise", *UNARY[name](e.op)])
         other = next((a for a in e.args if a is not inner), None)
         if other is None or name not in ("add", "nn.bias_add"):
-            raise CompileError(f"{name} follows another operator in a function for oneDNN, and no row of its pattern table says so", e.span, code="TW0904")
+            raise CompileError(
+                f"{name} follows another operator in a function for oneDNN, and no row of its pattern table says so",
+                e.span, code="TW0904"
+            )
         return lambda o: self._added(o, e, other)
 
     def _added(self, o: Operation, e: Call, other: Expr) -> None:
-        """A sum: the bias where it is one number for each channel, the residual where it has the shape of the result, else an operand that is broadcast."""
+        """A sum: the bias where it is one number for each channel, the residual where it has the shape of the result,
+        else an operand that is broadcast."""
         op: Any = e.op
         rank = len(_shape(e))
         axis = _channel_axis(o, rank) if _name(e) == "add" else op.axis % rank
-        if isinstance(other, Constant) and o.kind in _BIASED and len(o.inputs) == 2 and not o.post and axis == _channel_axis(o, rank):
+        if (
+            isinstance(other, Constant) and o.kind in _BIASED and len(o.inputs) == 2 and not o.post
+            and axis == _channel_axis(o, rank)
+        ):
             shape = other.value.shape if _name(e) == "add" else (*other.value.shape, *(1,) * (rank - 1 - axis))
             wide = (*(1,) * (rank - len(shape)), *shape)
             if all(n == (_shape(e)[axis] if k == axis else 1) for k, n in enumerate(wide)):
@@ -159,7 +178,10 @@ class _Reader:
         name = _name(e)
         build = _ANCHORS.get(name)
         if build is None:
-            raise CompileError(f"{name} is in no row of oneDNN's pattern table; partition the module with partition_for_dnnl", e.span, code="TW0904")
+            raise CompileError(
+                f"{name} is in no row of oneDNN's pattern table; partition the module with partition_for_dnnl", e.span,
+                code="TW0904"
+            )
         if name == "concatenate":
             joined = e.args[0]
             given = fields.get(joined, joined) if isinstance(joined, Var) else joined
@@ -188,7 +210,8 @@ def _channel_axis(o: Operation, rank: int) -> int:
 
 def _convolution(r: _Reader, e: Call, op: Any, inputs: list[int]) -> Operation:
     attrs = {
-        "strides": list(op.strides), "padding": list(op.padding), "dilation": list(op.dilation), "groups": op.groups, "layout": op.data_layout,
+        "strides": list(op.strides), "padding": list(op.padding), "dilation": list(op.dilation), "groups": op.groups,
+        "layout": op.data_layout,
         "kernel_layout": op.kernel_layout,
     }
     return Operation("deconvolution" if op.transposed else "convolution", inputs, r.program.add(_shape(e)), attrs)
@@ -207,18 +230,29 @@ def _pool(r: _Reader, e: Call, op: Any, inputs: list[int]) -> Operation:
     axes = [op.layout.index(c) for c in "DHW" if c in op.layout]
     sizes, made = [_shape(e.args[0])[a] for a in axes], [_shape(e)[a] for a in axes]
     whole = name in GLOBAL_POOLS
-    kernel, strides, dilation = (sizes, [1] * len(sizes), [1] * len(sizes)) if whole else (list(op.pool_size), list(op.strides), list(op.dilation))
+    kernel, strides, dilation = (
+        (sizes, [1] * len(sizes), [1] * len(sizes)) if whole
+        else (list(op.pool_size), list(op.strides), list(op.dilation))
+    )
     before = [0] * len(sizes) if whole else list(op.padding[: len(sizes)])
-    after = [(n - 1) * s + (k - 1) * d + 1 - size - p for n, s, k, d, size, p in zip(made, strides, kernel, dilation, sizes, before, strict=True)]
+    after = [
+        (n - 1) * s + (k - 1) * d + 1 - size - p
+        for n, s, k, d, size, p in zip(made, strides, kernel, dilation, sizes, before, strict=True)
+    ]
     mean = "average with padding" if getattr(op, "count_include_pad", False) else "average"
     algorithm = "max" if name in MAX_POOLS or name == "nn.global_max_pool2d" else mean
-    attrs = {"algorithm": algorithm, "kernel": kernel, "strides": strides, "dilation": dilation, "padding": [*before, *after], "layout": op.layout}
+    attrs = {
+        "algorithm": algorithm, "kernel": kernel, "strides": strides, "dilation": dilation,
+        "padding": [*before, *after], "layout": op.layout
+    }
     return Operation("pool", inputs, r.program.add(_shape(e)), attrs)
 
 
 def _softmax(r: _Reader, e: Call, op: Any, inputs: list[int]) -> Operation:
     rank = len(_shape(e))
-    return Operation("softmax", inputs, r.program.add(_shape(e)), {"algorithm": op.name.removeprefix("nn."), "axis": op.axis % rank})
+    return Operation(
+        "softmax", inputs, r.program.add(_shape(e)), {"algorithm": op.name.removeprefix("nn."), "axis": op.axis % rank}
+    )
 
 
 def _binary(r: _Reader, e: Call, op: Any, inputs: list[int]) -> Operation:
@@ -254,7 +288,13 @@ _ANCHORS: Final[dict[str, Callable[[_Reader, Call, Any, list[int]], Operation]]]
     **dict.fromkeys(("nn.softmax", "nn.log_softmax"), _softmax),
     "nn.dense": _dense,
     "nn.bias_add": _bias,
-    "nn.batch_matmul": lambda r, e, op, inputs: Operation("matmul", inputs, r.program.add(_shape(e)), {"transpose": [op.transpose_a, op.transpose_b]}),
-    "nn.layer_norm": lambda r, e, op, inputs: Operation("layer_norm", inputs, r.program.add(_shape(e)), {"epsilon": float(op.epsilon)}),
-    "concatenate": lambda r, e, op, inputs: Operation("concat", inputs, r.program.add(_shape(e)), {"axis": op.axis % len(_shape(e))}),
+    "nn.batch_matmul": lambda r, e, op, inputs: Operation(
+        "matmul", inputs, r.program.add(_shape(e)), {"transpose": [op.transpose_a, op.transpose_b]}
+    ),
+    "nn.layer_norm": lambda r, e, op, inputs: Operation(
+        "layer_norm", inputs, r.program.add(_shape(e)), {"epsilon": float(op.epsilon)}
+    ),
+    "concatenate": lambda r, e, op, inputs: Operation(
+        "concat", inputs, r.program.add(_shape(e)), {"axis": op.axis % len(_shape(e))}
+    ),
 }

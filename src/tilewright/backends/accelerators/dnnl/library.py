@@ -1,7 +1,7 @@
 """oneDNN's C interface (version 3), called directly through ctypes, without a compiler or linker.
 
-The library is what `pip install onednn-cpu-gomp` (or a system's package with `libdnnl.so.3`) brings; `TILEWRIGHT_DNNL` names another file.
-Names and numbers are those of `dnnl.h` and `dnnl_types.h` (oneDNN 3.0 and later keep them).
+The library is what `pip install onednn-cpu-gomp` (or a system's package with `libdnnl.so.3`) brings; `TILEWRIGHT_DNNL`
+names another file. Names and numbers are those of `dnnl.h` and `dnnl_types.h` (oneDNN 3.0 and later keep them).
 """
 
 from __future__ import annotations
@@ -20,27 +20,40 @@ from typing import Any, Final
 from tilewright.base.errors import InternalError, RunError, TargetError
 
 VARIABLE: Final = "TILEWRIGHT_DNNL"
-INSTALL: Final = "install it (pip install onednn-cpu-gomp, or a package with libdnnl.so.3), or set TILEWRIGHT_DNNL to the path of libdnnl.so.3"
+INSTALL: Final = (
+    "install it (pip install onednn-cpu-gomp, or a package with libdnnl.so.3), or set TILEWRIGHT_DNNL to the path of "
+    "libdnnl.so.3"
+)
 FILE: Final = "libdnnl.so.3"
 
 FORWARD_INFERENCE, FLOAT32, ANY, CPU, IN_ORDER, SCRATCHPAD_OF_USER = 96, 3, 1, 1, 1, 1
 CONVOLUTION_DIRECT, DECONVOLUTION_DIRECT = 1, 10
 QUERY_SRC, QUERY_WEIGHTS, QUERY_DST, QUERY_SCRATCHPAD = 129, 131, 133, 136
-ARG_SRC, ARG_SRC_1, ARG_DST, ARG_WEIGHTS, ARG_BIAS, ARG_SCALE, ARG_SHIFT, ARG_SCRATCHPAD, ARG_MULTIPLE_SRC = 1, 2, 17, 33, 41, 51, 52, 80, 1024
+ARG_SRC, ARG_SRC_1, ARG_DST, ARG_WEIGHTS, ARG_BIAS, ARG_SCALE, ARG_SHIFT, ARG_SCRATCHPAD, ARG_MULTIPLE_SRC = (
+    1, 2, 17, 33, 41, 51, 52, 80, 1024
+)
 ARG_POST_OP: Final = 32768
 """Argument of post-op k: `ARG_POST_OP * (k + 1) | ARG_SRC_1`."""
 USE_SCALE, USE_SHIFT = 2, 4
 UNIMPLEMENTED: Final = 3
 POOLS: Final = {"max": 511, "average with padding": 767, "average": 1023}
-BINARIES: Final = {"add": 131056, "multiply": 131057, "maximum": 131058, "minimum": 131059, "divide": 131060, "subtract": 131061}
+BINARIES: Final = {
+    "add": 131056, "multiply": 131057, "maximum": 131058, "minimum": 131059, "divide": 131060, "subtract": 131061
+}
 ELTWISE: Final = {
-    "relu": 32, "tanh": 33, "elu": 34, "abs": 36, "sqrt": 37, "linear": 38, "hard_sigmoid": 40, "sigmoid": 41, "exp": 42, "gelu_tanh": 43, "swish": 44,
+    "relu": 32, "tanh": 33, "elu": 34, "abs": 36, "sqrt": 37, "linear": 38, "hard_sigmoid": 40, "sigmoid": 41,
+    "exp": 42, "gelu_tanh": 43, "swish": 44,
     "log": 45, "clip": 46, "gelu": 49, "hard_swish": 52,
 }
 SOFTMAX: Final = {"softmax": 196608, "log_softmax": 196609}
 
-_STATUS: Final = ("success", "out of memory", "invalid arguments", "unimplemented", "last implementation reached", "runtime error", "not required")
-_RUNTIMES: Final = {1: "sequential", 2: "OpenMP", 4: "TBB", 8: "a thread pool of its caller", 256: "OpenCL", 512: "SYCL"}
+_STATUS: Final = (
+    "success", "out of memory", "invalid arguments", "unimplemented", "last implementation reached", "runtime error",
+    "not required"
+)
+_RUNTIMES: Final = {
+    1: "sequential", 2: "OpenMP", 4: "TBB", 8: "a thread pool of its caller", 256: "OpenCL", 512: "SYCL"
+}
 _CALLABLE: Final = (1, 2, 4)
 """The runtimes that use plain memory and finish a primitive before its call returns."""
 
@@ -49,7 +62,8 @@ Dims = Sequence[int]
 
 class _Version(ctypes.Structure):
     _fields_ = (
-        ("major", ctypes.c_int), ("minor", ctypes.c_int), ("patch", ctypes.c_int), ("hash", ctypes.c_char_p), ("cpu_runtime", ctypes.c_uint),
+        ("major", ctypes.c_int), ("minor", ctypes.c_int), ("patch", ctypes.c_int), ("hash", ctypes.c_char_p),
+        ("cpu_runtime", ctypes.c_uint),
         ("gpu_runtime", ctypes.c_uint),
     )
 
@@ -78,10 +92,17 @@ class Library:
         found = version().contents
         self.version = f"{found.major}.{found.minor}.{found.patch}"
         if found.major != 3:
-            raise TargetError(f"{path} is oneDNN {self.version}, and its interface is called as version 3 has it; {INSTALL}", code="TW0912")
+            raise TargetError(
+                f"{path} is oneDNN {self.version}, and its interface is called as version 3 has it; {INSTALL}",
+                code="TW0912"
+            )
         self.runtime = _RUNTIMES.get(found.cpu_runtime, str(found.cpu_runtime))
         if found.cpu_runtime not in _CALLABLE:
-            raise TargetError(f"{path} is oneDNN {self.version} for {self.runtime}, which shares no plain memory with its caller; {INSTALL}", code="TW0912")
+            raise TargetError(
+                f"{path} is oneDNN {self.version} for {self.runtime}, which shares no plain memory with its caller; "
+                f"{INSTALL}",
+                code="TW0912"
+            )
         self.code.dnnl_memory_desc_get_size.restype = ctypes.c_size_t
         self.code.dnnl_primitive_desc_query_md.restype = ctypes.c_void_p
         self.execute = self.code.dnnl_primitive_execute
@@ -109,7 +130,9 @@ class Library:
 
     def description(self, primitive_desc: int, what: int) -> int:
         """The description of an argument that a primitive chose; it lives as long as the primitive's."""
-        found = self.code.dnnl_primitive_desc_query_md(ctypes.c_void_p(primitive_desc), ctypes.c_int(what), ctypes.c_int(0))
+        found = self.code.dnnl_primitive_desc_query_md(
+            ctypes.c_void_p(primitive_desc), ctypes.c_int(what), ctypes.c_int(0)
+        )
         if not found:
             raise InternalError(f"oneDNN {self.version} says nothing of argument {what} of a primitive")
         return int(found)
@@ -146,7 +169,9 @@ class Objects:
         """float32 in the order of `strides` (elements), of rows without."""
         if strides is None:
             strides = row_major(shape)
-        return self.made("memory_desc", "memory_desc_create_with_strides", len(shape), dims(shape), FLOAT32, dims(strides))
+        return self.made(
+            "memory_desc", "memory_desc_create_with_strides", len(shape), dims(shape), FLOAT32, dims(strides)
+        )
 
     def any(self, shape: Dims) -> int:
         """float32 in whichever order a primitive likes."""
@@ -156,10 +181,15 @@ class Objects:
         """The same memory with its axis k at `order[k]`."""
         if list(order) == sorted(order):
             return desc
-        return self.made("memory_desc", "memory_desc_permute_axes", ctypes.c_void_p(desc), (ctypes.c_int * len(order))(*order))
+        return self.made(
+            "memory_desc", "memory_desc_permute_axes", ctypes.c_void_p(desc), (ctypes.c_int * len(order))(*order)
+        )
 
     def memory(self, desc: int, address: int) -> int:
-        return self.made("memory", "memory_create", ctypes.c_void_p(desc), ctypes.c_void_p(self.library.engine), ctypes.c_void_p(address))
+        return self.made(
+            "memory", "memory_create", ctypes.c_void_p(desc), ctypes.c_void_p(self.library.engine),
+            ctypes.c_void_p(address)
+        )
 
     def stream(self) -> int:
         return self.made("stream", "stream_create", ctypes.c_void_p(self.library.engine), IN_ORDER)
@@ -177,7 +207,10 @@ def check(status: int, what: str) -> None:
     """Raise `RunError` for a status that is not success."""
     if status:
         said = _STATUS[status] if status < len(_STATUS) else f"status {status}"
-        raise RunError(f"oneDNN answered '{said}' to dnnl_{what}; keep the operator on the CPU, or report it with the network", code="TW0913")
+        raise RunError(
+            f"oneDNN answered '{said}' to dnnl_{what}; keep the operator on the CPU, or report it with the network",
+            code="TW0913"
+        )
 
 
 def _destroy(made: list[tuple[Any, int]]) -> None:
@@ -193,7 +226,8 @@ def library() -> Library:
 
 
 def find() -> str:
-    """Where the library is: what the environment names, what pip installed, else what the system's loader finds by its name."""
+    """Where the library is: what the environment names, what pip installed, else what the system's loader finds by its
+    name."""
     named = os.environ.get(VARIABLE, "")
     if named:
         if not Path(named).is_file():

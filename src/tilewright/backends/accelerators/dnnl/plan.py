@@ -1,8 +1,9 @@
-"""A program for oneDNN as primitives: made once for each number of threads, weights reordered once, values placed in one workspace.
+"""A program for oneDNN as primitives: made once for each number of threads, weights reordered once, values placed in
+one workspace.
 
-Between primitives values have the formats that these like (`any`), so blocks stay blocked inside of a sub-graph; a value is only brought into another
-format where its reader wants one, and at the borders, where tensors are rows. What is dead makes room for what comes, and a residual is
-summed where it lies.
+Between primitives values have the formats that these like (`any`), so blocks stay blocked inside of a sub-graph; a
+value is only brought into another format where its reader wants one, and at the borders, where tensors are rows. What
+is dead makes room for what comes, and a residual is summed where it lies.
 """
 
 from __future__ import annotations
@@ -26,7 +27,8 @@ OUTPUT, PIECE = "output", "piece"
 
 @dataclass(slots=True, eq=False)
 class Buffer:
-    """Memory: an input or output of the call by its number, a constant, or a piece of the workspace from step `birth` to step `death`."""
+    """Memory: an input or output of the call by its number, a constant, or a piece of the workspace from step `birth`
+    to step `death`."""
 
     kind: str
     index: int = 0
@@ -89,14 +91,18 @@ class Plan:
         return desc if order is None else self.objects.permuted(desc, order)
 
     def read(self, arg: int, value: int, source: int, wanted: int) -> Read:
-        """Return an argument in the format `wanted` for a value with memory in the format `source`, which may differ."""
+        """Return an argument in the format `wanted` for a value with memory in the format `source`, which may
+        differ."""
         if self.library.same(source, wanted):
             return Read(arg, wanted, self._stored[value][1])
         known = self._formats.setdefault(value, [])
         for desc, buffer in known:
             if self.library.same(desc, wanted):
                 return Read(arg, wanted, buffer)
-        buffer = self._packed(self._stored[value][1], source, wanted) if self._stored[value][1].kind == CONSTANT else self._reordered(value, source, wanted)
+        buffer = (
+            self._packed(self._stored[value][1], source, wanted) if self._stored[value][1].kind == CONSTANT
+            else self._reordered(value, source, wanted)
+        )
         known.append((wanted, buffer))
         return Read(arg, wanted, buffer)
 
@@ -105,7 +111,8 @@ class Plan:
         return self.read(dnnl.ARG_SRC, value, self.seen(value), self.objects.plain(self.shape(value)))
 
     def put(self, value: int, desc: int, buffer: Buffer, order: Sequence[int] | None = None) -> None:
-        """Say where a value lies; `desc` is over the axes that a primitive has, in which axis k of the value is `order[k]`."""
+        """Say where a value lies; `desc` is over the axes that a primitive has, in which axis k of the value is
+        `order[k]`."""
         self._stored[value] = self._back(desc, order), buffer
 
     def _back(self, desc: int, order: Sequence[int] | None) -> int:
@@ -133,13 +140,18 @@ class Plan:
         self.steps.append(Step(primitive, used))
 
     def target(self, value: int, desc: int, order: Sequence[int] | None = None) -> Buffer:
-        """Memory for a value that is about to be made: the caller's where it is a result in rows, else a piece of the workspace."""
-        if value in self.program.results and self.library.same(self._back(desc, order), self.objects.plain(self.shape(value))):
+        """Memory for a value that is about to be made: the caller's where it is a result in rows, else a piece of the
+        workspace."""
+        if (
+            value in self.program.results
+            and self.library.same(self._back(desc, order), self.objects.plain(self.shape(value)))
+        ):
             return Buffer(OUTPUT, self.program.results.index(value))
         return self._piece(self.library.size(desc))
 
     def summed(self, value: int, residual: int, operation: Operation, desc: int, order: Sequence[int] | None) -> Buffer:
-        """Return memory with `residual` in the format `desc`, to accumulate into: its own memory if this is its last use, else a copy."""
+        """Return memory with `residual` in the format `desc`, to accumulate into: its own memory if this is its last
+        use, else a copy."""
         source, buffer = self.seen(residual, order), self._stored[residual][1]
         root = self._roots[residual]
         free = self._last[root] <= self._now and all(self._roots[k] != root for k in operation.inputs)
@@ -152,9 +164,15 @@ class Plan:
     def attributes(self, post: int | None = None) -> int:
         """Return the attributes of a primitive with user-managed scratch memory and these post-ops."""
         made = self.objects.made("primitive_attr", "primitive_attr_create")
-        dnnl.check(self.library.code.dnnl_primitive_attr_set_scratchpad_mode(ctypes.c_void_p(made), dnnl.SCRATCHPAD_OF_USER), "primitive_attr_set_scratchpad_mode")
+        dnnl.check(
+            self.library.code.dnnl_primitive_attr_set_scratchpad_mode(ctypes.c_void_p(made), dnnl.SCRATCHPAD_OF_USER),
+            "primitive_attr_set_scratchpad_mode"
+        )
         if post is not None:
-            dnnl.check(self.library.code.dnnl_primitive_attr_set_post_ops(ctypes.c_void_p(made), ctypes.c_void_p(post)), "primitive_attr_set_post_ops")
+            dnnl.check(
+                self.library.code.dnnl_primitive_attr_set_post_ops(ctypes.c_void_p(made), ctypes.c_void_p(post)),
+                "primitive_attr_set_post_ops"
+            )
         return made
 
     def _piece(self, nbytes: int) -> Buffer:
@@ -167,12 +185,16 @@ class Plan:
         return made
 
     def _reorder(self, source: int, from_: Buffer, wanted: int, to: Buffer) -> None:
-        self.emit(self._reorder_desc(self.objects, source, wanted), [Read(dnnl.ARG_SRC, source, from_)], Read(dnnl.ARG_DST, wanted, to))
+        self.emit(
+            self._reorder_desc(self.objects, source, wanted), [Read(dnnl.ARG_SRC, source, from_)],
+            Read(dnnl.ARG_DST, wanted, to)
+        )
 
     def _reorder_desc(self, objects: Objects, source: int, wanted: int) -> int:
         engine = ctypes.c_void_p(self.library.engine)
         return objects.made(
-            "primitive_desc", "reorder_primitive_desc_create", ctypes.c_void_p(source), engine, ctypes.c_void_p(wanted), engine, ctypes.c_void_p(self.attributes())
+            "primitive_desc", "reorder_primitive_desc_create", ctypes.c_void_p(source), engine, ctypes.c_void_p(wanted),
+            engine, ctypes.c_void_p(self.attributes())
         )
 
     def _packed(self, constant: Buffer, source: int, wanted: int) -> Buffer:
@@ -183,7 +205,9 @@ class Plan:
         desc = self._reorder_desc(objects, source, wanted)
         scratch = self.library.description(desc, dnnl.QUERY_SCRATCHPAD)
         room = aligned_empty((max(1, self.library.size(scratch)),))
-        given = [(dnnl.ARG_SRC, source, constant.array), (dnnl.ARG_DST, wanted, packed), (dnnl.ARG_SCRATCHPAD, scratch, room)]
+        given = [
+            (dnnl.ARG_SRC, source, constant.array), (dnnl.ARG_DST, wanted, packed), (dnnl.ARG_SCRATCHPAD, scratch, room)
+        ]
         arguments = (Argument * 3)(*(Argument(arg, objects.memory(d, address(a))) for arg, d, a in given))
         primitive, stream = objects.made("primitive", "primitive_create", ctypes.c_void_p(desc)), objects.stream()
         dnnl.check(self.library.execute(primitive, stream, 3, ctypes.addressof(arguments)), "primitive_execute")
@@ -221,7 +245,10 @@ class Frame:
         found = self._memories.get(key)
         if found is None:
             kind = r.buffer.kind
-            where = base + self.plan.offsets[r.buffer.index] if kind == PIECE else address(r.buffer.array) if r.buffer.array is not None else 0
+            where = (
+                base + self.plan.offsets[r.buffer.index] if kind == PIECE else address(r.buffer.array)
+                if r.buffer.array is not None else 0
+            )
             found = self._memories[key] = self.objects.memory(r.desc, where)
             if kind in (INPUT, OUTPUT):
                 self._borders.append((found, kind == INPUT, r.buffer.index))
@@ -250,7 +277,8 @@ _VIEWS: Final = ("reshape", "transpose")
 
 
 def _lives(program: Program) -> tuple[list[int], list[int]]:
-    """Return for each value the value with the memory that it may share, and for each of those the last operation that reads it."""
+    """Return for each value the value with the memory that it may share, and for each of those the last operation that
+    reads it."""
     roots = list(range(len(program.values)))
     for o in program.operations:
         if o.kind in _VIEWS:

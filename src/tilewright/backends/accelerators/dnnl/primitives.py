@@ -55,11 +55,17 @@ class _Post:
                     self.reads.append(Read(dnnl.ARG_POST_OP * (k + 1) | dnnl.ARG_SRC_1, r.desc, r.buffer))
                     self._append(plan, made, "binary", dnnl.BINARIES[name], _pointer(r.desc))
                 case _:
-                    raise RunError(f"a program for oneDNN has the post-op {post!r}, which this version does not know; compile the model again", code="TW0913")
+                    raise RunError(
+                        f"a program for oneDNN has the post-op {post!r}, which this version does not know; compile the "
+                        "model again",
+                        code="TW0913"
+                    )
         self.attributes = plan.attributes(made)
 
     def _append(self, plan: Plan, ops: int | None, kind: str, *args: Any) -> None:
-        dnnl.check(getattr(plan.library.code, f"dnnl_post_ops_append_{kind}")(_pointer(ops), *args), f"post_ops_append_{kind}")
+        dnnl.check(
+            getattr(plan.library.code, f"dnnl_post_ops_append_{kind}")(_pointer(ops), *args), f"post_ops_append_{kind}"
+        )
 
 
 def _operand(plan: Plan, value: int, rank: int, order: Sequence[int] | None) -> Read:
@@ -74,10 +80,15 @@ def _operand(plan: Plan, value: int, rank: int, order: Sequence[int] | None) -> 
     return Read(dnnl.ARG_SRC_1, desc if order is None else plan.objects.permuted(desc, order), r.buffer)
 
 
-def _finish(plan: Plan, o: Operation, desc: int, reads: list[Read], post: _Post, order: Sequence[int] | None = None) -> None:
+def _finish(
+    plan: Plan, o: Operation, desc: int, reads: list[Read], post: _Post, order: Sequence[int] | None = None
+) -> None:
     """Add the step of a primitive; the primitive chooses the format of its result."""
     made = plan.library.description(desc, dnnl.QUERY_DST)
-    into = plan.target(o.output, made, order) if post.residual is None else plan.summed(o.output, post.residual, o, made, order)
+    into = (
+        plan.target(o.output, made, order) if post.residual is None
+        else plan.summed(o.output, post.residual, o, made, order)
+    )
     plan.emit(desc, [*reads, *post.reads], Read(dnnl.ARG_DST, made, into))
     plan.put(o.output, made, into, order)
 
@@ -99,12 +110,15 @@ def _convolution(plan: Plan, o: Operation) -> None:
     dilation = [d - 1 for d in o.attrs["dilation"]]
     algorithm = dnnl.CONVOLUTION_DIRECT if o.kind == "convolution" else dnnl.DECONVOLUTION_DIRECT
     desc = plan.objects.made(
-        "primitive_desc", f"{o.kind}_forward_primitive_desc_create", _engine(plan), dnnl.FORWARD_INFERENCE, algorithm, _pointer(data),
+        "primitive_desc", f"{o.kind}_forward_primitive_desc_create", _engine(plan), dnnl.FORWARD_INFERENCE, algorithm,
+        _pointer(data),
         _pointer(plan.objects.any(shape)), _pointer(bias), _pointer(made), dims(o.attrs["strides"]), dims(dilation),
         dims(o.attrs["padding"][:half]), dims(o.attrs["padding"][half:]), _pointer(post.attributes),
     )
     reads = [
-        plan.read(dnnl.ARG_SRC, o.inputs[0], plan.seen(o.inputs[0], order), plan.library.description(desc, dnnl.QUERY_SRC)),
+        plan.read(
+            dnnl.ARG_SRC, o.inputs[0], plan.seen(o.inputs[0], order), plan.library.description(desc, dnnl.QUERY_SRC)
+        ),
         plan.read(dnnl.ARG_WEIGHTS, weights, source, plan.library.description(desc, dnnl.QUERY_WEIGHTS)),
     ]
     if bias is not None:
@@ -113,7 +127,8 @@ def _convolution(plan: Plan, o: Operation) -> None:
 
 
 def _weights(plan: Plan, value: int, layout: str, groups: int, transposed: bool) -> tuple[int, list[int]]:
-    """The format of weights as (groups,) outputs, inputs, space, and the shape of that. Those of transposed convolutions are (inputs, outputs / groups, …)."""
+    """The format of weights as (groups,) outputs, inputs, space, and the shape of that. Those of transposed
+    convolutions are (inputs, outputs / groups, …)."""
     shape, strides = plan.shape(value), row_major(plan.shape(value))
     axes = {c: (n, s) for c, n, s in zip(layout, shape, strides, strict=True)}
     space = [axes[c] for c in "DHW" if c in axes]
@@ -123,7 +138,9 @@ def _weights(plan: Plan, value: int, layout: str, groups: int, transposed: bool)
     else:
         split = inputs if transposed else outputs
         inner = (split[0] // groups, split[1])
-        found = [(groups, inner[0] * inner[1]), outputs if transposed else inner, inner if transposed else inputs, *space]
+        found = [
+            (groups, inner[0] * inner[1]), outputs if transposed else inner, inner if transposed else inputs, *space
+        ]
     sizes = [n for n, _ in found]
     return plan.objects.plain(sizes, [s for _, s in found]), sizes
 
@@ -135,7 +152,8 @@ def _inner_product(plan: Plan, o: Operation) -> None:
     post = _Post(plan, o, None)
     descs = [plan.objects.any(plan.shape(v)) for v in (data, weights, o.output)]
     desc = plan.objects.made(
-        "primitive_desc", "inner_product_forward_primitive_desc_create", _engine(plan), dnnl.FORWARD_INFERENCE, _pointer(descs[0]), _pointer(descs[1]),
+        "primitive_desc", "inner_product_forward_primitive_desc_create", _engine(plan), dnnl.FORWARD_INFERENCE,
+        _pointer(descs[0]), _pointer(descs[1]),
         _pointer(bias), _pointer(descs[2]), _pointer(post.attributes),
     )
     reads = [
@@ -148,14 +166,16 @@ def _inner_product(plan: Plan, o: Operation) -> None:
 
 
 def _matmul(plan: Plan, o: Operation) -> None:
-    """inputs: (batch, m, k) and (batch, k, n), each with its last two axes the other way round where `transpose` says so."""
+    """inputs: (batch, m, k) and (batch, k, n), each with its last two axes the other way round where `transpose` says
+    so."""
     reads = []
     for arg, value, turned in zip((dnnl.ARG_SRC, dnnl.ARG_WEIGHTS), o.inputs, o.attrs["transpose"], strict=True):
         r = plan.rows(value)
         reads.append(Read(arg, plan.objects.permuted(r.desc, [0, 2, 1]) if turned else r.desc, r.buffer))
     post = _Post(plan, o, None)
     desc = plan.objects.made(
-        "primitive_desc", "matmul_primitive_desc_create", _engine(plan), _pointer(reads[0].desc), _pointer(reads[1].desc), None,
+        "primitive_desc", "matmul_primitive_desc_create", _engine(plan), _pointer(reads[0].desc),
+        _pointer(reads[1].desc), None,
         _pointer(plan.objects.any(plan.shape(o.output))), _pointer(post.attributes),
     )
     _finish(plan, o, desc, reads, post)
@@ -169,8 +189,10 @@ def _pool(plan: Plan, o: Operation) -> None:
     post = _Post(plan, o, order)
     half = len(o.attrs["padding"]) // 2
     desc = plan.objects.made(
-        "primitive_desc", "pooling_forward_primitive_desc_create", _engine(plan), dnnl.FORWARD_INFERENCE, dnnl.POOLS[o.attrs["algorithm"]], _pointer(source),
-        _pointer(made), dims(o.attrs["strides"]), dims(o.attrs["kernel"]), dims([d - 1 for d in o.attrs["dilation"]]), dims(o.attrs["padding"][:half]),
+        "primitive_desc", "pooling_forward_primitive_desc_create", _engine(plan), dnnl.FORWARD_INFERENCE,
+        dnnl.POOLS[o.attrs["algorithm"]], _pointer(source),
+        _pointer(made), dims(o.attrs["strides"]), dims(o.attrs["kernel"]), dims([d - 1 for d in o.attrs["dilation"]]),
+        dims(o.attrs["padding"][:half]),
         dims(o.attrs["padding"][half:]), _pointer(post.attributes),
     )
     _finish(plan, o, desc, [Read(dnnl.ARG_SRC, source, plan.buffer_of(value))], post, order)
@@ -180,7 +202,8 @@ def _softmax(plan: Plan, o: Operation) -> None:
     r = plan.rows(o.inputs[0])
     post = _Post(plan, o, None)
     desc = plan.objects.made(
-        "primitive_desc", "softmax_forward_primitive_desc_create", _engine(plan), dnnl.FORWARD_INFERENCE, dnnl.SOFTMAX[o.attrs["algorithm"]], _pointer(r.desc),
+        "primitive_desc", "softmax_forward_primitive_desc_create", _engine(plan), dnnl.FORWARD_INFERENCE,
+        dnnl.SOFTMAX[o.attrs["algorithm"]], _pointer(r.desc),
         _pointer(r.desc), ctypes.c_int(o.attrs["axis"]), _pointer(post.attributes),
     )
     _finish(plan, o, desc, [r], post)
@@ -190,7 +213,8 @@ def _eltwise(plan: Plan, o: Operation) -> None:
     source = plan.seen(o.inputs[0])
     post = _Post(plan, o, None)
     desc = plan.objects.made(
-        "primitive_desc", "eltwise_forward_primitive_desc_create", _engine(plan), dnnl.FORWARD_INFERENCE, dnnl.ELTWISE[o.attrs["algorithm"]], _pointer(source),
+        "primitive_desc", "eltwise_forward_primitive_desc_create", _engine(plan), dnnl.FORWARD_INFERENCE,
+        dnnl.ELTWISE[o.attrs["algorithm"]], _pointer(source),
         _pointer(source), ctypes.c_float(o.attrs["alpha"]), ctypes.c_float(o.attrs["beta"]), _pointer(post.attributes),
     )
     _finish(plan, o, desc, [Read(dnnl.ARG_SRC, source, plan.buffer_of(o.inputs[0]))], post)
@@ -206,7 +230,8 @@ def _binary(plan: Plan, o: Operation) -> None:
         other = _operand(plan, second, len(plan.shape(first)), None)
     post = _Post(plan, o, None)
     desc = plan.objects.made(
-        "primitive_desc", "binary_primitive_desc_create", _engine(plan), dnnl.BINARIES[o.attrs["algorithm"]], _pointer(source), _pointer(other.desc),
+        "primitive_desc", "binary_primitive_desc_create", _engine(plan), dnnl.BINARIES[o.attrs["algorithm"]],
+        _pointer(source), _pointer(other.desc),
         _pointer(source), _pointer(post.attributes),
     )
     _finish(plan, o, desc, [Read(dnnl.ARG_SRC, source, plan.buffer_of(first)), other], post)
@@ -220,7 +245,8 @@ def _concat(plan: Plan, o: Operation) -> None:
     def described(reads: list[Read], made: int) -> int | None:
         sources = (ctypes.c_void_p * len(reads))(*(r.desc for r in reads))
         return plan.objects.tried(
-            "primitive_desc", "concat_primitive_desc_create", _engine(plan), _pointer(made), len(reads), o.attrs["axis"], sources, _pointer(post.attributes)
+            "primitive_desc", "concat_primitive_desc_create", _engine(plan), _pointer(made), len(reads),
+            o.attrs["axis"], sources, _pointer(post.attributes)
         )
 
     shape = plan.shape(o.output)
@@ -239,10 +265,17 @@ def _layer_norm(plan: Plan, o: Operation) -> None:
     r = plan.rows(o.inputs[0])
     post = _Post(plan, o, None)
     desc = plan.objects.made(
-        "primitive_desc", "layer_normalization_forward_primitive_desc_create", _engine(plan), dnnl.FORWARD_INFERENCE, _pointer(r.desc), _pointer(r.desc), None,
+        "primitive_desc", "layer_normalization_forward_primitive_desc_create", _engine(plan), dnnl.FORWARD_INFERENCE,
+        _pointer(r.desc), _pointer(r.desc), None,
         ctypes.c_float(o.attrs["epsilon"]), ctypes.c_uint(dnnl.USE_SCALE | dnnl.USE_SHIFT), _pointer(post.attributes),
     )
-    reads = [r, *(Read(arg, plan.seen(v), plan.buffer_of(v)) for arg, v in zip((dnnl.ARG_SCALE, dnnl.ARG_SHIFT), o.inputs[1:], strict=True))]
+    reads = [
+        r,
+        *(
+            Read(arg, plan.seen(v), plan.buffer_of(v))
+            for arg, v in zip((dnnl.ARG_SCALE, dnnl.ARG_SHIFT), o.inputs[1:], strict=True)
+        )
+    ]
     _finish(plan, o, desc, reads, post)
 
 
@@ -258,6 +291,8 @@ def _transpose(plan: Plan, o: Operation) -> None:
 
 
 BUILD: Final[dict[str, Callable[[Plan, Operation], None]]] = {
-    "convolution": _convolution, "deconvolution": _convolution, "inner_product": _inner_product, "matmul": _matmul, "pool": _pool, "softmax": _softmax,
-    "eltwise": _eltwise, "binary": _binary, "concat": _concat, "layer_norm": _layer_norm, "reshape": _reshape, "transpose": _transpose,
+    "convolution": _convolution, "deconvolution": _convolution, "inner_product": _inner_product, "matmul": _matmul,
+    "pool": _pool, "softmax": _softmax,
+    "eltwise": _eltwise, "binary": _binary, "concat": _concat, "layer_norm": _layer_norm, "reshape": _reshape,
+    "transpose": _transpose,
 }

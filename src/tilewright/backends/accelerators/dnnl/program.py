@@ -1,4 +1,6 @@
-"""Programs for oneDNN as data: values and operations, in order. Artifacts contain them; this module does not call the library.
+"""Programs for oneDNN as data: values and operations, in order.
+
+Artifacts contain them; this module does not call the library.
 
     values      0: input [1, 3, 224, 224]   1: constant [64, 3, 7, 7]   2: [1, 64, 112, 112]   …
     operations  convolution 0, 1 -> 2, strides …, then relu
@@ -24,7 +26,12 @@ Array = np.ndarray[Any, Any]
 _MAGIC: Final = b"TWDNNL01"
 _HEAD: Final = struct.Struct("<8sQ")
 INPUT, CONSTANT, MADE = "input", "constant", "made"
-KINDS: Final = frozenset({"convolution", "deconvolution", "inner_product", "matmul", "pool", "softmax", "eltwise", "binary", "concat", "layer_norm", "reshape", "transpose"})
+KINDS: Final = frozenset(
+    {
+        "convolution", "deconvolution", "inner_product", "matmul", "pool", "softmax", "eltwise", "binary", "concat",
+        "layer_norm", "reshape", "transpose"
+    }
+)
 
 
 @dataclass(slots=True)
@@ -42,7 +49,8 @@ class Value:
 
 @dataclass(slots=True)
 class Operation:
-    """One primitive: `kind`, the values that it reads and the one that it makes, its attributes, and what is done to the result.
+    """One primitive: `kind`, the values that it reads and the one that it makes, its attributes, and what is done to
+    the result.
 
     A post-op is `["eltwise", name, alpha, beta]`, `["sum", value]`, or `["binary", name, value]`.
     """
@@ -85,24 +93,33 @@ class Program:
             "results": self.results,
         }, separators=(",", ":")).encode()
         constants = [v.data for v in self.values if v.data is not None]
-        return b"".join([_HEAD.pack(_MAGIC, len(head)), head, *(np.ascontiguousarray(c, np.float32).tobytes() for c in constants)])
+        return b"".join(
+            [_HEAD.pack(_MAGIC, len(head)), head, *(np.ascontiguousarray(c, np.float32).tobytes() for c in constants)]
+        )
 
     @staticmethod
     def from_bytes(blob: bytes) -> Program:
         """Read what `to_bytes` wrote; raises `ArtifactError` for anything else."""
         if len(blob) < _HEAD.size or blob[:8] != _MAGIC:
-            raise ArtifactError("these bytes are no program for oneDNN of this version; compile the model again", code="TW0918")
+            raise ArtifactError(
+                "these bytes are no program for oneDNN of this version; compile the model again", code="TW0918"
+            )
         end = _HEAD.size + _HEAD.unpack_from(blob)[1]
         try:
             content = read_json(blob[_HEAD.size : end])
             made = Program(str(content["symbol"]))
             for shape, kind in content["values"]:
                 made.values.append(Value(tuple(_count(n) for n in shape), str(kind)))
-            made.operations = [Operation(str(kind), list(inputs), output, dict(attrs), list(post)) for kind, inputs, output, attrs, post in content["operations"]]
+            made.operations = [
+                Operation(str(kind), list(inputs), output, dict(attrs), list(post))
+                for kind, inputs, output, attrs, post in content["operations"]
+            ]
             made.results = list(content["results"])
             made._check()
         except (ValueError, KeyError, TypeError) as error:
-            raise ArtifactError(f"a program for oneDNN is damaged ({error!r}); compile the model again", code="TW0918") from error
+            raise ArtifactError(
+                f"a program for oneDNN is damaged ({error!r}); compile the model again", code="TW0918"
+            ) from error
         made._take_constants(memoryview(blob)[end:])
         return made
 

@@ -1,4 +1,5 @@
-"""The module of a program of oneDNN: its primitives are made at the first call, its bytes are the program with plain weights.
+"""The module of a program of oneDNN: its primitives are made at the first call, its bytes are the program with plain
+weights.
 
 It needs nothing of the compiler: an artifact with such a module runs where oneDNN is.
 """
@@ -19,7 +20,8 @@ from tilewright.runtime.threads import threads_of_call
 
 @register_module
 class DNNLModule(ModuleNode):
-    """One function, from arrays to arrays, which it reads and writes where they are. May be called from several threads."""
+    """One function, from arrays to arrays, which it reads and writes where they are. May be called from several
+    threads."""
 
     type_key = "dnnl"
 
@@ -33,7 +35,8 @@ class DNNLModule(ModuleNode):
         return self.run if name == self.program.symbol else None
 
     def run(self, *arrays: NDArray) -> None:
-        """From the inputs, the first arrays, to the outputs, the others; shared among as many threads as the program that calls."""
+        """From the inputs, the first arrays, to the outputs, the others; shared among as many threads as the program
+        that calls."""
         plan, frames = self._plan(threads_of_call())
         places = [address(as_numpy(a)) for a in arrays]
         count = len(places) - len(self.program.results)

@@ -1,12 +1,14 @@
-"""Back ends that are libraries of C functions: Arm Compute Library, BNNS, the drivers of Ethos-N and Ethos-U, CMSIS-NN. A part of a network becomes calls in C.
+"""Back ends that are libraries of C functions: Arm Compute Library, BNNS, the drivers of Ethos-N and Ethos-U,
+CMSIS-NN. A part of a network becomes calls in C.
 
     mod = relay.op.contrib.bnns.partition_for_bnns(mod, params)
     lib = relay.build(mod, "llvm")                    # relay.ext.bnns: a LibraryModule for each part
     print(lib.imported_modules[0].get_source())       # the C text, one call for each row of the pattern table
-    with stand_in("bnns"): lib.executable(x)          # here, without the library: by the meaning of the operators, in numpy
+    with stand_in("bnns"): lib.executable(x)          # without the library: by the numpy meaning of the operators
 
-A program that holds such parts runs where something registered `runtime.library.<name>`, which runs the calls of a module; nothing
-does by itself, so no answer comes from a stand-in that nobody asked for. Importing this needs no compiler.
+A program that holds such parts runs where something registered `runtime.library.<name>`, which runs the calls of a
+module; nothing does by itself, so no answer comes from a stand-in that nobody asked for. Importing this needs no
+compiler.
 """
 
 from __future__ import annotations
@@ -44,7 +46,9 @@ def _command_stream(function: Any) -> LibraryModule:
     return command_stream_module(function)
 
 
-GENERATORS: Final = {**{name: _calls_of(name) for name in ("arm_compute_lib", "bnns", "cmsis-nn", "ethos-n")}, "ethos-u": _command_stream}
+GENERATORS: Final = {
+    **{name: _calls_of(name) for name in ("arm_compute_lib", "bnns", "cmsis-nn", "ethos-n")}, "ethos-u": _command_stream
+}
 """The code generators by the target's name: a call for each row, and for Ethos-U one of what Vela makes of the part."""
 
 

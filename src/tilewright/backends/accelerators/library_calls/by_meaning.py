@@ -1,4 +1,6 @@
-"""A functional stand-in for a library: its calls computed by the meaning of the operators, in numpy. It says nothing of the library's speed.
+"""A functional stand-in for a library: its calls computed by the meaning of the operators, in numpy.
+
+It says nothing of the library's speed.
 
     with stand_in("ethos-n"):
         lib.executable(x)
@@ -20,7 +22,8 @@ from tilewright.relay.parser import parse
 
 @contextmanager
 def stand_in(library: str) -> Iterator[list[str]]:
-    """Run the calls of `library` by their meaning inside of this block; the list has the names of the functions that were called."""
+    """Run the calls of `library` by their meaning inside of this block; the list has the names of the functions that
+    were called."""
     name = f"runtime.library.{library}"
     before = FUNCTIONS.get(name)
     called: list[str] = []

@@ -1,6 +1,7 @@
 """From a function for a library to its calls: one for each composite function, in the order of evaluation.
 
-A call reads the composite's arguments, then the constants inside of it in order, so that a library sees all that a layer has.
+A call reads the composite's arguments, then the constants inside of it in order, so that a library sees all that a
+layer has.
 """
 
 from __future__ import annotations
@@ -24,7 +25,8 @@ _ALIGNMENT = 64
 
 
 def library_module(library: str, function: Function) -> LibraryModule:
-    """Return the calls of composite functions in a function with `Compiler=<library>`. Raises `CompileError` for any other body."""
+    """Return the calls of composite functions in a function with `Compiler=<library>`. Raises `CompileError` for any
+    other body."""
     return _Calls(library, function).module()
 
 
@@ -46,17 +48,25 @@ class _Calls:
                 self.of[e] = self._value(e)
         for place, number in enumerate(self.of[self.function.body]):
             self._give_out(place, number)
-        return LibraryModule(self.library, str(self.function.attrs["global_symbol"]), self.tensors, self.steps, self.constants, self._lay_out())
+        return LibraryModule(
+            self.library, str(self.function.attrs["global_symbol"]), self.tensors, self.steps, self.constants,
+            self._lay_out()
+        )
 
     def _give_out(self, place: int, number: int) -> None:
         t = self.tensors[number]
         if t.kind != "workspace":
             symbol = self.function.attrs["global_symbol"]
-            raise CompileError(f"@{symbol} returns its {t.kind} {t.place} unchanged, which no call of {self.library} writes; partition the network again", self.function.span, code="TW0904")
+            raise CompileError(
+                f"@{symbol} returns its {t.kind} {t.place} unchanged, which no call of {self.library} writes; "
+                "partition the network again",
+                self.function.span, code="TW0904"
+            )
         self.tensors[number] = dataclasses.replace(t, kind="output", place=place)
 
     def _lay_out(self) -> int:
-        """Give each tensor between two calls its place in the workspace, one behind the other; returns how many bytes that takes."""
+        """Give each tensor between two calls its place in the workspace, one behind the other; returns how many bytes
+        that takes."""
         size = 0
         for i, t in enumerate(self.tensors):
             if t.kind == "workspace":
@@ -66,7 +76,11 @@ class _Calls:
 
     def _tensor(self, kind: str, place: int, type_: Any) -> int:
         if not isinstance(type_, TensorType) or not type_.is_static:
-            raise CompileError(f"@{self.function.attrs['global_symbol']} has a value of type {type_}; {self.library} takes tensors of known shape", self.function.span, code="TW0904")
+            raise CompileError(
+                f"@{self.function.attrs['global_symbol']} has a value of type {type_}; {self.library} takes tensors of "
+                "known shape",
+                self.function.span, code="TW0904"
+            )
         self.tensors.append(Tensor(kind, place, type_.concrete_shape, str(type_.dtype)))
         return len(self.tensors) - 1
 
@@ -82,17 +96,25 @@ class _Calls:
             case Call(op=Function() as composite) if "Composite" in composite.attrs:
                 return self._call(e, composite)
         what = e.op.name if isinstance(e, Call) and isinstance(e.op, Op) else type(e).__name__
-        raise CompileError(f"{self.library} was given {what} outside of a composite function; give it rows of its pattern table only (MergeComposite)", e.span, code="TW0904")
+        raise CompileError(
+            f"{self.library} was given {what} outside of a composite function; give it rows of its pattern table only "
+            "(MergeComposite)",
+            e.span, code="TW0904"
+        )
 
     def _call(self, call: Call, composite: Function) -> tuple[int, ...]:
         reads = [n for a in call.args for n in self.of[a]]
         inside = [e for e in post_order(composite.body) if isinstance(e, Constant)]
         reads += [n for c in inside for n in self._value(c)]
         result = call.checked_type
-        writes = tuple(self._tensor("workspace", 0, t) for t in (result.fields if isinstance(result, TupleType) else (result,)))
+        writes = tuple(
+            self._tensor("workspace", 0, t) for t in (result.fields if isinstance(result, TupleType) else (result,))
+        )
         name = re.sub(r"\W", "_", str(composite.attrs["Composite"]))
         rounding = self.function.attrs.get(NUMERICS)
-        meaning = IRModule.from_expr(Function(composite.params, composite.body, attrs={NUMERICS: rounding} if rounding else {})).astext(show_meta_data=True)
+        meaning = IRModule.from_expr(
+            Function(composite.params, composite.body, attrs={NUMERICS: rounding} if rounding else {})
+        ).astext(show_meta_data=True)
         self.steps.append(Step(name, tuple(reads), writes, len(inside), _attributes(composite), meaning))
         return writes
 

@@ -1,4 +1,5 @@
-"""A part of a network as calls of a library: what is called in which order on which tensors, its constants, and the text in C.
+"""A part of a network as calls of a library: what is called in which order on which tensors, its constants, and the
+text in C.
 
 Saved as a line of JSON and the bytes of the constants behind it. Needs no compiler.
 """
@@ -22,7 +23,8 @@ Array = np.ndarray[Any, Any]
 
 @dataclass(frozen=True, slots=True)
 class Tensor:
-    """A tensor of a part: `kind` is input, constant, output or workspace, `place` its number among those, for workspace the byte where it starts."""
+    """A tensor of a part: `kind` is input, constant, output or workspace, `place` its number among those, for
+    workspace the byte where it starts."""
 
     kind: str
     place: int
@@ -32,7 +34,8 @@ class Tensor:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One call: the name of the function, the numbers of the tensors that it reads and writes, its attributes, and what it means, as Relay's text.
+    """One call: the name of the function, the numbers of the tensors that it reads and writes, its attributes, and
+    what it means, as Relay's text.
 
     The meaning takes the first `len(reads) - constants` of the tensors that are read; the others are inside it.
     """
@@ -50,20 +53,26 @@ class LibraryModule(ModuleNode):
 
     type_key: ClassVar[str] = "library_calls"
 
-    def __init__(self, library: str, symbol: str, tensors: Sequence[Tensor], steps: Sequence[Step], constants: Sequence[Array], workspace: int) -> None:
+    def __init__(
+        self, library: str, symbol: str, tensors: Sequence[Tensor], steps: Sequence[Step], constants: Sequence[Array],
+        workspace: int
+    ) -> None:
         self.library, self.symbol, self.tensors, self.steps = library, symbol, tuple(tensors), tuple(steps)
         self.constants, self.workspace = tuple(constants), workspace
 
     def get_function(self, name: str) -> Callable[..., Any] | None:
-        """The function that runs the calls, by what is registered as `runtime.library.<library>`; raises `RunError` where nothing is."""
+        """The function that runs the calls, by what is registered as `runtime.library.<library>`; raises `RunError`
+        where nothing is."""
         return self._run if name == self.symbol else None
 
     def _run(self, *arrays: Any) -> None:
         runner = get_global_func(f"runtime.library.{self.library}", allow_missing=True)
         if runner is None:
             raise RunError(
-                f"'{self.symbol}' calls functions of {self.library}, and nothing here runs them: register 'runtime.library.{self.library}', or, for answers "
-                f"without the library, use tilewright.backends.accelerators.library_calls.stand_in('{self.library}')", code="TW0913"
+                f"'{self.symbol}' calls functions of {self.library}, and nothing here runs them: register "
+                f"'runtime.library.{self.library}', or, for answers "
+                f"without the library, use tilewright.backends.accelerators.library_calls.stand_in('{self.library}')",
+                code="TW0913"
             )
         runner(self, *arrays)
 
@@ -75,10 +84,14 @@ class LibraryModule(ModuleNode):
 
     def save_to_binary(self) -> bytes:
         head = {
-            "library": self.library, "symbol": self.symbol, "workspace": self.workspace, "tensors": [asdict(t) for t in self.tensors],
-            "steps": [asdict(s) for s in self.steps], "constants": [[str(c.dtype), list(c.shape)] for c in self.constants],
+            "library": self.library, "symbol": self.symbol, "workspace": self.workspace,
+            "tensors": [asdict(t) for t in self.tensors],
+            "steps": [asdict(s) for s in self.steps],
+            "constants": [[str(c.dtype), list(c.shape)] for c in self.constants],
         }
-        return b"\n".join([json.dumps(head).encode(), b"".join(np.ascontiguousarray(c).tobytes() for c in self.constants)])
+        return b"\n".join(
+            [json.dumps(head).encode(), b"".join(np.ascontiguousarray(c).tobytes() for c in self.constants)]
+        )
 
     @classmethod
     def load_from_binary(cls, blob: bytes) -> LibraryModule:

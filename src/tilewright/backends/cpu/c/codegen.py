@@ -78,8 +78,7 @@ class File:
         if identifier(func.name) != func.name:
             raise CompileError(
                 f"'{func.name}' cannot be the name of a C function; give the function another one, such as "
-                f"'{identifier(func.name)}'",
-                code="TW0510"
+                f"'{identifier(func.name)}'", code="TW0510"
             )
         writer = _Function(func, self)
         text = writer.function()
@@ -301,8 +300,7 @@ class _Function:
             if not isinstance(size, int):
                 raise CompileError(
                     f"'{self.func.name}' takes memory of a size that is known when it runs, and a model that is one C "
-                    "file has none; give all inputs known shapes",
-                    code="TW0510"
+                    "file has none; give all inputs known shapes", code="TW0510"
                 )
             self.line(f"{kind} *restrict {name} = ({kind} *)(void *)(scratch + {self.in_use});")
             self.in_use += -(-size * b.dtype.itemsize // _ALIGNMENT) * _ALIGNMENT

@@ -99,8 +99,7 @@ def named_compiler(command: str) -> Compiler:
     if path is None:
         raise TargetError(
             f"there is no C compiler '{command}' here; name one that is installed, like gcc or clang, or leave cc= out "
-            "for the first that is found",
-            code="TW0507"
+            "for the first that is found", code="TW0507"
         )
     return Compiler(command, (path, *words[1:]))
 
@@ -118,8 +117,7 @@ def sanitizer_of(compiler: Compiler) -> Path:
     if done.returncode or not path.is_absolute():
         raise TargetError(
             f"'{compiler.name}' has no libasan.so, the AddressSanitizer of gcc; install gcc and its libasan, and name "
-            "it: cc='gcc', or the variable CC",
-            code="TW0507"
+            "it: cc='gcc', or the variable CC", code="TW0507"
         )
     return path
 
@@ -137,8 +135,7 @@ def compile_c(
     if not compilers:
         raise TargetError(
             f"no C compiler for {arch} was found (the variable CC, cc, gcc, clang, the Python package ziglang); `pip "
-            "install ziglang`, or build for 'llvm'",
-            code="TW0507"
+            "install ziglang`, or build for 'llvm'", code="TW0507"
         )
     failures = []
     with tempfile.TemporaryDirectory(prefix="tilewright-c-") as name:

@@ -50,8 +50,7 @@ class Writer:
         if e.dtype.lanes != 1:
             raise CompileError(
                 f"the C back end writes scalars, and '{e}' is {e.dtype}; write a loop over its elements, or build for "
-                "'llvm'",
-                code="TW0510"
+                "'llvm'", code="TW0510"
             )
         return _RULES[type(e)](self, e)
 

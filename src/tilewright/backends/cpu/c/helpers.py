@@ -200,7 +200,7 @@ def text_of(name: str) -> tuple[tuple[str, ...], str]:
     what, _, end = name.rpartition("_")
     kind = _KINDS.get(end)
     if kind is None:
-        raise InternalError(f"generated C calls '{name}', which nobody wrote")
+        raise InternalError(f"generated C calls '{name}', which has no definition")
     if what in _SIGNS:
         value = f"({kind})((u{kind})a {_SIGNS[what]} (u{kind})b)"
         return (), f"static inline {kind} {name}({kind} a, {kind} b) {{ return {value}; }}"
@@ -241,7 +241,7 @@ def _division(what: str, name: str, kind: str) -> tuple[tuple[str, ...], str]:
         ": 0));",
     }.get(what)
     if body is None:
-        raise InternalError(f"generated C calls '{name}', which nobody wrote")
+        raise InternalError(f"generated C calls '{name}', which has no definition")
     if not signed:
         body = body.replace(" - (a % b != 0 && (a % b < 0) != (b < 0))", "").replace(
             " + (a % b != 0 && (a % b < 0) != (b < 0) ? b : 0)", ""

@@ -67,9 +67,8 @@ def _refuse(manifest: Manifest) -> None:
         if not isinstance(step, (KernelCall, Copy)):
             named = getattr(step, "name", "") or getattr(step, "symbol", "")
             raise CompileError(
-                f"{where}'{named}' ({step.origin or 'no origin'}) is no code of ours; replace the operator, or leave "
-                "the accelerator out of the target",
-                code="TW0511"
+                f"{where}'{named}' ({step.origin or 'no origin'}) was compiled by another compiler; replace the "
+                "operator, or leave the accelerator out of the target", code="TW0511"
             )
     for t in (*manifest.inputs, *manifest.outputs):
         if t.dtype.is_object or t.dtype == "string":

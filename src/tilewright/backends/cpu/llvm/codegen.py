@@ -204,7 +204,7 @@ class _Codegen:
         if self.debug is not None and self.debug.source.locals:
             place, line = f"%{self.f.name('shown')}", self.debug.source.first
             self.f.entry.append(f"  {place} = alloca ptr, align 8")
-            # without a line, debuggers stop behind it
+            # without a line, debuggers stop after it
             self.f.entry.append(f"  store volatile ptr {self.f.pointers[b][0]}, ptr {place}, align 8")
             self.f.entry.append(self.debug.declare(place, self.debug.buffer(b, line, parameter=parameter), line))
 

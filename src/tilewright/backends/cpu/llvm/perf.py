@@ -43,8 +43,7 @@ def kind_wanted() -> str:
     if asked and asked not in _KINDS:
         raise OptionError(
             f"{PERF} is '{asked}'; set it to map or jitdump, so that perf knows the functions of loaded code, or unset "
-            "it",
-            code="TW0208"
+            "it", code="TW0208"
         )
     return asked
 

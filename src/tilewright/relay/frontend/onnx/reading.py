@@ -145,7 +145,7 @@ def _open(path: Path, mapped: bool) -> ModelData:
 
 
 def _parse(data: ModelData, source: Source) -> onnx.ModelProto:
-    what = f"'{source.name}'" if source.name else "the given bytes"
+    what = f"'{source.name}'" if source.name else "the model"
     if not data.size:
         raise ModelError(f"{what} is empty; copy or export the model again", code="TW0103")
     start = data.read(0, min(512, data.size))

@@ -12,7 +12,7 @@ def padding_of(code: int, sizes: Sequence[int], kernel: Sequence[int], strides: 
                node: Node) -> tuple[int, ...]:
     """What is added before each dimension, then behind each; raises `ModelError` for windows that make no sense."""
     if not 0 <= code < len(PADDINGS):
-        node.refuse(f"its padding is {code}; it is one of 0 (SAME) and 1 (VALID)")
+        node.refuse(f"its padding is {code}; it must be one of 0 (SAME) and 1 (VALID)")
     if any(n < 1 for n in (*kernel, *strides, *dilation)):
         node.refuse(f"its window is {tuple(kernel)} with strides {tuple(strides)} and dilation {tuple(dilation)}, "
                     "which must all be above zero")

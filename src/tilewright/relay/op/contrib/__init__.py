@@ -1,4 +1,4 @@
-"""What targets compute: their pattern tables by name, for `MergeComposite`, and whether a call is for them."""
+"""Pattern tables of targets by name, for `MergeComposite`, and the assignment of calls to targets."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ PatternTable = Sequence[tuple[Any, ...]]
 
 @dataclass(frozen=True)
 class Refusal:
-    """What a check may answer in place of False: the rule that a match breaks, and the smallest edit of the model that
-    would keep it.
+    """A rejection by a check, usable in place of False: the rule that a match breaks, and the smallest edit of the
+    model that satisfies it.
 
-    `change` makes that edit: of what the check was given, an expression in its place.
+    `change` performs the edit: it maps the match to its replacement.
     """
 
     rule: str
@@ -84,7 +84,7 @@ def _take_plugin(compiler: str) -> None:
 
 
 def register_partitioner(compiler: str, function: Partitioner | None = None) -> Any:
-    """Register what `partition_for` does for `compiler`; without `function`, a decorator of such a function."""
+    """Register the function that `partition_for` runs for `compiler`; without `function`, return a decorator."""
 
     def register(given: Partitioner) -> Partitioner:
         _PARTITIONERS[compiler] = given
@@ -94,17 +94,16 @@ def register_partitioner(compiler: str, function: Partitioner | None = None) -> 
 
 
 def has_partitioner(compiler: str) -> bool:
-    """Whether `compiler` has a way of its own to partition, beyond its pattern table."""
+    """Return whether `compiler` has a registered partition function."""
     get_pattern_table(compiler)  # brings what is registered when it is first asked for
     return compiler in _PARTITIONERS
 
 
 def partition_for(compiler: str, mod: IRModule, params: Mapping[str, Any] | None = None, **options: Any) -> IRModule:
-    """The module with the parts that `compiler` takes as functions of their own, as `partition_for_<compiler>` of the
-    field does.
+    """Return the module with the parts of `compiler` as functions of their own: TVM's `partition_for_<compiler>`.
 
-    A target that registered no such function is given what its pattern table and its operators' attributes say.
-    `options` are the target's own. Raises `OptionError` for a target that nothing is known of.
+    A target without a registered function is partitioned by its pattern table and its attributes of operators.
+    `options` are specific to the target. Raises `OptionError` for an unknown target.
     """
     table = get_pattern_table(compiler)
     if compiler in _PARTITIONERS:

@@ -1,5 +1,6 @@
-"""Arm Compute Library (the command line's `compute-library`): what of a network, channels last, in float32 or bytes, it
-takes."""
+"""Arm Compute Library (`compute-library` on the command line): supported operators of channels-last float32 and 8-bit
+networks.
+"""
 
 from __future__ import annotations
 
@@ -147,7 +148,7 @@ def pattern_table() -> PatternTable:
 
 def partition_for_arm_compute_lib(mod: IRModule, params: dict[str, Any] | None = None,
                                   mod_name: str = "default") -> IRModule:
-    """The module with what the library takes as functions for `arm_compute_lib`."""
+    """Return the module with the parts that the library supports as functions for `arm_compute_lib`."""
     return partition_with(pattern_table(), TARGET, mod, params, mod_name)
 
 

@@ -1,4 +1,4 @@
-"""Apple's BNNS (of the Accelerate framework): what of a network of float32, channels first, it takes."""
+"""Apple's BNNS (Accelerate framework): supported operators of channels-first float32 networks."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def _check_conv2d(e: Expr) -> bool | Refusal:
 
 
 def _check_bias(e: Expr, conv: Call) -> bool | Refusal:
-    """What is added to a convolution is a vector of its channels."""
+    """Accept the addition of a vector over the channels of a convolution."""
     path = _path(e, "nn.conv2d")
     for at, below in itertools.pairwise(path):
         if at.op.name == "add":
@@ -75,8 +75,7 @@ def _check_bias(e: Expr, conv: Call) -> bool | Refusal:
 
 
 def _path(e: Expr, name: str) -> list[Call]:
-    """The calls from a match to that of the operator `name`, the first argument that is no constant of each; patterns
-    of sums fit either way round."""
+    """Return the calls from a match to the operator `name`, along the first argument that is not constant."""
     found = [e]
     while found[-1].op.name != name:  # type: ignore[attr-defined]
         found.append(next(a for a in found[-1].args if not isinstance(a, Constant)))  # type: ignore[attr-defined]
@@ -134,10 +133,11 @@ def pattern_table() -> PatternTable:
 
 
 def partition_for_bnns(mod: IRModule, params: dict[str, Any] | None = None, mod_name: str = "default") -> IRModule:
-    """The module with what BNNS takes as functions for `bnns`: constants and batch norms folded first.
+    """Return the module with the parts that BNNS supports as functions for `bnns`, after folding constants and batch
+    norms.
 
-    That makes integer arithmetic of quantized operators, with the roundings of the runtime that the network is from, so
-    partition for the targets of those before.
+    This lowers quantized operators to integer arithmetic with the rounding of their runtime, so partition for targets
+    of quantized networks first.
     """
     from tilewright.relay import transform
 

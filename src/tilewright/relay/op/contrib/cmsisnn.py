@@ -1,4 +1,4 @@
-"""Arm's CMSIS-NN for Cortex-M: what of a network of signed bytes, channels last, its functions take."""
+"""Arm's CMSIS-NN for Cortex-M: supported operators of channels-last int8 networks."""
 
 from __future__ import annotations
 
@@ -50,7 +50,9 @@ def _zero_for_wide(e: Expr, zeros: Iterable[Expr], what: str) -> Rule:
 
 
 def _product_rules(e: Expr, name: str) -> list[Rule]:
-    """What convolutions and products share: types, the zero points of input, weight and result, and the bias."""
+    """Return the common rules of convolutions and products: types, zero points of input, weight and result, and the
+    bias.
+    """
     chain = chain_to(e, name)
     call = chain[-1]
     data, requantize = call.args[0], inner(e, "qnn.requantize")
@@ -149,7 +151,7 @@ def pattern_table() -> PatternTable:
 
 
 def partition_for_cmsisnn(mod: IRModule, params: dict[str, Any] | None = None, mod_name: str = "default") -> IRModule:
-    """The module with what CMSIS-NN takes as functions for `cmsis-nn`."""
+    """Return the module with the parts that CMSIS-NN supports as functions for `cmsis-nn`."""
     return partition_with(pattern_table(), TARGET, mod, params, mod_name)
 
 

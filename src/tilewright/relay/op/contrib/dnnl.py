@@ -1,4 +1,4 @@
-"""What oneDNN computes: its pattern table, the checks of each row, and a network split by them.
+"""oneDNN: its pattern table, the checks of each row, and the partition of a network.
 
     conv2d | conv2d_transpose | dense, then bias, residual, and relu | clip | tanh | gelu | swish | …       one primitive
     batch_matmul, pools, softmax, layer_norm, elementwise functions, sums and products, concatenate, reshape    one each
@@ -113,10 +113,9 @@ def _any_of(names: Sequence[str]) -> DFPattern:
 
 
 def _row(name: str, anchor: DFPattern, epilogue: str = "") -> tuple[str, DFPattern, Callable[[Expr], bool | Refusal]]:
-    """A row for an anchor and what may follow it: a bias, a residual, then an activation, or any function of one
-    element.
+    """Return the row of an anchor with an optional bias, residual and activation, or another elementwise function.
 
-    Of a sum of two anchors one takes the other as its residual: the left one, unless that is used elsewhere, too.
+    In a sum of two anchors, one takes the other as its residual: the left one, unless it has further users.
     """
     pattern, activation, residual = anchor, None, wildcard()
     if epilogue and not isinstance(anchor, WildcardPattern):
@@ -153,7 +152,7 @@ def _row(name: str, anchor: DFPattern, epilogue: str = "") -> tuple[str, DFPatte
 
 
 def _types(value: Expr) -> Refusal | None:
-    """Why a value, or what it is computed from, is not for oneDNN; None where all are."""
+    """Return the reason why oneDNN does not support a value or its inputs; None if it does."""
     for e in (*(value.args if isinstance(value, Call) else ()), value):
         kinds = e.known_type()
         for t in kinds.fields if isinstance(kinds, TupleType) else (kinds,):
@@ -252,10 +251,10 @@ register_pattern_table(TARGET, pattern_table)
 
 def partition_for_dnnl(mod: IRModule, params: Mapping[str, Any] | None = None, mod_name: str = "default",
                        prune: bool = True) -> IRModule:
-    """The module with what oneDNN computes as functions of `Compiler="dnnl"`; `params` become constants.
+    """Return the module with the parts that oneDNN computes as functions of `Compiler="dnnl"`; `params` become
+    constants.
 
-    With `prune`, sub-graphs without a convolution or a matrix product stay with the compiler, which fuses them with
-    what is around.
+    With `prune`, subgraphs without a convolution or matrix product stay with the compiler, which fuses them.
     """
     bound = bind_params(mod, params) if params else mod
     passes = (

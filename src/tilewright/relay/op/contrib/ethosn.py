@@ -1,8 +1,7 @@
-"""Arm Ethos-N77 and -N78: what of a quantized network their driver takes. Layouts are channels last, one image at a
-time.
+"""Arm Ethos-N77 and -N78: supported operators of quantized networks, channels last, one image at a time.
 
-The rules are those that the Ethos-N Support Library documents; the library itself is not asked, so it may refuse what
-passes here. Rows that turn a sum or product with a constant into something cheaper stand before the general ones.
+The rules follow the documentation of the Ethos-N Support Library. The library itself is not called, so it may reject an
+accepted operator. Rows for cheaper special cases of sums and products precede the general ones.
 """
 
 from __future__ import annotations
@@ -99,7 +98,7 @@ def _check_weight(conv: Call) -> list[Rule]:
 
 
 def _check_padding(conv: Call) -> bool | Refusal:
-    """A `nn.pad` before the convolution pads rows and columns, with what stands for zero."""
+    """Accept padding of rows and columns by the zero point before a convolution."""
     pad = conv.args[0]
     if not (isinstance(pad, Call) and getattr(pad.op, "name", "") == "nn.pad"):
         return True
@@ -177,7 +176,7 @@ def _check_pointwise(e: Expr) -> bool | Refusal:
 
 
 def _check_tanh(e: Expr) -> bool | Refusal:
-    """The scale of what tanh gives is 1/128, its zero is at the middle."""
+    """Accept tanh with the output scale 1/128 and the middle as zero point."""
     scale, zero = (value_of(a) for a in e.args[-2:])  # type: ignore[attr-defined]
     middle = 0 if str(tensor(e).dtype) == "int8" else 128
     found = _check_pointwise(e)
@@ -324,10 +323,10 @@ def pattern_table() -> PatternTable:
 
 def partition_for_ethosn(mod: IRModule, params: dict[str, Any] | None = None, mod_name: str = "default",
                          variant: str = "n78", **opts: Any) -> IRModule:
-    """The module with what Ethos-N takes as functions for `ethos-n`.
+    """Return the module with the parts that Ethos-N supports as functions for `ethos-n`.
 
-    `opts` are the driver's (`sram_size`, `tops`, `ple_ratio`), kept on the functions as attributes for its compiler.
-    Raises `OptionError` for another variant.
+    `opts` are the options of the driver (`sram_size`, `tops`, `ple_ratio`), kept as attributes of the functions. Raises
+    `OptionError` for another variant.
     """
     from tilewright.relay.expr import Function
     from tilewright.relay.transform import DeadCodeElimination

@@ -1,6 +1,6 @@
-"""Arm Ethos-U55, -U65 and -U85: what of a network of bytes, channels last, goes to Arm's compiler for them, Vela.
+"""Arm Ethos-U55, -U65 and -U85: supported operators of channels-last 8-bit networks for Arm's compiler Vela.
 
-A part is written as a TFLite file, so a row is one of TFLite's operators, and the device rounds as TensorFlow Lite's
+A part is written as a TFLite file, so a row is an operator of TFLite, and the device rounds as TensorFlow Lite's
 reference kernels.
 """
 
@@ -142,8 +142,9 @@ def pattern_table() -> PatternTable:
 
 def partition_for_ethosu(mod: IRModule, params: dict[str, Any] | None = None, mod_name: str = "default",
                          accelerator_config: str = "ethos-u55-256") -> IRModule:
-    """The module with what Ethos-U takes as functions for `ethos-u`, compiled by Vela for `accelerator_config` when the
-    program is built."""
+    """Return the module with the parts that Ethos-U supports as functions for `ethos-u`. Vela compiles them for
+    `accelerator_config` when the program is built.
+    """
     found = partition_with(pattern_table(), TARGET, mod, params, mod_name)
     return found.map_functions(lambda f: f.with_attr("ethos-u.accelerator_config", accelerator_config)
                                if f.attrs.get("Compiler") == TARGET else f, Function)

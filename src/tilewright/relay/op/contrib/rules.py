@@ -1,5 +1,6 @@
-"""What the checks of pattern tables are written with: a check is a list of rules, and says which one a match breaks and
-what would keep it."""
+"""Rules for the checks of pattern tables: a check is a list of rules, and reports the broken rule and the edit that
+satisfies it.
+"""
 
 from __future__ import annotations
 
@@ -29,8 +30,9 @@ def kept(rules: Iterable[Rule]) -> bool | Refusal:
 
 
 def edited(name: str, arguments: Mapping[int, Any] | None = None, **attributes: Any) -> Callable[[Any], Any]:
-    """What makes of a match one whose nearest call of the operator `name`, along first arguments, has these attributes,
-    and these constants as arguments."""
+    """Return the edit that gives the nearest call of the operator `name`, along first arguments, these attributes and
+    constant arguments.
+    """
 
     def change(root: Any) -> Any:
         above, at = [], root
@@ -47,19 +49,19 @@ def edited(name: str, arguments: Mapping[int, Any] | None = None, **attributes: 
 
 
 def result_quantized(root: Any, scale: float, zero: int) -> Callable[[Any], Any]:
-    """What makes of a match whose last call names the scale and the zero point of its result last one with these."""
+    """Return the edit that replaces the scale and zero point of the result, the last arguments of the last call."""
     count = len(root.args)
     return edited(root.op.name, {count - 2: scale, count - 1: zero})
 
 
 def _constant_like(old: Expr, value: Any) -> Constant:
-    """A constant of that value, of the type of the one in whose place it stands."""
+    """Return a constant of that value and the type of the replaced constant."""
     kind = tensor(old)
     return Constant(np.full(kind.concrete_shape, value, kind.dtype.numpy()))
 
 
 def tensor(e: Expr) -> TensorType:
-    """The type of a tensor; raises `CompileError` for what is none."""
+    """Return the type of a tensor. Raises `CompileError` for other values."""
     kind = e.checked_type
     if not isinstance(kind, TensorType):
         raise CompileError(f"a pattern's value is a tensor, and here it is {kind!r}", e.span, code="TW0413")
@@ -75,14 +77,16 @@ def value_of(e: Expr) -> Any:
 
 
 def inner(e: Expr, name: str) -> Call:
-    """The nearest call of the operator `name` at or above `e`, along first arguments; raises `CompileError` where there
-    is none."""
+    """Return the nearest call of the operator `name` at or above `e`, along first arguments. Raises `CompileError`
+    without one.
+    """
     return chain_to(e, name)[-1]
 
 
 def chain_to(e: Expr, name: str) -> list[Call]:
-    """The calls from `e` to the nearest one of the operator `name`, along first arguments; raises `CompileError` where
-    there is none."""
+    """Return the calls from `e` to the nearest call of the operator `name`, along first arguments. Raises
+    `CompileError` without one.
+    """
     found: list[Call] = []
     at: Any = e
     while isinstance(at, Call) and isinstance(at.op, Op):
@@ -138,8 +142,8 @@ def weight_is_around_zero(call: Call) -> Rule:
 
 
 def _around_zero(call: Call, weight: Any, zero: Any) -> Any:
-    """The weight less its zero point, which is one number, or one for each output channel; what does not fit into its
-    type then is the nearest that does."""
+    """Return the weight less its zero point, a scalar or one for each output channel, clamped to the range of its type.
+    """
     op: Any = call.op
     if np.size(zero) > 1:
         outputs = op.kernel_layout.index("O") if "kernel_layout" in op.attributes() else 0
@@ -159,8 +163,9 @@ def partition_with(
     table: PatternTable, target: str, mod: IRModule, params: dict[str, Any] | None, mod_name: str = "default",
     before: Sequence[Pass] = (), after: Sequence[Pass] = (),
 ) -> IRModule:
-    """The field's `partition_for_<target>`: bind the parameters, put the patterns of `table` together, give them to
-    `target`, make functions of them."""
+    """TVM's `partition_for_<target>`: bind the parameters, compose the patterns of `table`, assign them to `target`,
+    make functions.
+    """
     from tilewright.backends.accelerators import library_calls
     from tilewright.relay import transform
     from tilewright.relay.transform.bind_params import bind_params_by_name

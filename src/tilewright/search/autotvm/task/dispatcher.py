@@ -27,6 +27,7 @@ from tilewright.search import records as store
 from tilewright.search.autotvm.task.space import ConfigEntity, ConfigSpace, FallbackConfigEntity
 
 if TYPE_CHECKING:
+    from tilewright.compiler.kernel import Found
     from tilewright.search.records import Record
 
 log: Final = logging.getLogger(__name__)
@@ -41,10 +42,7 @@ class DispatchContext(Advisor):
     def query(self, target: Target | None, workload: Workload | None) -> Any:
         """Return the configuration of a workload for a target, of this context or the next one around it."""
         found = self._query_inside(target, workload)
-        if found is not None:
-            return found
-        outer: Any = self.around(DispatchContext) or self.outermost
-        return outer.query(target, workload)
+        return found if found is not None else (self.around(DispatchContext) or self.outermost).query(target, workload)
 
     def _query_inside(self, target: Target | None, workload: Workload | None) -> Any:
         """Return the configuration that this context itself has, or None."""
@@ -139,8 +137,9 @@ class Known:
 class ApplyHistoryBest(DispatchContext):
     """The best configuration that records have for each workload.
 
-    `records` is a file of records, several, or pairs of `MeasureInput` and `MeasureResult`. Logs that TVM wrote are
-    read as `autotvm/tvm_logs.py` says; `report` counts what was taken. Raises `OptionError` for a file without records.
+    `records` is a file of records, several, or pairs of `MeasureInput` and `MeasureResult`. Records of `auto_scheduler`
+    apply, too. Logs that TVM wrote are read as `autotvm/tvm_logs.py` says; `report` counts what was taken.
+    Raises `OptionError` for a file without records.
     """
 
     def __init__(self, records: Any) -> None:
@@ -148,6 +147,8 @@ class ApplyHistoryBest(DispatchContext):
         """The selected or else the fastest configurations, by target and workload."""
         self.report: Counter[str] = Counter()
         """The number of records that were taken, and of those that were not, by reason."""
+        self.schedules: Any = None
+        """The `auto_scheduler.ApplyHistoryBest` of the records in Ansor's form; None where there are none."""
         self.load(records)
 
     def load(self, records: Any) -> None:
@@ -166,7 +167,7 @@ class ApplyHistoryBest(DispatchContext):
             items = list(records)
         except TypeError:
             raise OptionError(
-                f"records are a file, several files, or pairs of inputs and results, and not a {type(records).__name__}",
+                f"records are files, or pairs of inputs and results, and not a {type(records).__name__}",
                 code="TW1101") from None
         for item in items:
             if isinstance(item, (str, os.PathLike)) or hasattr(item, "read"):
@@ -174,11 +175,24 @@ class ApplyHistoryBest(DispatchContext):
                 if not found:
                     raise OptionError(
                         f"{getattr(item, 'name', item)} has no records; tune first, or leave it out", code="TW1102")
-                yield from self._counted(map(_known, found))
+                yield from self._counted(_known(r) for r in found if not r.ansor)
+                self._schedule([r for r in found if r.ansor])
             else:
                 inp, result = item
                 known = Known(str(inp.target), inp.task.workload, inp.config, result.cost)
                 yield from self._counted(["failed when measured" if result.error_no else known])
+
+    def _schedule(self, found: Sequence[Record]) -> None:
+        if found:
+            from tilewright.search.auto_scheduler import dispatcher, measure_record
+
+            self.schedules = self.schedules or dispatcher.ApplyHistoryBest(None)
+            self.schedules.load(map(measure_record.of_record, found))
+            self.report["taken"] += len(found)
+
+    def arrangement(self, target: Target) -> Found | None:
+        found: Found | None = None if self.schedules is None else self.schedules.arranging(target)
+        return found
 
     def _counted(self, found: Iterable[Known | str]) -> Iterator[Known]:
         for one in found:
@@ -196,13 +210,16 @@ class ApplyHistoryBest(DispatchContext):
             found = self.best.get(("", anchor_of(workload) or ()))
         return None if found is None else found.config
 
+    def seconds(self, target: Target, workload: Workload) -> float | None:
+        found = self.best.get((str(target), workload))
+        return None if found is None else found.rank
+
     def update(self, target: Target | None, workload: Workload, cfg: Any) -> None:
         self.best[str(target), workload] = Known(str(target), workload, cfg, -1.0)
 
     def _content(self) -> str:
-        return repr(
-            sorted((*map(str, key), json.dumps(k.config.to_json_dict()["entity"])) for key, k in self.best.items())
-        )
+        known = ((*map(str, key), json.dumps(k.config.to_json_dict()["entity"])) for key, k in self.best.items())
+        return repr((sorted(known), "" if self.schedules is None else self.schedules.identity))
 
 
 def _known(record: Record) -> Known | str:
@@ -211,8 +228,6 @@ def _known(record: Record) -> Known | str:
     from tilewright.search.autotvm.task.kernels import is_kernel
     from tilewright.search.autotvm.task.task import TEMPLATES, serialize_args
 
-    if record.ansor:
-        return "of auto_scheduler"
     if not record.measured.ok:
         return "failed when measured"
     name, args, _ = json.loads(record.key)

@@ -227,8 +227,7 @@ def split(axis: VirtualAxis, policy: str, options: Mapping[str, Any]) -> Transfo
 
 
 def reorder(axes: Sequence[Any], policy: str, options: Mapping[str, Any]) -> Transform:
-    """Return orders of axes: as declared, all, those of `candidate`, or those that interleave spatial and reduced
-    axes."""
+    """Return orders of axes: as declared, all, given ones, or those that interleave spatial and reduced axes."""
     _check_policy(policy, REORDER_POLICIES, "reorder")
     numbers, where = range(len(axes)), {_axis_name(a): k for k, a in enumerate(axes)}
     match policy:

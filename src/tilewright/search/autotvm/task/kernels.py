@@ -42,8 +42,7 @@ def is_kernel(name: str) -> bool:
 
 
 def workload_of(function: Function, constants: Sequence[bool]) -> Workload:
-    """Return the workload of a fused function: `fused.` and its operators, its text, and the flags of constant
-    arguments."""
+    """Return the workload of a fused function: its operators, its text, and the flags of constant arguments."""
     text = astext(_with_plain_names(function), True, lambda e: "").strip()
     return (PREFIX + title_of(function), text, "".join(str(int(c)) for c in constants))
 
@@ -98,10 +97,15 @@ class KernelTask(Task):
         return f"{self.name.removeprefix(PREFIX)} {' '.join('x'.join(map(str, s)) for s in shapes)}"
 
     def kernel(self, decisions: Decisions | None = None, flat: bool = True) -> Kernel:
-        """Lower the kernel under some decisions. Raises `NoNativeCompute` where the function has no native kernel."""
+        """Lower the kernel under some decisions. Raises `NoNativeKernel` where the function has no native kernel."""
         with PassContext(LEVEL):
             machine = self.target.machine
-            return lower(self.function, self.constants, machine, "main", flat=flat, decided=decisions)
+            return lower(self.function, self.constants, machine, "main", flat=flat, decided=decisions, target=self.target)
+
+    def of_program(self) -> Task | None:
+        """Return the task of the implementation that a program registered for the kernel, if there is one."""
+        workload = self.kernel(flat=False).workload
+        return None if workload is None else Task(workload[0], workload[1:], self.target)
 
     @lazy_attribute
     def config_space(self) -> KernelSpace:

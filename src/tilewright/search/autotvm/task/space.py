@@ -295,8 +295,7 @@ class ConfigSpace:
 
 
 class ConfigEntity(ConfigSpace):
-    """One configuration: `cfg[name]` is the answer, whose `apply` performs it. A template's definitions change
-    nothing."""
+    """One configuration: `cfg[name]` is an answer, whose `apply` performs it. Definitions change nothing."""
 
     def __init__(
         self, index: int, code_hash: str | None, entity_map: Mapping[str, Entity], constraints: Sequence[str] = (),
@@ -310,7 +309,7 @@ class ConfigEntity(ConfigSpace):
     def _define(self, name: str, make: Callable[[], Transform]) -> Transform | None:
         if name not in self.entity_map:
             raise InstantiationError(
-                f"the configuration has no answer for '{name}'; it was made for another template, or an older one")
+                f"the configuration has no value for '{name}'; it was made for another template, or an older one")
         return None
 
     def multi_filter(self, filter: Callable[[ConfigEntity], bool]) -> None:
@@ -350,8 +349,7 @@ class ConfigEntity(ConfigSpace):
 
 
 class FallbackConfigEntity(ConfigSpace):
-    """The answers without a record: for a template the first ones, or those that it sets; for a kernel the analytical
-    ones."""
+    """The answers without a record: a template's first ones or those that it sets, a kernel's analytical ones."""
 
     is_fallback = True
 
@@ -363,14 +361,12 @@ class FallbackConfigEntity(ConfigSpace):
         return found
 
     def fallback_split(self, name: str, constraints: Sequence[Sequence[int]]) -> None:
-        """Use for a split the largest parts that the first suitable one of `constraints` allows; -1 in it allows
-        any."""
+        """Use the largest parts that the first suitable one of `constraints` allows; -1 in it allows any."""
         answers = [e for e in self.space_map[name].entities if isinstance(e, SplitEntity)]
         for limits in constraints:
             fitting = [
                 e for e in answers if all(
-                    limit == -1 or n <= limit for n, limit in zip(e.size[1:], limits[1:], strict=True)
-                )
+                    limit == -1 or n <= limit for n, limit in zip(e.size[1:], limits[1:], strict=True))
             ]
             if fitting:
                 self.entity_map[name] = max(fitting, key=lambda e: e.size[:0:-1])

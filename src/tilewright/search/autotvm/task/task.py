@@ -135,7 +135,7 @@ def template(task_name: str, func: Callable[..., Any] | None = None) -> Any:
     def register(f: Callable[..., Any]) -> Callable[..., Any]:
         if task_name in TEMPLATES and _place(TEMPLATES[task_name]) != _place(f):
             raise OptionError(
-                f"there is a template '{task_name}' already, {_place(TEMPLATES[task_name])}; give this one another name",
+                f"there is a template '{task_name}' already, {_place(TEMPLATES[task_name])}; use another name",
                 code="TW1105")
         TEMPLATES[task_name] = f
 
@@ -174,8 +174,7 @@ def create(
     task_name: str, args: Sequence[Any], target: str | Target, target_host: Any = None,
     kwargs: Mapping[str, Any] | None = None,
 ) -> Task:
-    """Return the task of a template, or of a network's kernel, with these arguments. Raises `OptionError` for unknown
-    names."""
+    """Return the task of a template, or of a network's kernel. Raises `OptionError` for unknown names."""
     from tilewright.search.autotvm.task import kernels
 
     chosen = Target(target)

@@ -27,8 +27,7 @@ def _boosted(loss: str, features: str) -> Callable[..., Tuner]:
 
 
 def _auto(task: Task, **options: Any) -> Tuner:
-    """Measure every configuration of a small space; else use boosted trees over the decisions, which need no
-    programs."""
+    """Measure every configuration of a small space; else use boosted trees over the decisions."""
     if len(task.config_space) <= _SMALL:
         return GridSearchTuner(task, **{k: v for k, v in options.items() if k == "seed"})
     return XGBTuner(task, **{"loss_type": "rank", "feature_type": "knob", "plan_size": 16, "model": "numpy", **options})
@@ -58,6 +57,5 @@ def tuner_named(name: str) -> Callable[..., Tuner]:
     """Return the function that makes tuners of a name. Raises `OptionError` for an unknown one."""
     if name not in TUNERS:
         raise OptionError(
-            f"Invalid tuner: {name}{nearest(name, TUNERS)}; the tuners are {', '.join(TUNERS)}", code="TW1103"
-        )
+            f"Invalid tuner: {name}{nearest(name, TUNERS)}; the tuners are {', '.join(TUNERS)}", code="TW1103")
     return TUNERS[name]

@@ -15,21 +15,18 @@ from tilewright.search.autotvm.tuner.tuner import Array, RandomTuner
 
 
 class DropletTuner(RandomTuner):
-    """Goes from `start_position` (by default the compiler's own choice) to the best neighbour along an axis, and so
-    on."""
+    """Moves from `start_position` (default: the compiler's choice) to the best neighbour, again and again."""
 
     def __init__(
         self, task: Task, start_position: Sequence[int] | None = None, pvalue: float = 0.05, seed: int = 0,
     ) -> None:
-        """`start_position` are numbers of answers along the axes of the first branch; a neighbour must be better by
-        `pvalue`."""
+        """`start_position` is a point of the first branch; a neighbour must be better by `pvalue`."""
         super().__init__(task, seed)
         start: Point = self.space.point(self._first or self.space.index_at(0))
         if start_position is not None:
             dims = self.space.dims
             if len(start_position) != len(dims) or not all(
-                0 <= k < n for k, n in zip(start_position, dims, strict=True)
-            ):
+                0 <= k < n for k, n in zip(start_position, dims, strict=True)):
                 raise OptionError(
                     f"start_position={list(start_position)} is no point of a space of {' x '.join(map(str, dims))} "
                     "answers",

@@ -12,8 +12,7 @@ from tilewright.search.autotvm.tuner.tuner import Array, RandomTuner
 
 
 class GATuner(RandomTuner):
-    """Generations of `pop_size` configurations: the `elite_num` best survive, the others come from pairs of fast
-    ones."""
+    """Generations of `pop_size` configurations: the `elite_num` best survive, others come from fast pairs."""
 
     def __init__(
         self, task: Task, pop_size: int = 100, elite_num: int = 3, mutation_prob: float = 0.1, seed: int = 0,

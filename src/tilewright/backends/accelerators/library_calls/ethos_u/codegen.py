@@ -19,17 +19,21 @@ _ROUNDING: Final = "tflite"
 
 
 def command_stream_module(function: Function) -> LibraryModule:
-    """The call of a function for `ethos-u`: its inputs, then commands and weights; the attributes say where in the device's memory values are.
+    """The call of a function for `ethos-u`: its inputs, then commands and weights; the attributes say where in the
+    device's memory values are.
 
-    Raises `CompileError` for a network that rounds as another runtime than TensorFlow Lite, and what Vela says of one that it does not take.
+    Raises `CompileError` for a network that rounds as another runtime than TensorFlow Lite, and what Vela says of one
+    that it does not take.
     """
     symbol = str(function.attrs["global_symbol"])
     config = str(function.attrs.get("ethos-u.accelerator_config", DEFAULT_CONFIG))
     rounding = str(function.attrs.get(NUMERICS) or _ROUNDING)
     if not rounding.startswith(_ROUNDING):
         raise CompileError(
-            f'@{symbol} rounds as "{rounding}", and Ethos-U rounds as "{_ROUNDING}"; bring the network into that form with '
-            f'relay.qnn.transform.Unify("NHWC", "int8", "{_ROUNDING}") before partition_for_ethosu', function.span, code="TW0905"
+            f'@{symbol} rounds as "{rounding}", and Ethos-U rounds as "{_ROUNDING}"; bring the network into that form '
+            'with '
+            f'relay.qnn.transform.Unify("NHWC", "int8", "{_ROUNDING}") before partition_for_ethosu', function.span,
+            code="TW0905"
         )
     stream = compile_model(tflite_bytes(function), config, symbol)
     result: Any = function.ret_type
@@ -43,7 +47,8 @@ def command_stream_module(function: Function) -> LibraryModule:
     first = len(function.params) + len(constants)
     meaning = Function(function.params, function.body, attrs={NUMERICS: rounding})
     step = Step(
-        INVOKE, tuple(range(first)), tuple(range(first, len(tensors))), len(constants), {"accelerator_config": config, **stream.memory},
+        INVOKE, tuple(range(first)), tuple(range(first, len(tensors))), len(constants),
+        {"accelerator_config": config, **stream.memory},
         IRModule.from_expr(meaning).astext(show_meta_data=True),
     )
     return LibraryModule("ethos-u", symbol, tensors, [step], constants, 0)

@@ -1,7 +1,8 @@
-"""A function of composite functions as a TFLite file: one operator of TFLite for each row of Ethos-U's table, a `PAD` before where a layer pads.
+"""A function of composite functions as a TFLite file: one operator of TFLite for each row of Ethos-U's table, a `PAD`
+before where a layer pads.
 
-Scales and zero points are on operators here, and on tensors there: a tensor has those of the layer that makes it, else of one that reads it;
-what a layer only moves has one scale before and after.
+Scales and zero points are on operators here, and on tensors there: a tensor has those of the layer that makes it, else
+of one that reads it; what a layer only moves has one scale before and after.
 """
 
 from __future__ import annotations
@@ -39,7 +40,8 @@ class Stored:
 
 @dataclass(frozen=True, slots=True)
 class Layer:
-    """One operator: what it reads, in the order of TFLite's inputs, with their scales where the row says them, the result's, and its options."""
+    """One operator: what it reads, in the order of TFLite's inputs, with their scales where the row says them, the
+    result's, and its options."""
 
     kind: str
     reads: tuple[Expr, ...]
@@ -52,7 +54,8 @@ class Layer:
 
 
 def tflite_bytes(function: Function) -> bytes:
-    """The file. Raises `CompileError` for a body that is not composite functions of the table, and where two layers disagree on a tensor's scale."""
+    """The file. Raises `CompileError` for a body that is not composite functions of the table, and where two layers
+    disagree on a tensor's scale."""
     return _Graph(function).model()
 
 
@@ -74,9 +77,20 @@ class _Graph:
             self._layer(e, layer, f"layer{k}", scales)
         body = self.function.body
         results = [self.numbers[r] for r in (body.fields if isinstance(body, Tuple) else (body,))]
-        graph = {"tensors": self.tensors, "operators": self.operators, "inputs": [self.numbers[p] for p in self.function.params], "outputs": results}
-        codes = [{"builtin_code": OPERATORS.index(k), "deprecated_builtin_code": min(OPERATORS.index(k), 127), "version": 1} for k in self.codes]
-        return model_bytes({"version": 3, "operator_codes": codes, "subgraphs": [graph], "buffers": self.buffers, "description": "a part for Ethos-U"})
+        graph = {
+            "tensors": self.tensors, "operators": self.operators,
+            "inputs": [self.numbers[p] for p in self.function.params], "outputs": results
+        }
+        codes = [
+            {"builtin_code": OPERATORS.index(k), "deprecated_builtin_code": min(OPERATORS.index(k), 127), "version": 1}
+            for k in self.codes
+        ]
+        return model_bytes(
+            {
+                "version": 3, "operator_codes": codes, "subgraphs": [graph], "buffers": self.buffers,
+                "description": "a part for Ethos-U"
+            }
+        )
 
     def _value(self, e: Expr, name: str, scales: Mapping[Expr, Scale]) -> int:
         kind: Any = e.checked_type
@@ -84,12 +98,20 @@ class _Graph:
 
     def _tensor(self, name: str, shape: tuple[int, ...], dtype: str, scale: Scale, buffer: int = 0) -> int:
         quantization = {"scale": [scale[0]], "zero_point": [scale[1]]}
-        self.tensors.append({"name": name, "shape": list(shape), "type": ELEMENT_TYPES.index(dtype), "buffer": buffer, "quantization": quantization})
+        self.tensors.append(
+            {
+                "name": name, "shape": list(shape), "type": ELEMENT_TYPES.index(dtype), "buffer": buffer,
+                "quantization": quantization
+            }
+        )
         return len(self.tensors) - 1
 
     def _stored(self, s: Stored, prefix: str) -> int:
         self.buffers.append({"data": np.ascontiguousarray(s.value).tobytes()})
-        given = {"name": f"{prefix}.{s.name}", "shape": list(s.value.shape), "type": ELEMENT_TYPES.index(str(s.value.dtype)), "buffer": len(self.buffers) - 1}
+        given = {
+            "name": f"{prefix}.{s.name}", "shape": list(s.value.shape), "type": ELEMENT_TYPES.index(str(s.value.dtype)),
+            "buffer": len(self.buffers) - 1
+        }
         if s.scales is not None:
             found = [float(v) for v in s.scales.reshape(-1)]
             given["quantization"] = {"scale": found, "zero_point": [0] * len(found), "quantized_dimension": s.axis}
@@ -102,13 +124,18 @@ class _Graph:
             source: Any = layer.reads[0].checked_type
             shape = tuple(int(n + a + b) for n, (a, b) in zip(source.concrete_shape, layer.pad, strict=True))
             padded = self._tensor(f"{name}.padded", shape, str(source.dtype), scales[layer.reads[0]])
-            self._operator("PAD", [reads[0], self._stored(Stored("widths", layer.pad.astype(np.int32)), name)], padded, ("PadOptions", {}))
+            self._operator(
+                "PAD", [reads[0], self._stored(Stored("widths", layer.pad.astype(np.int32)), name)], padded,
+                ("PadOptions", {})
+            )
             reads[0] = padded
         stored = [self._stored(s, name) for s in layer.stored]
         self.numbers[e] = self._value(e, name, scales)
         self._operator(layer.kind, [*reads, *stored], self.numbers[e], layer.options)
 
-    def _operator(self, kind: str, inputs: list[int], output: int, options: tuple[str, Mapping[str, Any]] | None) -> None:
+    def _operator(
+        self, kind: str, inputs: list[int], output: int, options: tuple[str, Mapping[str, Any]] | None
+    ) -> None:
         if kind not in self.codes:
             self.codes.append(kind)
         given: dict[str, Any] = {"opcode_index": self.codes.index(kind), "inputs": inputs, "outputs": [output]}
@@ -126,7 +153,11 @@ def _layers(function: Function) -> dict[Expr, Layer]:
             reader = _READERS.get(row.removeprefix("ethos-u."))
             if reader is None:
                 what = row or getattr(e.op, "name", type(e.op).__name__)
-                raise CompileError(f"Ethos-U was given {what}, which is no row of its table; partition with partition_for_ethosu(mod, params)", e.span, code="TW0904")
+                raise CompileError(
+                    f"Ethos-U was given {what}, which is no row of its table; partition with partition_for_ethosu(mod, "
+                    "params)",
+                    e.span, code="TW0904"
+                )
             found[e] = reader(e.op.body, dict(zip(e.op.params, e.args, strict=True)))
     return found
 
@@ -140,7 +171,11 @@ def _scales(layers: Mapping[Expr, Layer]) -> dict[Expr, Scale]:
         for source, scale in zip(layer.reads, layer.scales, strict=True):
             known = found.get(source, scale)
             if scale is not None and known != scale:
-                raise CompileError(f"one layer gives a tensor the scale {known}, and {layer.kind} reads it as {scale}; requantize between them", e.span, code="TW0904")
+                raise CompileError(
+                    f"one layer gives a tensor the scale {known}, and {layer.kind} reads it as {scale}; requantize "
+                    "between them",
+                    e.span, code="TW0904"
+                )
             if known is not None:
                 found[source] = known
     for e, layer in reversed(list(layers.items())):  # what is only moved has the scale of what is made of it
@@ -175,9 +210,15 @@ def _conv2d(body: Any, args: Arguments) -> Layer:
     deep = op.groups > 1
     value = weight.transpose(1, 2, 3, 0) if deep else weight.transpose(0, 2, 3, 1)
     axis = 3 if deep else 0
-    options = {"padding": _VALID, "stride_h": op.strides[0], "stride_w": op.strides[1], "dilation_h_factor": op.dilation[0], "dilation_w_factor": op.dilation[1]}
+    options = {
+        "padding": _VALID, "stride_h": op.strides[0], "stride_w": op.strides[1], "dilation_h_factor": op.dilation[0],
+        "dilation_w_factor": op.dilation[1]
+    }
     table = ("DepthwiseConv2DOptions", {**options, "depth_multiplier": 1}) if deep else ("Conv2DOptions", options)
-    return _product("DEPTHWISE_CONV_2D" if deep else "CONV_2D", body, conv, args[source], Stored("weight", value, _number(conv.args[5]), axis), table, pad)
+    return _product(
+        "DEPTHWISE_CONV_2D" if deep else "CONV_2D", body, conv, args[source],
+        Stored("weight", value, _number(conv.args[5]), axis), table, pad
+    )
 
 
 def _fully_connected(body: Any, args: Arguments) -> Layer:
@@ -186,7 +227,10 @@ def _fully_connected(body: Any, args: Arguments) -> Layer:
     return _product("FULLY_CONNECTED", body, dense, args[dense.args[0]], weight, ("FullyConnectedOptions", {}), None)
 
 
-def _product(kind: str, body: Any, product: Call, source: Expr, weight: Stored, options: tuple[str, Mapping[str, Any]], pad: Array | None) -> Layer:
+def _product(
+    kind: str, body: Any, product: Call, source: Expr, weight: Stored, options: tuple[str, Mapping[str, Any]],
+    pad: Array | None
+) -> Layer:
     """`body` is the requantization of the sums."""
     sums = body.args[0]
     own = _scale(product.args[4], product.args[2])
@@ -194,12 +238,18 @@ def _product(kind: str, body: Any, product: Call, source: Expr, weight: Stored, 
     bias = _number(sums.args[1]) if sums is not product else np.zeros(count, np.int32)
     assert weight.scales is not None
     scales = np.float32(own[0]) * np.asarray(weight.scales, np.float32)
-    return Layer(kind, (source,), (own,), _scale(body.args[3], body.args[4]), (weight, Stored("bias", bias.reshape(-1).astype(np.int32), scales)), options, pad)
+    return Layer(
+        kind, (source,), (own,), _scale(body.args[3], body.args[4]),
+        (weight, Stored("bias", bias.reshape(-1).astype(np.int32), scales)), options, pad
+    )
 
 
 def _pool(kind: str, call: Call, args: Arguments, scales: tuple[Scale | None, Scale | None]) -> Layer:
     op: Any = call.op
-    options = {"padding": _VALID, "stride_h": op.strides[0], "stride_w": op.strides[1], "filter_height": op.pool_size[0], "filter_width": op.pool_size[1]}
+    options = {
+        "padding": _VALID, "stride_h": op.strides[0], "stride_w": op.strides[1], "filter_height": op.pool_size[0],
+        "filter_width": op.pool_size[1]
+    }
     return Layer(kind, (args[call.args[0]],), scales[:1], scales[1], (), ("Pool2DOptions", options))
 
 
@@ -223,14 +273,21 @@ def _reshape(body: Any, args: Arguments) -> Layer:
     kind: Any = body.checked_type
     assert isinstance(kind, TensorType)
     shape = np.asarray(kind.concrete_shape, np.int32)
-    return Layer("RESHAPE", (args[body.args[0]],), (None,), None, (Stored("shape", shape),), ("ReshapeOptions", {"new_shape": shape.tolist()}))
+    return Layer(
+        "RESHAPE", (args[body.args[0]],), (None,), None, (Stored("shape", shape),),
+        ("ReshapeOptions", {"new_shape": shape.tolist()})
+    )
 
 
 def _softmax(body: Any, args: Arguments) -> Layer:
-    return Layer("SOFTMAX", (args[body.args[0]],), (_scale(*body.args[1:3]),), _scale(*body.args[3:5]), (), ("SoftmaxOptions", {"beta": 1.0}))
+    return Layer(
+        "SOFTMAX", (args[body.args[0]],), (_scale(*body.args[1:3]),), _scale(*body.args[3:5]), (),
+        ("SoftmaxOptions", {"beta": 1.0})
+    )
 
 
 _READERS: Final[Mapping[str, Callable[[Any, Arguments], Layer]]] = {
-    "conv2d": _conv2d, "fully_connected": _fully_connected, "avg_pool2d": _avg_pool2d, "max_pool2d": _max_pool2d, "add": _binary("ADD", "AddOptions"),
+    "conv2d": _conv2d, "fully_connected": _fully_connected, "avg_pool2d": _avg_pool2d, "max_pool2d": _max_pool2d,
+    "add": _binary("ADD", "AddOptions"),
     "mul": _binary("MUL", "MulOptions"), "reshape": _reshape, "softmax": _softmax,
 }

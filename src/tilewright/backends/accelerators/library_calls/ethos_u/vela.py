@@ -22,13 +22,15 @@ CONFIGS: Final = (
 )
 _SECONDS: Final = 600
 _MEMORY: Final = (
-    "weight_region", "scratch_size", "scratch_region", "scratch_fast_size", "scratch_fast_region", "input_region", "input_offset", "output_region", "output_offset",
+    "weight_region", "scratch_size", "scratch_region", "scratch_fast_size", "scratch_fast_region", "input_region",
+    "input_offset", "output_region", "output_offset",
 )
 
 
 @dataclass(frozen=True, slots=True)
 class CommandStream:
-    """The input of the device: commands, weights, sizes of its memory, and for each input and output its region and offset in bytes."""
+    """The input of the device: commands, weights, sizes of its memory, and for each input and output its region and
+    offset in bytes."""
 
     commands: Array
     weights: Array
@@ -43,7 +45,8 @@ def is_installed() -> bool:
 def compile_model(model: bytes, config: str, name: str) -> CommandStream:
     """Compile a TFLite model to the command stream of the device `config`, which must support all of its operators.
 
-    Raises `PackageError` where Vela is not installed, `CompileError` where it does not know the device, or does not take the model, with what it said.
+    Raises `PackageError` where Vela is not installed, `CompileError` where it does not know the device, or does not
+    take the model, with what it said.
     """
     if config not in CONFIGS:
         raise CompileError(f"there is no Ethos-U '{config}'; Vela compiles for {', '.join(CONFIGS)}", code="TW0914")
@@ -52,12 +55,17 @@ def compile_model(model: bytes, config: str, name: str) -> CommandStream:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "part.tflite")
         path.write_bytes(model)
-        command = [sys.executable, "-m", "ethosu.vela", str(path), "--accelerator-config", config, "--output-dir", folder, "--output-format", "raw"]
+        command = [
+            sys.executable, "-m", "ethosu.vela", str(path), "--accelerator-config", config, "--output-dir", folder,
+            "--output-format", "raw"
+        ]
         ran = subprocess.run(command, capture_output=True, text=True, timeout=_SECONDS, check=False)
         made = list(Path(folder).glob("part_vela*.npz"))
         if ran.returncode or len(made) != 1:
             said = "\n".join((ran.stderr or ran.stdout).strip().splitlines()[-5:])
-            raise CompileError(f"Vela did not compile @{name} for {config}: {said or 'it wrote no command stream'}", code="TW0914")
+            raise CompileError(
+                f"Vela did not compile @{name} for {config}: {said or 'it wrote no command stream'}", code="TW0914"
+            )
         with np.load(made[0]) as found:
             memory = {name: found[name].reshape(-1).astype(int).tolist() for name in _MEMORY}
             commands, weights = (np.frombuffer(found[name].tobytes(), np.uint8) for name in ("cmd_data", "weight_data"))

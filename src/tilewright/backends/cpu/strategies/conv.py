@@ -1,0 +1,386 @@
+"""Convolutions of one to three spatial dimensions, direct, in the layout they are given.
+
+The accumulators are `acc[n, o…, group, oc]` with the output channels padded to whole panels; the weights are packed as
+`[group, panel, k…, ic, k_last, column]`, so that one step of a micro-kernel reads one row of columns. The taps along a row
+are steps written out, which share their inputs; where that would leave too few registers for the sums they are a loop
+outside of the input channels, `[group, panel, k…, k_last, ic, column]`. A tap that falls in
+the padding is a guarded step, which the loop passes turn into loop bounds and edge variants: it costs nothing. Where a row has so many taps that
+writing them out would make thousands of statements, they stay a loop over a copy of the image with its padding. A step multiplies one value of the depth, or several at once (`backends/cpu/strategies/dots.py`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+import numpy as np
+
+from tilewright import te
+from tilewright.backends.cpu.strategies import planes, winograd
+from tilewright.backends.cpu.strategies.dots import FOURS, ROWS, Dot, along_rows, dot_of
+from tilewright.backends.cpu.strategies.products import matmul_rows, unroll
+from tilewright.backends.cpu.strategies.schedules import open_rows
+from tilewright.backends.cpu.strategies.schedules.open_rows import Heights, balanced_pixels, widths
+from tilewright.backends.cpu.strategies.schedules.tile import ConvSchedule, writes_out_taps
+from tilewright.backends.cpu.strategies.schedules.window import WindowSchedule, crowds, outputs_together
+from tilewright.backends.cpu.strategies.winograd_choice import cut, volume_cut
+from tilewright.backends.cpu.strategies.winograd_volume import volume_convolution
+from tilewright.base.types import INT32, DataType, OpenSize
+from tilewright.scalar.expr import PrimExpr, Value, Var, all_of, as_expr, cast, const, floordiv, floormod, if_then_else, mul
+from tilewright.scalar.intrinsics import dot4, reinterpret
+from tilewright.tir.data_layout import layout
+from tilewright.tir.stmt import IterVar
+from tilewright.topi.machine import current
+
+_MOST_SHARED: Final = 32
+"""Taps along a row that are written out to share their inputs in registers."""
+Ints = Sequence[int]
+Element = Callable[[te.Tensor, Sequence[Any]], PrimExpr]
+
+
+def channels_last(name: str) -> tuple[int, ...]:
+    """Where batch, the spatial dimensions in order, and channels stand in a layout: `NCHW` -> (0, 2, 3, 1)."""
+    known = layout(name)
+    return tuple(known.index_of(c) for c in "NDHWC" if c in known)
+
+
+def kernel_order(layout: str) -> tuple[int, ...]:
+    """Where output channels, input channels and the spatial dimensions stand in a kernel layout: `HWIO` -> (3, 2, 0, 1)."""
+    return (layout.index("O"), layout.index("I"), *(layout.index(c) for c in "DHW" if c in layout))
+
+
+def conv(
+    data: te.Tensor, weight: te.Tensor, strides: Ints, padding: Ints, dilation: Ints, groups: int, data_layout: str, kernel_layout: str,
+    out_layout: str, out_dtype: str | DataType, winograd_tiles: str = "auto",
+) -> te.Tensor:
+    """Return a convolution by the fastest algorithm for the current machine.
+
+    `padding` is before… then after…, one for each spatial dimension; layouts are such as NHWC and HWIO. `winograd_tiles` says which tiles
+    Winograd's algorithm takes where it applies: "off", "2x2", "4x4", or "auto" for those that the model of the machine expects to pay.
+    """
+    place, kernel = channels_last(data_layout), kernel_order(kernel_layout)
+    shape, wshape = data.extents, weight.extents
+    channels, ksize = wshape[kernel[0]], [wshape[d] for d in kernel[2:]]
+    depth = wshape[kernel[1]]
+    if groups == shape[place[-1]] and depth == 1 and groups > 1:
+        return depthwise(data, weight, strides, padding, dilation, data_layout, kernel_layout, out_layout, out_dtype)
+    if dot_of(data.dtype, weight.dtype, out_dtype, FOURS.width) is FOURS and along_rows(data_layout, depth, ksize, padding, dilation, groups):
+        words = Geometry(data, place, (ksize[0], ksize[1] // FOURS.width), strides, padding, (dilation[0], FOURS.width))
+        words.out[-1] = (words.sizes[-1] - ksize[1]) // strides[1] + 1
+        return _direct(words, weight, kernel, 1, channels, FOURS.width * depth, ROWS[data_layout], channels_last(out_layout), DataType(out_dtype))
+    if planes.applies(data, weight, depth, data_layout, ksize, dilation, groups):
+        return planes.convolution(data, weight, kernel, strides, padding, dilation, channels_last(out_layout), out_dtype)
+    plain = all(k == 1 for k in ksize) and all(s == 1 for s in strides) and not any(padding) and groups == 1
+    if plain and data_layout == out_layout and place[-1] == len(shape) - 1:
+        return _pointwise(data, weight, kernel, out_dtype)
+    dot = dot_of(data.dtype, weight.dtype, out_dtype, depth, contiguous=place[-1] == len(shape) - 1)
+    is_open = any(isinstance(shape[d], OpenSize) for d in place[1:-1])
+    if not is_open and dot is not FOURS and data_layout == out_layout == "NHWC":
+        found = cut(data, weight, groups * depth, channels, ksize, strides, padding, dilation, out_dtype, groups, winograd_tiles)
+        if found is not None:
+            return winograd.convolution(data, weight, kernel, found)
+    if not is_open and groups == 1 and data.dtype == DataType("float32") and data_layout == out_layout == "NDHWC":
+        volume = volume_cut(data, weight, depth, channels, ksize, strides, padding, dilation, out_dtype, winograd_tiles)
+        if volume is not None:
+            return volume_convolution(data, weight, kernel, volume)
+    geometry = Geometry(data, place, ksize, strides, padding, dilation)
+    if is_open and all(k == 1 for k in ksize) and groups == 1 and not any(padding) and data_layout == out_layout and place[-1] == len(shape) - 1:
+        return _pointwise(_every(geometry), weight, kernel, out_dtype)
+    return _direct(geometry, weight, kernel, groups, channels // groups, depth, dot, channels_last(out_layout), DataType(out_dtype))
+
+
+class Geometry:
+    """The sliding window of a convolution or pooling over one tensor.
+
+    `tested` says that a tap may fall into the padding.
+    """
+
+    tested = True
+
+    def __init__(self, data: te.Tensor, place: tuple[int, ...], ksize: Ints, strides: Ints, padding: Ints, dilation: Ints) -> None:
+        n = len(ksize)
+        self.data, self.place, self.ksize = data, place, list(ksize)
+        self.strides, self.dilation = list(strides), list(dilation)
+        self.before, self.after = list(padding[:n]), list(padding[n:])
+        self.sizes = [data.extents[d] for d in place[1:-1]]
+        self.batch = data.extents[place[0]]
+        self.out = [
+            (i + b + a - (k - 1) * d - 1) // s + 1
+            for i, b, a, k, d, s in zip(self.sizes, self.before, self.after, ksize, dilation, strides, strict=True)
+        ]
+        self.wide = self.out
+        """As many outputs as are computed: whole tiles of them along a row."""
+
+    def at(
+        self, n: Value, point: Sequence[PrimExpr], taps: Sequence[IterVar | PrimExpr], channel: Value, element: Element = lambda x, where: x(*where)
+    ) -> tuple[PrimExpr, PrimExpr]:
+        """The input element under a tap (what `element` reads there), and the condition that it is not padding."""
+        where: list[Any] = [None] * len(self.place)
+        where[self.place[0]], where[self.place[-1]] = n, channel
+        inside: PrimExpr = all_of()
+        for k, (o, tap) in enumerate(zip(point, taps, strict=True)):
+            i = o * self.strides[k] + (tap.var if isinstance(tap, IterVar) else tap) * self.dilation[k] - self.before[k]
+            where[self.place[1 + k]] = i
+            if not self.tested:
+                continue
+            last = (self.out[k] - 1) * self.strides[k] + (self.ksize[k] - 1) * self.dilation[k] - self.before[k]
+            if self.before[k]:
+                inside = all_of(inside, i >= 0)
+            if self.after[k] and (self.is_open or last >= self.sizes[k]):
+                inside = all_of(inside, i < self.sizes[k])
+        return element(self.data, where), inside
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the image has a side that is known when the program runs."""
+        return any(isinstance(size, OpenSize) for size in self.sizes)
+
+    def spread(self, outputs: int, outside: PrimExpr) -> Geometry:
+        """The same over a copy of the image in which the padding, `outside`, is beside it: no tap is tested, wherever the image ends.
+
+        A row of the copy is as long as whole tiles of so many `outputs` read it.
+        """
+        wide = [*self.out[:-1], -(-self.out[-1] // outputs) * outputs]
+        sizes = [(o - 1) * s + (k - 1) * d + 1 for o, s, k, d in zip(wide, self.strides, self.ksize, self.dilation, strict=True)]
+
+        def element(*i: Var) -> PrimExpr:
+            where: list[Any] = list(i)
+            inside: PrimExpr = all_of()
+            for k, (before, size) in enumerate(zip(self.before, self.sizes, strict=True)):
+                at = where[self.place[1 + k]]
+                inside = all_of(inside, *([at >= before] if before else []), at < before + size)
+                where[self.place[1 + k]] = at - before
+            return if_then_else(inside, self.data(*where), outside)
+
+        shape = placed(self.place, (self.batch, *sizes, self.data.extents[self.place[-1]]))
+        copy = te.compute(shape, element, name="padded", inline=False)
+        made = Geometry(copy, self.place, self.ksize, self.strides, [0] * 2 * len(sizes), self.dilation)
+        made.out, made.wide, made.tested = self.out, wide, False
+        return made
+
+    @property
+    def padded(self) -> te.Tensor | None:
+        """The copy of an image that was `spread`."""
+        return None if self.tested else self.data
+
+    def heights(self, most: int) -> Heights:
+        """Return the widths of tiles for which there is code; empty for an image of known size."""
+        if not self.is_open:
+            return ()
+        return balanced_pixels(self.out[-1], most) if self.tested else widths(self.out[-1], most)
+
+    def taps(self) -> list[IterVar]:
+        names = "kd", "kh", "kw"
+        return [te.reduce_axis((0, k), names[3 - len(self.ksize) + d]) for d, k in enumerate(self.ksize)]
+
+
+def _direct(
+    g: Geometry, weight: te.Tensor, kernel: tuple[int, ...], groups: int, channels: int, depth: int, dot: Dot, out_place: tuple[int, ...],
+    out_dtype: DataType,
+) -> te.Tensor:
+    deep, dtype = depth // dot.width, dot.accumulator(out_dtype)
+    steps = deep * math.prod(g.ksize)
+    many = g.ksize[-1] > _MOST_SHARED
+    taps_of_row = 1 if many or dot in ROWS.values() else g.ksize[-1]  # words along a row begin elsewhere for the next output
+    step = unroll(deep)
+    tile, shared = open_rows.tile_along(g.out[-1], channels, steps, g.strides[-1], taps_of_row, together=taps_of_row > 1 and step == deep)
+    if g.is_open or (not shared and any((*g.before, *g.after)) and not writes_out_taps(g.ksize[-1], step, tile)):
+        g = g.spread(tile.rows, const(0, g.data.dtype))
+    columns = tile.columns
+    panels = -(-channels // columns)
+    packed = _pack(weight, kernel, groups, channels, deep, g.ksize, panels, columns, dot, shared)
+    taps = g.taps()
+    rc = te.reduce_axis((0, deep), "ic")
+    order = [*taps[:-1], rc, taps[-1]] if shared else [*taps, rc]
+
+    def term(n: Var, *rest: Var) -> PrimExpr:
+        point, group, c = rest[:-2], rest[-2], rest[-1]
+        w = packed(group, floordiv(c, columns), *(axis.var for axis in order), floormod(c, columns))
+        _, inside = g.at(n, point, taps, 0)
+        product = dot.product(lambda d: g.at(n, point, taps, group * depth + d if groups > 1 else d)[0], rc.var, w, dtype)
+        return te.sum(if_then_else(inside, product, cast(dtype, 0)), axis=order)
+
+    flops = 2 * g.batch * math.prod(g.out) * channels * groups * steps
+    acc = te.compute(
+        (g.batch, *g.wide, groups, panels * columns), term, name="conv", axis_names=axis_names(len(g.out), "g", "oc"),
+        schedule=ConvSchedule(
+            tile=tile, shared=shared, unroll=step, groups=groups, channels=groups * channels, flops=flops, exact=dtype.is_integer,
+            padded=g.padded, heights=g.heights(tile.rows), left_bytes=math.prod(g.data.extents) * g.data.dtype.itemsize, channels_last=out_place,
+        ),
+    )
+
+    def result(*i: Var) -> PrimExpr:
+        n, *point, c = (i[d] for d in out_place)
+        return cast(out_dtype, acc(n, *point, floordiv(c, channels), floormod(c, channels)) if groups > 1 else acc(n, *point, 0, c))
+
+    return te.compute(placed(out_place, (g.batch, *g.out, groups * channels)), result, name="conv_out")
+
+
+def placed(place: tuple[int, ...], sizes: Sequence[int]) -> list[int]:
+    shape = [0] * len(sizes)
+    for d, size in zip(place, sizes, strict=True):
+        shape[d] = size
+    return shape
+
+
+def axis_names(spatial: int, *last: str) -> list[str]:
+    return ["n", *("od", "oh", "ow")[3 - spatial :], *last]
+
+
+def _pack(
+    weight: te.Tensor, kernel: tuple[int, ...], groups: int, channels: int, deep: int, ksize: list[int], panels: int, columns: int, dot: Dot, shared: bool
+) -> te.Tensor:
+    def on_arrays(w: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        padded = dot.array(w.transpose(kernel), 1).reshape(groups, channels, deep, *ksize)
+        if channels != panels * columns:
+            exact, padded = padded, np.zeros((groups, panels * columns, deep, *ksize), padded.dtype)
+            padded[:, :channels] = exact
+        split = padded.reshape(groups, panels, columns, deep, *ksize)
+        n = len(ksize)
+        return split.transpose(0, 1, *range(4, 3 + n), 3, 3 + n, 2) if shared else split.transpose(0, 1, *range(4, 4 + n), 3, 2)
+
+    def element(group: Var, panel: Var, *rest: Var) -> PrimExpr:
+        *steps, column = rest
+        *outer, ic, last = steps if shared else (*steps[:-2], steps[-1], steps[-2])
+        c = panel * columns + column
+        where: list[Any] = [None] * len(kernel)
+
+        def at(*inside: Value) -> PrimExpr:
+            for d, v in zip(kernel, (group * channels + c, *inside), strict=True):
+                where[d] = v
+            return weight(*where)
+
+        if dot in ROWS.values():
+            word = dot.element(lambda k: at(ic, *outer, mul(last, dot.width) + k), const(0, "int64"))
+        else:
+            word = dot.element(lambda depth: at(depth, *outer, last), ic)
+        return if_then_else(c < channels, word, dot.zero(weight.dtype))
+
+    shape = (groups, panels, *ksize[:-1], *((deep, ksize[-1]) if shared else (ksize[-1], deep)), columns)
+    return te.compute(shape, element, name="packed", prepack=on_arrays)
+
+
+def _pointwise(data: te.Tensor, weight: te.Tensor, kernel: tuple[int, ...], out_dtype: str) -> te.Tensor:
+    """A 1x1 convolution of channels-last data is a product of all its pixels with the weights."""
+    wshape = weight.extents
+    columns, depth = wshape[kernel[0]], wshape[kernel[1]]
+
+    def element(n: PrimExpr, k: PrimExpr) -> PrimExpr:
+        where: list[Any] = [0] * len(kernel)
+        where[kernel[0]], where[kernel[1]] = n, k
+        return weight(*where)
+
+    def matrix(w: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        return w.transpose(kernel).reshape(columns, depth)
+
+    return matmul_rows(data, weight, element, matrix, columns, depth, out_dtype, name="conv", heights=balanced_pixels)
+
+
+def _every(g: Geometry) -> te.Tensor:
+    """The pixels that a window of one pixel sees, as an image."""
+    shape = placed(g.place, (g.batch, *g.out, g.data.extents[g.place[-1]]))
+
+    def element(*i: Var) -> PrimExpr:
+        n, *point, c = (i[d] for d in g.place)
+        return g.at(n, point, [as_expr(0)] * len(point), c)[0]
+
+    return te.compute(shape, element, name="every")
+
+
+def depthwise(
+    data: te.Tensor, weight: te.Tensor, strides: Ints, padding: Ints, dilation: Ints, data_layout: str, kernel_layout: str, out_layout: str,
+    out_dtype: str,
+) -> te.Tensor:
+    """Each input channel with its own kernels, `weight` of one input channel and `multiplier` outputs for each."""
+    place, kernel, out_place = channels_last(data_layout), kernel_order(kernel_layout), channels_last(out_layout)
+    wshape, inputs = weight.extents, data.extents[place[-1]]
+    ksize = [wshape[d] for d in kernel[2:]]
+    channels = wshape[kernel[0]]
+    multiplier = channels // inputs
+    g = windows_of(Geometry(data, place, ksize, strides, padding, dilation), const(0, data.dtype))
+    taps = g.taps()
+
+    def on_arrays(w: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        return np.ascontiguousarray(w.transpose(*kernel[2:], kernel[0], kernel[1]).reshape(*ksize, channels))
+
+    def element(*i: Value) -> PrimExpr:
+        where: list[Any] = [0] * len(kernel)
+        for d, v in zip(kernel[2:], i[:-1], strict=True):
+            where[d] = v
+        where[kernel[0]] = i[-1]
+        return weight(*where)
+
+    if ksize[0] > 1 and strides[-1] == 1 and not current().scalar and dot_of(data.dtype, weight.dtype, out_dtype, FOURS.width) is FOURS:
+        return window(g, channels, _words_down(g, element, on_arrays, channels, multiplier), out_place, name="depthwise")
+    packed = te.compute((*ksize, channels), element, name="packed", prepack=on_arrays)
+
+    def term(n: Var, *rest: Var) -> PrimExpr:
+        *point, c = rest
+        x, inside = g.at(n, point, taps, floordiv(c, multiplier))
+        w = packed(*(t.var for t in taps), c)
+        return te.sum(if_then_else(inside, cast(out_dtype, x) * cast(out_dtype, w), cast(out_dtype, 0)), axis=taps)
+
+    return window(g, channels, term, out_place, name="depthwise")
+
+
+def _words_down(
+    g: Geometry, element: Callable[..., PrimExpr], on_arrays: Callable[[np.ndarray[Any, Any]], np.ndarray[Any, Any]], channels: int, multiplier: int
+) -> Callable[..., PrimExpr]:
+    """The term of a depthwise convolution of bytes: the taps along the first dimension are multiplied four at once.
+
+    The word of a column of taps is made of its bytes once for all the outputs of a row that read it; where these are two apart,
+    that is more work than it saves. `element(tap…, channel)` is the weight, and `on_arrays` makes `[tap…, channel]` of the array.
+    """
+    height, across = g.ksize[0], g.taps()[1:]
+    steps = -(-height // FOURS.width)
+    down = te.reduce_axis((0, steps), "kh")
+
+    def words(w: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        ordered = on_arrays(w)
+        filled = np.zeros((steps * FOURS.width, *ordered.shape[1:]), ordered.dtype)
+        filled[:height] = ordered
+        return FOURS.array(filled, 0)
+
+    def packed_word(step: Var, *rest: Var) -> PrimExpr:
+        return FOURS.element(lambda tap: if_then_else(as_expr(tap) < height, element(tap, *rest), const(0, "int8")), step)
+
+    packed = te.compute((steps, *g.ksize[1:], channels), packed_word, name="packed", prepack=words)
+
+    def term(n: Var, *rest: Var) -> PrimExpr:
+        *point, c = rest
+
+        def byte(tap: Value) -> PrimExpr:
+            x, inside = g.at(n, point, [as_expr(tap), *across], floordiv(c, multiplier))
+            return if_then_else(all_of(as_expr(tap) < height, inside), x, const(0, "uint8"))
+
+        word = reinterpret(FOURS.element(byte, down.var), dtype="uint32")
+        return te.sum(dot4(word, packed(down.var, *(t.var for t in across), c), const(0, INT32), dtype=INT32), axis=[down, *across])
+
+    return term
+
+
+def windows_of(g: Geometry, outside: PrimExpr) -> Geometry:
+    """The geometry that `window` reduces over: of an open image whose channels crowd the cache a copy, in which the padding is `outside`."""
+    together = outputs_together(g.out[-1], math.prod(g.ksize), g.strides[-1])
+    channels = g.data.extents[g.place[-1]]
+    return g.spread(together, outside) if g.is_open and crowds(channels * g.data.dtype.itemsize, g.ksize, g.strides[-1]) else g
+
+
+def window(g: Geometry, channels: int, term: Any, out_place: tuple[int, ...], name: str, finish: Any = None) -> te.Tensor:
+    """A reduction over the taps of a window, channel by channel; `finish(acc, point)` makes the result of it."""
+    taps, stride = math.prod(g.ksize), g.strides[-1]
+    acc = te.compute(
+        (g.batch, *g.wide, channels), term, name=name, axis_names=axis_names(len(g.out), "c"),
+        schedule=WindowSchedule(
+            flops=2 * g.batch * math.prod(g.out) * channels * taps, channels_last=out_place, stride=stride, taps=taps, padded=g.padded,
+            heights=g.heights(outputs_together(g.out[-1], taps, stride)),
+        ),
+    )
+
+    def result(*i: Var) -> PrimExpr:
+        n, *point, c = (i[d] for d in out_place)
+        value: PrimExpr = acc(n, *point, c) if finish is None else finish(acc(n, *point, c), point)
+        return value
+
+    return te.compute(placed(out_place, (g.batch, *g.out, channels)), result, name=f"{name}_out")

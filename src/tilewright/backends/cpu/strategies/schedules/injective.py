@@ -1,0 +1,111 @@
+"""Kernels without reductions: elementwise chains, broadcasts, transposes, slices, concatenations.
+
+Where every input is read at the very element that is written, all axes are one, or those inside of each row where tensors lie
+in larger arrays; otherwise the last axis gives the lanes.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+from tilewright.backends.cpu.strategies.schedules.kernel import parallel_over
+from tilewright.scalar.arith.open_sizes import typical
+from tilewright.scalar.expr import Buffer, IntImm, Load, PrimExpr, number_of
+from tilewright.scalar.walk import walk
+from tilewright.tir.schedule import Schedule
+from tilewright.tir.stmt import Block, Store, expressions, walk_stmt
+from tilewright.topi.machine import Machine
+from tilewright.topi.shapes import same
+
+_VECTORS = 4
+
+
+def schedule_injective(s: Schedule, output: str, machine: Machine) -> None:
+    """Vectorize and share out the loops of one output block."""
+    axes, _ = s.axes(output)
+    if not axes:
+        return
+    block = s.block(output)
+    elements = math.prod(typical(s.extent(v)) for v in axes)
+    itemsize = max((b.dtype.itemsize for b in _buffers(block)), default=4)
+    lanes = max(1, machine.vector_bits // 8 // itemsize)
+    if _same_element(block):
+        groups = _runs(block)
+        fused = [s.fuse(*axes[a:b]) for a, b in itertools.pairwise([*groups, len(axes)])]
+        loop = fused[-1]
+        outer = fused[:-1] or [loop]
+    else:
+        kept = [v for v in axes if s.extent(v) > 1] or axes[-1:]
+        loop = kept[-1]
+        outer = axes[: axes.index(loop)]
+    extent = s.extent(loop)
+    while lanes > 1 and lanes > extent:
+        lanes //= 2
+    if lanes >= 2:
+        vectors = _VECTORS if extent >= _VECTORS * lanes * 2 and outer == [loop] else 1
+        around, vector, lane = s.split(loop, [None, vectors, lanes])
+        s.unroll(vector)
+        s.vectorize(lane)
+        outer = [around] if outer == [loop] else outer
+    parallel_over(s, outer, elements * 4 / machine.lanes("float32"))
+
+
+def _buffers(block: Block) -> list[Buffer]:
+    return [e.buffer for st in walk_stmt(block.body) for top in expressions(st) for e in walk(top) if isinstance(e, Load)]
+
+
+def _same_element(block: Block) -> bool:
+    """Is every load at the indices of the store, or of a single element?"""
+    at = tuple(i.var for i in block.iters)
+    sizes = tuple(i.extent for i in block.iters)
+    single = tuple(number_of(n) == 1 for n in sizes)
+    for st in walk_stmt(block.body):
+        for top in expressions(st):
+            for e in walk(top):
+                if isinstance(e, Load) and not _scalar(e) and not _is_at(e, at, single):
+                    return False
+                if e in at and not any(e is a for a in at):
+                    return False
+    return _only_as_index(block, at) and all(number_of(n) != 0 for n in sizes)
+
+
+def _is_at(e: Load, at: tuple[PrimExpr, ...], single: tuple[bool, ...]) -> bool:
+    """Is a load at these indices? Along an axis of one element (`single`), 0 is its index too."""
+    return len(e.indices) == len(at) and all(a is b or (one and number_of(a) == 0) for a, b, one in zip(e.indices, at, single, strict=True))
+
+
+def _runs(block: Block) -> list[int]:
+    """Where the axes are cut into runs that are one piece of every buffer: a new run where a buffer is longer than its axis."""
+    extents = [i.extent.value if isinstance(i.extent, IntImm) else i.extent for i in block.iters]
+    shapes = {b.shape for b in _buffers(block) if len(b.shape) == len(extents) and any(not same(d, 1) for d in b.shape)}
+    shapes |= {st.buffer.shape for st in walk_stmt(block.body) if isinstance(st, Store)}
+    return [0, *(d for d in range(1, len(extents)) if any(not same(shape[d], extents[d]) for shape in shapes))]
+
+
+def _only_as_index(block: Block, at: tuple[PrimExpr, ...]) -> bool:
+    """Are the axes used for nothing but the indices of loads and stores?"""
+    for st in walk_stmt(block.body):
+        value = getattr(st, "value", None)
+        if isinstance(value, PrimExpr) and _uses_outside_loads(value, at):
+            return False
+        condition = getattr(st, "condition", None)
+        if isinstance(condition, PrimExpr):
+            return False
+    return True
+
+
+def _uses_outside_loads(e: PrimExpr, at: tuple[PrimExpr, ...]) -> bool:
+    stack, seen = [e], {e}
+    while stack:
+        x = stack.pop()
+        if any(x is a for a in at):
+            return True
+        inner = () if isinstance(x, Load) else [o for o in x.operands() if o not in seen]
+        seen.update(inner)
+        stack.extend(inner)
+    return False
+
+
+def _scalar(e: Load) -> bool:
+    return all(same(d, 1) for d in e.buffer.shape)

@@ -1,0 +1,103 @@
+"""The base of the schedules of kernels, and the kernel that a schedule arranges: its blocks, elementwise values inlined."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tilewright.backends.cpu.strategies.schedules.open_rows import Heights
+from tilewright.base.types import OpenSize
+from tilewright.scalar.arith.open_sizes import typical
+from tilewright.scalar.expr import Var
+from tilewright.te.tensor import ComputeOp, KernelSchedule, Operation, Tensor
+from tilewright.tir.schedule import Schedule
+from tilewright.topi.machine import Machine, current
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class CpuSchedule(KernelSchedule):
+    """Base of the schedules for processors. Sizes that depend on dynamic shapes are symbolic."""
+
+    flops: int = 0
+    """Number of floating-point or integer operations of the computation."""
+    right_bytes: int = 0
+    """Size of the right operand of a product, in bytes."""
+    heights: Heights = ()
+    """Heights of the tile for which there is code, where a number of rows is symbolic, each with its condition."""
+
+    def apply(self, kernel: KernelBlocks) -> None:
+        """Arrange the loops of a kernel."""
+        raise NotImplementedError
+
+
+@dataclass(slots=True)
+class KernelBlocks:
+    """A kernel being scheduled: `anchor` is the computation that has the schedule `plan`, `output` the block that stores the result."""
+
+    schedule: Schedule
+    anchor: ComputeOp
+    names: dict[Operation, str]
+    output: str
+    plan: CpuSchedule
+
+    @property
+    def acc(self) -> str:
+        """The block of the anchor."""
+        return self.names[self.anchor]
+
+    @property
+    def multiply_time(self) -> float:
+        """Nanoseconds of the anchor's multiply-adds at the machine's peak, or of reading the weights once, if that takes longer."""
+        return max(typical(self.plan.flops) / self.machine.flops_per_ns, typical(self.plan.right_bytes) / self.machine.core.l2_bytes_per_ns)
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether the anchor's multiply-adds take long enough for several threads."""
+        return self.multiply_time >= self.machine.core.thread_ns
+
+    @property
+    def machine(self) -> Machine:
+        return current()
+
+    @property
+    def packed(self) -> list[str]:
+        """The blocks that pack an operand."""
+        return [name for op, name in self.names.items() if isinstance(op, ComputeOp) and op.prepack is not None]
+
+    def name(self, t: Tensor) -> str:
+        """The block that computes a tensor."""
+        return self.names[t.op]
+
+
+def parallel_over(s: Schedule, loops: Sequence[Var], nanoseconds: float) -> None:
+    """Run a nest's outermost loops on several threads when there is work for it: the fewest that give enough pieces."""
+    if any(isinstance(s.extent(v), OpenSize) for v in loops):
+        _parallel_over_open(s, loops, nanoseconds)
+        return
+    core = current().core
+    if nanoseconds < core.thread_ns:
+        return
+    chosen: list[Var] = []
+    trips = 1
+    for v in loops:
+        chosen.append(v)
+        trips *= s.extent(v)
+        if trips >= core.pieces // 2:
+            break
+    if trips > 1:
+        s.parallel(s.fuse(*chosen), grain=max(1, trips // core.pieces))
+
+
+def _parallel_over_open(s: Schedule, loops: Sequence[Var], nanoseconds: float) -> None:
+    """The same where some trips are open: down to the first such loop, in pieces that are worth a thread, a power of two of trips."""
+    last = next(k for k, v in enumerate(loops) if isinstance(s.extent(v), OpenSize))
+    chosen = loops[: last + 1]
+    trips = math.prod(typical(s.extent(v)) for v in chosen)
+    each = nanoseconds / max(trips, 1)
+    s.parallel(s.fuse(*chosen), grain=1 << max(0, math.ceil(math.log2(current().core.thread_ns / max(each, 1.0)))))
+
+
+def row_divisor(width: int, most: int) -> int:
+    """Return the largest number up to `most`, and above half of it, that divides a row; `most` where none does."""
+    return next((r for r in range(most, most // 2, -1) if width % r == 0), min(most, width))

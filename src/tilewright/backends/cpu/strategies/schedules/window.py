@@ -1,0 +1,202 @@
+"""Kernels that slide a small window over each channel: depthwise convolution and pooling.
+
+    for image, vector of channels (parallel): for row: for tile of outputs: { acc[outputs] = 0
+                                                                              for kh: for kw: acc += …
+                                                                              out = epilogue(acc) }
+
+Going down one vector of channels at a time, the rows of a window are in the first-level cache when the next row of outputs
+reads them again, and the weights of a small window stay in registers from the first output to the last. The loops over rows
+and tiles are cut where a window begins and ends to reach over the edge (`partition_loops`): no tap is tested.
+
+That cache finds a line by its address within a page. Where the pixels of one vector of channels are a power of two apart, or
+many times one, the rows of its windows crowd into few places and drive each other out. Then a column of tiles is gone down with
+all channels, which lie beside each other and fill every place:
+
+    for image, tile of outputs (parallel): for row: for vector of channels: { … }
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from tilewright.backends.cpu.strategies.schedules import open_images, open_rows
+from tilewright.backends.cpu.strategies.schedules.kernel import CpuSchedule, KernelBlocks, parallel_over, row_divisor
+from tilewright.base.types import OpenSize
+from tilewright.scalar.expr import Var
+from tilewright.te.tensor import Tensor
+from tilewright.tir.schedule import Schedule
+from tilewright.topi import machine as machines
+from tilewright.topi.decisions import decide, decide_one
+from tilewright.topi.machine import Machine
+
+_MOST_UNROLLED: Final = 64
+_MOST_OUTPUTS: Final = 10
+_MOST_OF_A_ROW: Final = 128
+_TYPICAL_ROW: Final = 32
+"""Outputs of a row whose length is open, for estimates."""
+_FEW_TAPS: Final = 9
+"""Of a window whose weights fit into registers, or take no room in the cache that counts."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class WindowSchedule(CpuSchedule):
+    """Schedule of a window over each channel: `out[n, oh…, ow, c]`, axes in the order of the layout, from `acc[n, oh…, ow, c]`."""
+
+    channels_last: tuple[int, ...]
+    """The axes of the output that are the batch, the spatial dimensions in order, and the channels."""
+    taps: int
+    stride: int
+    """Distance of neighbouring outputs of a row, in inputs."""
+    padded: Tensor | None = None
+    """The copy of the input with its padding, where there is one."""
+
+    def apply(self, k: KernelBlocks) -> None:
+        s, machine = k.schedule, k.machine
+        axes, _ = s.axes(k.output)
+        batch, *rows, ow, channel = (axes[d] for d in self.channels_last)
+        lanes = min(machine.lanes("float32"), 1 << (max(1, s.extent(channel)).bit_length() - 1))
+        if any(isinstance(s.extent(v), OpenSize) for v in (*rows, ow, channel)):
+            open_images.check_axes(k, [batch, *rows], k.anchor.outputs[0].extents[-1], channel)
+            _schedule_open(k, self, [batch, *rows], ow, channel, lanes)
+            return
+        outputs, crowded = _decided(k, self, s.extent(ow), s.extent(channel))
+        block, lane = s.split(channel, [None, lanes], overlap=True)
+        outer, inner = s.split(ow, [None, outputs])
+        nest = [outer, *rows, block] if crowded else [block, *rows, outer]
+        s.reorder(batch, *nest, inner, lane)
+        _reduce_in_registers(k, nest[-1], inner, lane, outputs, lanes)
+        parallel_over(s, _pieces(s, batch, nest[0], rows, machine), 2 * k.multiply_time)
+
+
+def outputs_together(width: int, taps: int, stride: int) -> int:
+    """How many outputs of a row whose length is open are computed together; as many as there are where it is short."""
+    most = 4 if _keeps_weights(taps, stride) else machines.current().window_outputs
+    return open_rows.current() or most if isinstance(width, OpenSize) else min(most, width)
+
+
+def crowds(pixel: int, window: Sequence[int], stride: int) -> bool:
+    """Whether pixels of so many bytes crowd the cache, in rows of which it is not known how long they are."""
+    machine, outputs = machines.current(), _TYPICAL_ROW
+    return _crowd(pixel, _reached(window, stride, outputs), machine) > 1
+
+
+def _keeps_weights(taps: int, stride: int) -> bool:
+    """Whether all weights of a window stay in registers beside four outputs."""
+    return taps <= _FEW_TAPS and stride == 1
+
+
+def _schedule_open(k: KernelBlocks, plan: WindowSchedule, images: list[Var], ow: Var, channel: Var, lanes: int) -> None:
+    """Over an image of open size: down the rows of a band for one vector of channels, or, where pixels crowd the cache, in a copy of the band with its padding."""
+    s, outputs = k.schedule, outputs_together(k.schedule.extent(ow), plan.taps, plan.stride)
+    padded = plan.padded
+    block, lane = s.split(channel, [None, lanes], overlap=True)
+    band, row = open_images.bands(s, images)
+    outer, inner = s.split(ow, [None, outputs], overlap=padded is None)
+    s.reorder(band, block, row, outer, inner, lane)
+    _reduce_in_registers(k, outer, inner, lane, outputs, lanes)
+    piece = s.fuse(band, block)
+    if padded is not None:
+        copied = s.compute_at(k.name(padded), piece)
+        if lanes > 1:
+            s.vectorize(copied[-1])
+    parallel_over(s, [piece], 2 * k.multiply_time)
+
+
+def _reduce_in_registers(k: KernelBlocks, at: Var, inner: Var, lane: Var, outputs: int, lanes: int) -> None:
+    """The accumulators of one tile of outputs."""
+    s, acc = k.schedule, k.acc
+    s.set_scope(acc, "local")
+    s.compute_at(acc, at)
+    spatial, reduce = s.axes(acc)
+    around = s.loops(acc)
+    tile = [v for v in spatial if around.index(v) > around.index(at)]
+    s.reorder(*reduce, *tile)
+    columns = [tile.pop()] if lanes > 1 else []
+    _unroll_taps(s, reduce, outputs)
+    for v in (*tile, inner):
+        s.unroll(v)
+    for v in (*columns, lane):
+        s.vectorize(v)
+
+
+def _decided(k: KernelBlocks, plan: WindowSchedule, width: int, channels: int) -> tuple[int, bool]:
+    """What `_outputs` says, or somebody who measured."""
+    outputs, crowded = _outputs(k, plan, width, channels)
+    tile, inside = decide(
+        ("tile_ow", "channels_inside"), (outputs, int(crowded)), lambda: itertools.product(range(1, min(width, _MOST_OUTPUTS) + 1), (0, 1)),
+    )
+    return int(tile), bool(inside)
+
+
+def _outputs(k: KernelBlocks, plan: WindowSchedule, width: int, channels: int) -> tuple[int, bool]:
+    """How many outputs of a row are computed together, and whether with all their channels because one vector's crowd the cache.
+
+    `crowd` is how many lines the rows of windows under one vector of channels want in each place of the first-level cache that
+    they reach, over how many it holds. All channels are of use where what a tile touches of them stays there, its weights too, and those of a
+    window of more than 3x3 mostly do not. Otherwise four or seven outputs hide the latency of the adds; they shall divide the row.
+    """
+    most = k.machine.window_outputs
+    taps = plan.taps
+    weights = taps if len(k.anchor.inputs) > 1 and taps > _FEW_TAPS else 0
+    pixel = channels * k.anchor.inputs[0].dtype.itemsize
+    crowd = _crowd(pixel, _touched(k, plan.stride, width), k.machine)
+    if crowd > 1:
+        wide = row_divisor(width, most)
+        several = [wide, row_divisor(width, 4)] if k.schedule.extent(_taps(k)[-1]) <= 4 else [wide]  # a wider window reads too much beside four outputs
+        fitting = next((r for r in several if (_touched(k, plan.stride, r) + weights) * pixel <= k.machine.l1_bytes), None)
+        if fitting is not None or (crowd > k.machine.core.crowding and not weights):
+            return fitting or wide, True
+    if _keeps_weights(taps, plan.stride) and width % 4 == 0:
+        most = 4
+    return row_divisor(width, most), False
+
+
+def _touched(k: KernelBlocks, stride: int, outputs: int) -> int:
+    """How many pixels some neighbouring outputs of a row touch: those of their windows, and themselves."""
+    return _reached([k.schedule.extent(v) for v in _taps(k)], stride, outputs)
+
+
+def _reached(window: Sequence[int], stride: int, outputs: int) -> int:
+    *above, along = window
+    return math.prod(above) * ((outputs - 1) * stride + along) + outputs
+
+
+def _crowd(pixel: int, touched: int, machine: Machine) -> float:
+    """How many lines are wanted in each place of the first-level cache that pixels of so many bytes reach, over how many it holds."""
+    page = machine.core.set_stride
+    places = min(page // machine.core.line_bytes, page // math.gcd(pixel, page))
+    return touched / (places * max(1, machine.l1_bytes // page))
+
+
+def _taps(k: KernelBlocks) -> list[Var]:
+    """The loops over the window, along a row last."""
+    return k.schedule.axes(k.acc)[1]
+
+
+def _unroll_taps(s: Schedule, reduce: list[Var], outputs: int) -> None:
+    """Write out the taps, along the last dimension first, while the code stays short."""
+    size = outputs
+    most = decide_one("unroll_taps", _MOST_UNROLLED, lambda: [(0,), (256,)])
+    for v in reversed(reduce):
+        size *= s.extent(v)
+        if size > (max(most, _MOST_OF_A_ROW) if v is reduce[-1] else most):
+            return
+        s.unroll(v)
+
+
+def _pieces(s: Schedule, batch: Var, block: Var, rows: list[Var], machine: Machine) -> list[Var]:
+    """What is shared out: images and vectors of channels, or bands of rows where these cannot keep all cores busy."""
+    trips, cores = s.extent(batch) * s.extent(block), machine.cores
+    if -(-trips // cores) * cores <= machine.core.uneven_share * trips or not rows:
+        return [batch, block]
+    extent = s.extent(rows[0])
+    bands = next((d for d in range(4 * cores, extent // 2 + 1) if extent % d == 0), 1)
+    if bands == 1:
+        return [batch, block]
+    band, _ = s.split(rows[0], [bands, None])
+    s.reorder(band, block)
+    return [batch, band]

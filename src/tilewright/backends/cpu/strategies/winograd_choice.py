@@ -1,0 +1,280 @@
+"""Winograd's algorithm for 3x3 convolutions of images and of the slices of volumes: its matrices, and where it is worth it.
+
+F(m x m, 3x3) needs (m + 2)^2 products for m^2 outputs where the direct way takes 9 m^2; against that stand the transforms
+and the weights, which grow by (m + 2)^2 / 9 and come from memory. What both ways cost is estimated in cycles.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from functools import lru_cache
+from typing import Final
+
+from tilewright import te
+from tilewright.backends.cpu.strategies.dots import ONE, Dot, dot_of
+from tilewright.backends.cpu.strategies.tiles import product_cycles
+from tilewright.base.types import DataType
+from tilewright.ir.transform import PassContext
+from tilewright.te.tensor import PlaceholderOp
+from tilewright.topi import machine as machines
+from tilewright.topi.decisions import decide
+from tilewright.topi.machine import Machine
+
+Row = tuple[Fraction, ...]
+TAPS: Final = 3
+_SIZES: Final = (2, 4)
+_FEW_POINTS: Final = (Fraction(0), Fraction(1), Fraction(-1))
+_POINTS: Final = (Fraction(0), Fraction(3, 4), Fraction(-3, 4), Fraction(3, 2), Fraction(-3, 2))
+"""Where the polynomials of small and of larger tiles are evaluated, besides infinity. All points cost the same; those whose powers
+stay near 1 round least (half as much as 1 and 2), and the matrices of these are float32 exactly."""
+_FACTORS: Final = ("float32", "bfloat16")
+"""Types that are multiplied; the products are of float32, where those of bfloat16 have a direct way that takes half as many steps."""
+_FEWEST_CHANNELS: Final = 4
+_LEVEL: Final = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Matrices:
+    """`y = At ((G w Gt) * (Bt d B)) A` for a tile `y` of `len(At)` outputs a side."""
+
+    inputs: tuple[Row, ...]
+    weights: tuple[Row, ...]
+    outputs: tuple[Row, ...]
+
+
+@lru_cache
+def matrices(m: int) -> Matrices:
+    """Bt, G and At of F(m, 3)."""
+    points = (_POINTS if m + TAPS - 2 > len(_FEW_POINTS) else _FEW_POINTS)[: m + TAPS - 2]
+    size = len(points) + 1
+
+    def row(coefficients: Sequence[Fraction]) -> Row:
+        return (*coefficients, *[Fraction(0)] * (size - len(coefficients)))
+
+    inputs, weights = [], []
+    for p in points:
+        others = [q for q in points if q != p]
+        scale = Fraction(1)
+        for q in others:
+            scale *= p - q
+        inputs.append(row(_product_of_roots(others)))
+        weights.append(tuple(p**k / scale for k in range(TAPS)))
+    inputs.append(row(_product_of_roots(points)))
+    weights.append((Fraction(0),) * (TAPS - 1) + (Fraction(1),))
+    outputs = tuple((*(p**k for p in points), Fraction(k == m - 1)) for k in range(m))
+    return Matrices(tuple(inputs), tuple(weights), outputs)
+
+
+def _product_of_roots(roots: Sequence[Fraction]) -> list[Fraction]:
+    """The coefficients of the product of `x - r`, lowest power first."""
+    coefficients = [Fraction(1)]
+    for r in roots:
+        shifted = [Fraction(0), *coefficients]
+        coefficients = [a - r * b for a, b in zip(shifted, [*coefficients, Fraction(0)], strict=True)]
+    return coefficients
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """A 3x3 convolution of stride 1 in NHWC, and how it is cut: tiles of m x m, in blocks of `block` rows of tiles.
+
+    One of several groups is made in `parts`, each a product of its own, of whole groups with zeros between them.
+    """
+
+    batch: int
+    height: int
+    width: int
+    depth: int
+    channels: int
+    padding: tuple[int, int, int, int]
+    m: int
+    block: int = 1
+    groups: int = 1
+    parts: int = 1
+
+    @property
+    def part_depth(self) -> int:
+        return self.depth // self.parts
+
+    @property
+    def part_channels(self) -> int:
+        return self.channels // self.parts
+
+    @property
+    def out(self) -> tuple[int, int]:
+        top, left, bottom, right = self.padding
+        return self.height + top + bottom - TAPS + 1, self.width + left + right - TAPS + 1
+
+    @property
+    def points(self) -> int:
+        """Along one side of a tile of inputs."""
+        return self.m + TAPS - 1
+
+    @property
+    def rows(self) -> int:
+        """Rows of tiles in an image."""
+        return -(-self.out[0] // self.m)
+
+    @property
+    def tiles(self) -> int:
+        """Tiles in a row."""
+        return -(-self.out[1] // self.m)
+
+    def cycles(self, machine: Machine) -> float:
+        """The estimate: products, transforms, weights read for each block, and what a block does not keep in the cache."""
+        squared, blocks = self.points**2, self.batch * self.rows // self.block
+        products = squared * blocks * self.parts * product_cycles(self.block * self.tiles, self.part_channels, self.part_depth, machine)
+        vectors = -(-self.depth // machine.lanes()) + -(-self.channels // machine.lanes())
+        transforms = squared * self.batch * self.rows * self.tiles * vectors * self.points
+        weights, between = 4 * squared * self.part_depth * self.channels, 4 * squared * self.block * self.tiles * (self.depth + self.channels)
+        core = machine.core
+        again = 0.0 if weights <= machine.l2_bytes * 3 // 4 else core.weight_cycles(weights)
+        spilled = blocks * between * core.spilled_byte_cycles if between > machine.l2_bytes else 0.0
+        return products + transforms + weights * (core.memory_byte_cycles + (blocks - 1) * again) + spilled
+
+    def direct_cycles(self, machine: Machine, steps: int = TAPS * TAPS, dot: Dot = ONE) -> float:
+        """The same for the direct way, which skips taps in the padding; `steps` taps of the kernel for each output, made by `dot`."""
+        height, width = self.out
+        top, left, bottom, right = self.padding
+        inside = _inside(height, top, bottom) * _inside(width, left, right)
+        depth = self.depth // self.groups // dot.width
+        products = self.batch * height * inside * self.groups * product_cycles(width, self.channels // self.groups, steps * depth, machine)
+        return products + 4 * steps * depth * self.channels * machine.core.memory_byte_cycles
+
+
+@dataclass(frozen=True, slots=True)
+class VolumeCut:
+    """A convolution of volumes NDHWC whose slices are cut as `image` says; `span` output slices are made together."""
+
+    image: Cut
+    slices: int
+    taps: int
+    front: int
+    back: int
+    span: int
+
+    @property
+    def out_slices(self) -> int:
+        return self.slices + self.front + self.back - self.taps + 1
+
+    @property
+    def groups(self) -> int:
+        return self.out_slices // self.span
+
+    def cycles(self, machine: Machine) -> float:
+        """As of a `Cut`; a group of slices transforms those around it too."""
+        z = self.image
+        squared, pieces = z.points**2, z.batch * self.groups * (z.rows // z.block)
+        inside = z.block * z.tiles
+        products = squared * pieces * self.span * self._share() * product_cycles(inside, z.channels, self.taps * z.depth, machine)
+        read = min(self.span + self.taps - 1, self.slices)
+        vectors = read * -(-z.depth // machine.lanes()) + self.span * -(-z.channels // machine.lanes())
+        transforms = squared * pieces * inside * vectors * z.points
+        weights, between = 4 * squared * self.taps * z.depth * z.channels, 4 * squared * inside * (read * z.depth + self.span * z.channels)
+        core = machine.core
+        again = core.weight_cycles(weights)
+        spilled = pieces * between * core.streamed_byte_cycles if between > machine.l2_bytes else 0.0
+        return products + transforms + weights * (core.memory_byte_cycles + (pieces - 1) * again) + spilled
+
+    def direct_cycles(self, machine: Machine) -> float:
+        return self.out_slices * self._share() * self.image.direct_cycles(machine, self.taps * TAPS * TAPS)
+
+    def _share(self) -> float:
+        """Of the taps in depth, those on the volume."""
+        return _inside(self.out_slices, self.front, self.back, self.taps)
+
+
+def _inside(size: int, before: int, after: int, taps: int = TAPS) -> float:
+    """The share of the taps along one dimension that fall on the image."""
+    return 1 - (before * (before + 1) + after * (after + 1)) / 2 / (taps * size)
+
+
+def cut(
+    data: te.Tensor, weight: te.Tensor, depth: int, channels: int, ksize: Sequence[int], strides: Sequence[int], padding: Sequence[int],
+    dilation: Sequence[int], out_dtype: str, groups: int = 1, wanted: str = "auto",
+) -> Cut | None:
+    """How Winograd's algorithm makes this convolution of `data` NHWC; None when the direct way is to be taken."""
+    setting = _setting(data, weight, depth, channels, ksize, strides, padding, dilation, out_dtype, wanted)
+    if setting == "off":
+        return None
+    n, height, width, _ = data.extents
+    top, left, bottom, right = padding
+    machine = machines.current()
+    parts = _parts(groups, depth // groups, channels // groups, machine)
+    whole = Cut(n, height, width, depth, channels, (top, left, bottom, right), _SIZES[0], 1, groups, parts)
+    if min(whole.out) < 2 * max(_SIZES) - 1 or not parts:
+        return None
+    best = {m: min(_blocks(whole, m), key=lambda c: c.cycles(machine)) for m in _SIZES}
+    if setting != "auto":
+        return best[int(setting[0])]
+    small, large = (best[m] for m in _SIZES)
+    found = large if large.cycles(machine) < machine.core.larger_tile_gain * small.cycles(machine) else small
+    direct = whole.direct_cycles(machine, dot=dot_of(data.dtype, weight.dtype, out_dtype, depth // groups))
+    return _decided(whole, found if found.cycles(machine) < machine.core.winograd_gain * direct else None)
+
+
+def _decided(whole: Cut, found: Cut | None) -> Cut | None:
+    """What the model says, or somebody who measured: the algorithm, and rows of tiles in a block."""
+    default = ("direct", 0) if found is None else (f"winograd_{found.m}x{found.m}", found.block)
+    ways = {(f"winograd_{m}x{m}", c.block): c for m in _SIZES for c in _blocks(whole, m)}
+    chosen = decide(("algorithm", "winograd_rows"), default, lambda: [("direct", 0), *ways], selects="algorithm")
+    return ways.get((str(chosen[0]), int(chosen[1])))
+
+
+def _parts(groups: int, depth: int, channels: int, machine: Machine) -> int:
+    """In how many products groups of `depth` and `channels` are made: as many groups in each as fill vectors; 0 when none do."""
+    if groups == 1:
+        return 1
+    lanes = machine.lanes()
+    together = next((g for g in range(1, groups + 1) if groups % g == 0 and g * channels % lanes == 0), 0)
+    return groups // together if together and together * depth >= _FEWEST_CHANNELS else 0
+
+
+def volume_cut(
+    data: te.Tensor, weight: te.Tensor, depth: int, channels: int, ksize: Sequence[int], strides: Sequence[int], padding: Sequence[int],
+    dilation: Sequence[int], out_dtype: str, wanted: str = "auto",
+) -> VolumeCut | None:
+    """The same for `data` NDHWC, with any number of taps in depth."""
+    n, slices, height, width, _ = data.extents
+    (taps, *plane), (front, top, left, back, bottom, right) = ksize, padding
+    sides = (top, left, bottom, right)
+    setting = _setting(data, weight, depth, channels, plane, strides, sides, dilation, out_dtype, wanted)
+    whole = Cut(n, height, width, depth, channels, sides, _SIZES[0])
+    if setting == "off" or max(front, back) >= taps or min(whole.out) < 2 * max(_SIZES) - 1 or slices + front + back < taps:
+        return None
+    machine = machines.current()
+    groups = slices + front + back - taps + 1
+    ways = [
+        VolumeCut(b, slices, taps, front, back, span)
+        for m in _SIZES if setting in ("auto", f"{m}x{m}") for b in _blocks(whole, m) for span in range(1, groups + 1) if groups % span == 0
+    ]
+    found = min(ways, key=lambda v: v.cycles(machine))
+    return found if setting != "auto" or found.cycles(machine) < machine.core.winograd_gain * found.direct_cycles(machine) else None
+
+
+def winograd_setting() -> str:
+    """Return the tiles of Winograd's algorithm that the current pass context asks for; "auto" below optimization level 3 is "off"."""
+    context = PassContext.current()
+    setting: str = context.get("relay.backend.winograd")
+    return "off" if setting == "auto" and context.opt_level < _LEVEL else setting
+
+
+def _setting(
+    data: te.Tensor, weight: te.Tensor, depth: int, channels: int, ksize: Sequence[int], strides: Sequence[int], padding: Sequence[int],
+    dilation: Sequence[int], out_dtype: str, wanted: str,
+) -> str:
+    """What is asked for, and "off" where the algorithm does not apply."""
+    known = isinstance(weight.op, PlaceholderOp) and weight.op.constant
+    plain = list(ksize) == [TAPS, TAPS] and all(v == 1 for v in (*strides, *dilation)) and all(p < TAPS for p in padding)
+    floats = data.dtype == weight.dtype and str(data.dtype) in _FACTORS and DataType(out_dtype) == DataType("float32")
+    if not (known and plain and floats) or min(depth, channels) < _FEWEST_CHANNELS:
+        return "off"
+    return wanted
+
+
+def _blocks(c: Cut, m: int) -> Iterator[Cut]:
+    """The ways to share out the rows of tiles evenly."""
+    rows = -(-c.out[0] // m)
+    return (replace(c, m=m, block=b) for b in range(1, rows + 1) if rows % b == 0)

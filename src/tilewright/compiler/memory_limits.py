@@ -1,0 +1,127 @@
+"""Whether a program fits into the memory that it may use, asked before its kernels and constants are made: that of the machine that it is compiled on, and
+that which `relay.backend.max_arena` gives to its values between kernels."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from tilewright.backends.target import Target
+from tilewright.base.errors import CompileError
+from tilewright.base.limits import machine_bytes, shown_bytes
+from tilewright.base.memory_placement import alive_bytes
+from tilewright.base.types import TensorType, Type
+from tilewright.ir.transform import PassContext
+from tilewright.relay.analysis.operation_counts import operator_names
+from tilewright.relay.expr import Function
+from tilewright.relay.transform.plan_memory import MemoryPlan, MemorySpace, plan_memory
+from tilewright.runtime.host import host_arch
+from tilewright.runtime.scratch import Scratch
+
+_NAMED: Final = 6
+"""Values that a message names."""
+
+
+def planned(main: Function, name: str, symbols: Sequence[Any] = ()) -> MemoryPlan:
+    """The plan of a program's memory, with `relay.backend.max_arena` bytes for what is between kernels at most (0: as many as it takes).
+
+    Raises `CompileError` where it does not fit: at which operator most is alive, and what that is.
+    """
+    limit = PassContext.current().get("relay.backend.max_arena")
+    if limit < 0:
+        raise CompileError(f"relay.backend.max_arena is {limit}; give the bytes that values between kernels may take, or 0 for as many as they need", code="TW0209")
+    plan = plan_memory(main, limit or None)
+    if not limit:
+        return plan
+    if symbols:
+        raise CompileError(f"'{name}' has open sizes, and what it takes for its values is only known when it is called; give numbers in shapes=, or leave the limit of the arena out", code="TW0421")
+    if plan.workspace_bytes > limit:
+        tightest = plan_memory(main, _peak(plan)[1])
+        raise CompileError(_too_large(tightest, limit, name), code="TW0421")
+    return plan
+
+
+def _peak(plan: MemoryPlan) -> tuple[int, int]:
+    """The step at which most is alive, and its bytes."""
+    step = max(range(len(plan.steps)), key=lambda k: alive_bytes(plan.pieces, k))
+    return step, alive_bytes(plan.pieces, step)
+
+
+def _too_large(plan: MemoryPlan, limit: int, name: str) -> str:
+    step, peak = _peak(plan)
+    alive = sorted((p for p in plan.pieces if p.birth <= step <= p.death), key=lambda p: -p.nbytes)
+    lives = "; ".join(f"{shown_bytes(p.nbytes)} of {_maker(plan, p.birth, p.offset)}, from step {p.birth} to {p.death}" for p in alive[:_NAMED])
+    more = f"; and {len(alive) - _NAMED} more" if len(alive) > _NAMED else ""
+    gaps = f", {plan.workspace_bytes - peak} of them gaps that no order of placing closed" if plan.workspace_bytes > peak else ""
+    wide = any(loc.type.dtype == "float32" for s in plan.steps for loc in s.outputs if loc.place is MemorySpace.WORKSPACE)
+    smaller = "quantize the model (a quarter of float32), compute in bfloat16 (half), " if wide else ""
+    return (
+        f"'{name}' needs an arena of {plan.workspace_bytes} bytes{gaps}, but the limit is {limit}: the peak is at {_title(plan, step)}, "
+        f"step {step} of {len(plan.steps)}, {peak} bytes: {lives}{more}. Give smaller shapes, {smaller}or allow {plan.workspace_bytes} bytes")
+
+
+def _maker(plan: MemoryPlan, step: int, offset: int) -> str:
+    """Who made what lies at an offset: the node and the type."""
+    made = [loc for loc in plan.steps[step].outputs if loc.place is MemorySpace.WORKSPACE]
+    at = next((loc for loc in made if loc.index == offset), made[0] if made else None)
+    return f"{_title(plan, step)}{'' if at is None else f' ({at.type!r})'}"
+
+
+def _title(plan: MemoryPlan, step: int) -> str:
+    """The node of the model that a step computes, or its operators where it is from no model."""
+    call = plan.steps[step].call
+    if call is None or not isinstance(call.op, Function):
+        return "a copy"
+    return str(call.span or call.op.span or ", ".join(operator_names(call.op)))
+
+
+def check_memory(plan: MemoryPlan, target: Target, name: str) -> None:
+    """Raise `CompileError` for a program that this machine has no memory for, naming what is largest in it; other machines are not known.
+
+    What the program makes may take no more than `relay.backend.max_memory`, wherever it runs.
+    """
+    _check_made(plan, target, name)
+    needed = plan.workspace_bytes + sum(t.nbytes for t in plan.outputs) + sum(c.nbytes for c in plan.constants) + sum(_nbytes(v.known_type()) for v in plan.inputs)
+    there = machine_bytes()
+    if needed <= there or target.mtriple.split("-")[0] not in ("", host_arch()):
+        return
+    values = [(_nbytes(v.known_type()), f"input '{v.name_hint}'", v.known_type()) for v in plan.inputs]
+    size, what, kind = max((*values, *_made(plan)), key=lambda v: v[0])
+    raise CompileError(
+        f"'{name}' needs {shown_bytes(needed)} of memory, and there are {shown_bytes(there)}; what is largest is {what}, {kind!r}, {shown_bytes(size)}: "
+        "give smaller shapes, or correct the sizes in the model", code="TW0710")
+
+
+def _made(plan: MemoryPlan) -> list[tuple[int, str, Type | None]]:
+    """The values that the steps make: bytes, node of the model, type."""
+    return [(out.type.nbytes, str((s.call and (s.call.span or (isinstance(s.call.op, Function) and s.call.op.span))) or "a value"), out.type) for s in plan.steps for out in s.outputs]
+
+
+def _check_made(plan: MemoryPlan, target: Target, name: str) -> None:
+    """Raise `CompileError` where workspace and outputs take more than `relay.backend.max_memory`."""
+    allowed = PassContext.current().get("relay.backend.max_memory")
+    if allowed < 0:
+        raise CompileError(f"relay.backend.max_memory is {allowed}; give the bytes that the values of a program may take, or 0 for a quarter of the memory of the machine", code="TW0209")
+    made = plan.workspace_bytes + sum(t.nbytes for t in plan.outputs)
+    if not allowed and target.mtriple.split("-")[0] not in ("", host_arch()):
+        return
+    limit = allowed or machine_bytes() // 4
+    values = _made(plan)
+    if made <= limit or not values:
+        return
+    size, what, kind = max(values, key=lambda v: v[0])
+    raise CompileError(
+        f"'{name}' needs {shown_bytes(made)} for its workspace and outputs; the limit is {shown_bytes(limit)}. The largest value is {what}, {kind!r}, {shown_bytes(size)}: "
+        f"give smaller shapes, correct the sizes in the model, or allow more with relay.backend.max_memory={made}", code="TW0710")
+
+
+def check_scratch(scratch: Scratch, target: Target) -> None:
+    """Raise `CompileError` for a kernel that takes more memory of one thread than this machine has; other machines are not known."""
+    if scratch.heap > (there := machine_bytes()) and target.mtriple.split("-")[0] in ("", host_arch()):
+        raise CompileError(
+            f"{scratch.kernel} needs {shown_bytes(scratch.heap)} of memory for each thread between its stages, and there are {shown_bytes(there)}: "
+            "give smaller shapes, or correct the sizes, the padding and the windows in the model", code="TW0710")
+
+
+def _nbytes(t: Type | None) -> int:
+    return t.nbytes if isinstance(t, TensorType) and t.is_static else 0

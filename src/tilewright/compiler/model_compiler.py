@@ -1,0 +1,121 @@
+"""Compiles the programs of one model, or takes them from the cache: everything that the values of a call do not decide."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from tilewright.backends.accelerator_targets import identity
+from tilewright.backends.target import Target
+from tilewright.compiler import tuning_advisor
+from tilewright.compiler.cache import Cache
+from tilewright.compiler.model_source import ModelSource, build_key
+from tilewright.compiler.open_shapes import OpenShapes
+from tilewright.compiler.report import Report
+from tilewright.ir.op_attributes import OP_ATTRIBUTES
+from tilewright.runtime.artifact import Artifact
+
+if TYPE_CHECKING:
+    from tilewright.ir.instrument import PassInstrument
+    from tilewright.ir.module import IRModule
+
+
+@dataclass(frozen=True)
+class Options:
+    """Arguments of a `PassContext`, as a value that is kept, compared and stored."""
+
+    opt_level: int
+    config: Mapping[str, Any]
+    disabled_pass: tuple[str, ...]
+
+    def context(self, instruments: Sequence[PassInstrument] = ()) -> Any:
+        """Return the context, watched by `instruments`. Raises `OptionError` for a pass that does not exist."""
+        from tilewright.ir.transform import PassContext, named_pass
+
+        for name in self.disabled_pass:
+            named_pass(name)
+        return PassContext(self.opt_level, disabled_pass=self.disabled_pass, instruments=instruments, config=self.config)
+
+    def to_json(self) -> list[Any]:
+        """Return the options as they are stored."""
+        return [self.opt_level, dict(self.config), list(self.disabled_pass)]
+
+    @staticmethod
+    def from_json(stored: list[Any]) -> Options:
+        """Return the options that were stored."""
+        level, config, disabled = stored
+        return Options(int(level), dict(config), tuple(map(str, disabled)))
+
+    def key(self) -> str:
+        """Return a text that is the same for equal options."""
+        return json.dumps(self.to_json(), sort_keys=True, default=str)
+
+
+class ModelCompiler:
+    """Compiles a source for a target. Tuning records are those of the advisor at its construction."""
+
+    def __init__(self, source: ModelSource, target: Target, options: Options, cache: Cache, report: Report) -> None:
+        self.source, self.target, self.options, self.cache, self.report = source, target, options, cache, report
+        self._advisor = tuning_advisor.current()
+
+    @contextmanager
+    def context(self, instruments: Sequence[PassInstrument] = ()) -> Iterator[None]:
+        """Enter the context in which passes run and kernels are made."""
+        with self.options.context(instruments), tuning_advisor.using(self._advisor):
+            yield
+
+    def stored(self, what: Any) -> Artifact | None:
+        """Return the program in the cache for the shapes of all inputs, or for the path to a stage."""
+        if not self._is_cached:
+            return None
+        with self.report.phase("cache"):
+            return self.cache.get_artifact(self._key(what))
+
+    def store(self, what: Any, artifact: Artifact) -> None:
+        """Keep a program in the cache for other processes."""
+        if self._is_cached:
+            with self.report.phase("cache"):
+                self.cache.put_artifact(self._key(what), artifact)
+
+    @property
+    def _is_cached(self) -> bool:
+        """Whether the key covers all inputs of the program; a registered Python function that compiles an operator has no key."""
+        return bool(self.source.content) and not any(key.startswith("FTVM") for _, key in OP_ATTRIBUTES)
+
+    def _key(self, what: Any) -> str:
+        return build_key(
+            "artifact", self.source.content, json.dumps(what), self.source.name, str(self.target),
+            ",".join(sorted(self.target.features)), str(self.target.cores), self.options.key(), identity(self.target.accelerators),
+            self.target.processor.backend.identity(self.target.processor),
+            *([self._advisor.identity] if self._advisor is not None else []),
+        )
+
+    def read(self, shapes: Mapping[str, Any], report: Report | None = None) -> IRModule:
+        """Return the model as Relay, for these shapes of its inputs."""
+        return self.source.read(shapes, report or self.report)
+
+    def compile(
+        self, make: Callable[[], IRModule], report: Report | None = None, instruments: Sequence[PassInstrument] = (),
+    ) -> Artifact:
+        """Compile the module that `make` returns: the model, or a stage of it. The cache is not asked."""
+        from tilewright.compiler.pipeline import compile_module
+
+        with self.context(instruments):
+            return compile_module(make, self.target, self.source.name, report or self.report, self.cache)
+
+    def compile_open(
+        self, wanted: OpenShapes, report: Report | None = None, instruments: Sequence[PassInstrument] = (),
+    ) -> Artifact:
+        """Compile one program for all of these sizes. Raises `OpenSizeError` where the model has no such program."""
+        from tilewright.compiler.open_program import build_open
+        from tilewright.scalar.expr import Var
+
+        names = {d: wanted.symbol(d) for dims in wanted.dims.values() for d in dims if isinstance(d, str)}
+        symbols = {d: Var(name) * step for d, (name, step) in names.items()}
+        shapes = {name: tuple(symbols[d] if isinstance(d, str) else d for d in dims) for name, dims in wanted.dims.items()}
+        ranges, report = wanted.symbol_ranges(), report or self.report
+        with self.context(instruments):
+            return build_open(lambda: self.read(shapes, report)["main"], ranges, self.target, self.source.name, report, self.cache)

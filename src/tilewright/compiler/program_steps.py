@@ -1,0 +1,152 @@
+"""Steps of a program's manifest, made from a memory plan, the kernel table and the code of its kernels.
+
+    step of the plan: conv2d_relu(input[0], constant[3]) -> workspace[64]
+      ->  KernelCall("kernel_0_conv2d_relu", (input 0, constant 4096, workspace 64), "/conv1 (Conv)")
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from tilewright.backends.cpu.llvm.external import symbol_of
+from tilewright.base.errors import CompileError
+from tilewright.base.types import OpenSize, TensorType
+from tilewright.compiler.constant_pool import ConstantPool
+from tilewright.compiler.kernel import Argument
+from tilewright.compiler.kernel_code import ProgramCode
+from tilewright.compiler.kernel_table import KernelTable, external_call, origin_of, title_of
+from tilewright.relay.expr import Function
+from tilewright.relay.interpreter import Meaning, prepared
+from tilewright.relay.op.external import ExternalCall
+from tilewright.relay.op.runtime_checks import RequireZero
+from tilewright.relay.transform.plan_memory import Location, MemoryPlan, MemorySpace
+from tilewright.relay.transform.plan_memory import Step as PlanStep
+from tilewright.relay.visitor import calls
+from tilewright.runtime.program import Check, Copy, ExternalStep, HostStep, HostValue, KernelCall, Place, Step
+from tilewright.runtime.sizes import Size
+from tilewright.scalar.walk import text_of
+
+Array = np.ndarray[Any, Any]
+
+
+class StepMaker:
+    """Makes the steps of the plans of one program, which share a pool of constants, and the messages that a run may end with.
+
+    `in_python` says whether a function without a native kernel may become a step that runs in Python. `calls` are the
+    modules of other compilers that native code calls, where a program with control flow cannot make them steps.
+    """
+
+    def __init__(self, table: KernelTable, code: ProgramCode, in_python: bool = True, failures: Sequence[str] = ()) -> None:
+        self.table, self.code, self.in_python = table, code, in_python
+        self.constants = ConstantPool()
+        self.failures: list[str] = [*failures]
+        self.calls: list[ExternalStep] = []
+        self._known: Sequence[Array] = ()
+
+    def steps(self, plan: MemoryPlan) -> tuple[Step, ...]:
+        """Return the steps of a plan. Raises `CompileError` for a step in Python where there may be none."""
+        self._known = plan.constants
+        return tuple(map(self._step, plan.steps))
+
+    def value(self, loc: Location) -> HostValue:
+        """Return an array of the plan as steps without native code read and write it."""
+        return HostValue(self._place(loc), static_shape(loc.type, "a value"), loc.type.dtype, loc.strides)
+
+    def _step(self, s: PlanStep) -> Step:
+        if s.call is None:
+            return self._copy(s)
+        function, origin = s.call.op, str(origin_of(s) or "")
+        spec = self.table.kernel_of(s)
+        if spec is None:
+            external = external_call(function)
+            assert external is not None
+            return self._external(external, s, origin)
+        code = self.code.of[spec]
+        if code is None:
+            return self._in_python(function, s, origin)
+        if code.kernel is None:
+            return KernelCall(spec.symbol, tuple(map(self._place, (*s.inputs, *s.outputs))), origin)
+        places = [self._argument(a, s.inputs) for a in code.kernel.arguments]
+        return KernelCall(spec.symbol, (*places, *map(self._place, s.outputs)), origin, self._checks(function, s))
+
+    def _copy(self, s: PlanStep) -> Step:
+        (source,), (destination,) = s.inputs, s.outputs
+        if not destination.type.dtype.is_object:
+            return Copy(self._place(source), self._place(destination), written(destination.type.nbytes))
+        known = self._known[source.index] if source.place is MemorySpace.CONSTANT else None
+        return self._host("copy", np.copy if known is None else functools.partial(np.copy, known), s, "", [known])
+
+    def _checks(self, function: Function, s: PlanStep) -> tuple[Check, ...]:
+        """Return the values that must be zero before the kernel runs: the second arguments of its `require_zero`."""
+        found = []
+        for call in calls(function):
+            if isinstance(call.op, RequireZero):
+                where = next(k for k, p in enumerate(function.params) if p is call.args[1])
+                if call.op.message not in self.failures:
+                    self.failures.append(call.op.message)
+                found.append(Check(self._place(s.inputs[where]), self.failures.index(call.op.message)))
+        return tuple(found)
+
+    def _place(self, loc: Location) -> Place:
+        match loc.place:
+            case MemorySpace.CONSTANT:
+                value = self._known[loc.index]
+                return Place("constant", self.constants.add((value,), None, value.nbytes))
+            case MemorySpace.INPUT | MemorySpace.OUTPUT:
+                return Place(loc.place.value, loc.index, loc.skip)
+            case MemorySpace.OBJECT:
+                return Place("object", loc.index)
+            case MemorySpace.PIECE:
+                return Place("piece", loc.index, written(loc.skip))
+            case _:
+                return Place("workspace", loc.index)
+
+    def _argument(self, a: Argument, inputs: Sequence[Location]) -> Place:
+        if a.pack is None:
+            return self._place(inputs[a.sources[0]])
+        values = tuple(self._known[inputs[k].index] for k in a.sources)
+        return Place("constant", self.constants.add(values, a.pack, a.nbytes))
+
+    def _in_python(self, function: Function, s: PlanStep, origin: str) -> HostStep:
+        title = title_of(function)
+        if not self.in_python:
+            raise CompileError(
+                f"{title} ({origin or 'no origin'}) has no native kernel, and stands in a program with control flow, "
+                "which does not go back to Python; replace it, or evaluate the program with relay.create_executor('debug')",
+                code="TW0403")
+        constants = [loc.place is MemorySpace.CONSTANT and loc.type.dtype.is_object for loc in s.inputs]
+        kept = [self._known[loc.index] if c else None for loc, c in zip(s.inputs, constants, strict=True)]
+        return self._host(title, prepared(function, kept), s, origin, kept)
+
+    def _host(self, title: str, run: Callable[..., Any], s: PlanStep, origin: str, kept: Sequence[Array | None]) -> HostStep:
+        """Make a step that runs in Python; constants that are Python objects are `kept` by the step itself."""
+        inputs = [self.value(loc) for loc, k in zip(s.inputs, kept, strict=True) if k is None]
+        return HostStep(title, run, tuple(inputs), tuple(map(self.value, s.outputs)), origin, isinstance(run, Meaning))
+
+    def _external(self, call: ExternalCall, s: PlanStep, origin: str) -> ExternalStep | KernelCall:
+        """Make a step that calls another compiler's module; in a program with control flow, a call that native code makes."""
+        inputs, outputs = tuple(map(self.value, s.inputs)), tuple(map(self.value, s.outputs))
+        if self.in_python:
+            return ExternalStep(call.symbol, inputs, outputs, origin)
+        given = tuple(replace(v, place=Place("input", k)) for k, v in enumerate(inputs))
+        made = tuple(replace(v, place=Place("output", k)) for k, v in enumerate(outputs))
+        self.calls.append(ExternalStep(call.symbol, given, made, origin))
+        return KernelCall(symbol_of(len(self.calls) - 1), tuple(v.place for v in (*inputs, *outputs)), origin)
+
+
+def static_shape(t: Any, what: str) -> tuple[int, ...]:
+    """Return the shape of a tensor. Raises `CompileError` where a dimension is not known."""
+    if not isinstance(t, TensorType) or not t.is_static:
+        raise CompileError(
+            f"the shape of {what} is {t!r}; give its symbolic dimensions a size (shapes={{name: (1, 3, 224, 224)}})", code="TW0303")
+    return tuple(t.shape)
+
+
+def written(size: int) -> Size:
+    """Return a size as the manifest has it: a number, or arithmetic over the symbols as text."""
+    return text_of(size.expr) if isinstance(size, OpenSize) else int(size)

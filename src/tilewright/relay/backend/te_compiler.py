@@ -1,0 +1,28 @@
+"""The choice among implementations of an operator: `tvm.relay.backend.te_compiler`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from tilewright import te
+from tilewright.backends.target import Target
+from tilewright.base.types import Type
+from tilewright.compiler import tuning_advisor
+from tilewright.relay.op.registry import Op
+from tilewright.relay.op.strategy import OpImplementation, get_valid_implementations, select
+
+
+def select_implementation(
+    op: type[Op], attrs: Any, inputs: Sequence[te.Tensor], out_type: Type, target: Target, use_autotvm: bool = True,
+) -> tuple[OpImplementation, list[te.Tensor]]:
+    """Return the implementation of an operator that is taken while compiling, and its output tensors.
+
+    With `use_autotvm`, records of the current dispatch context decide where they have the workload of an implementation.
+    """
+    advisor = tuning_advisor.current() if use_autotvm else None
+    found = get_valid_implementations(op, attrs, inputs, out_type, target)
+    return select(found, attrs, inputs, out_type, target, lambda workload: None if advisor is None else advisor.seconds(target, workload))
+
+
+__all__ = ["get_valid_implementations", "select_implementation"]

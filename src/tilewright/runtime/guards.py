@@ -1,0 +1,97 @@
+"""Guards: the conditions on the inputs of a call under which compiled code may answer it.
+
+    x: float32[1, 3, 224, 224]                       code of fixed sizes
+    x: float32[n, 384], mask: int64[n], 1 <= n <= 64  code of dynamic sizes: `n` is solved for at each call
+    x: float32[7, 4], axes: int64[1] == [1]          one stage of a program whose values decide its shapes
+
+Fixed sizes are the case without symbols. A dimension is a number, or arithmetic over the symbols as text (`runtime/sizes.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tilewright.base.errors import InputError
+from tilewright.base.nd import content
+from tilewright.runtime.manifest import Manifest, Symbol
+from tilewright.runtime.program import TensorInfo
+from tilewright.runtime.sizes import Size, multiple_of, value
+
+Shapes = Sequence[Sequence[int]]
+
+
+@dataclass(frozen=True, slots=True)
+class Guards:
+    """Names, dtypes and dimensions of the inputs, the ranges of the symbols in these, and the inputs that must have known contents.
+
+    `contents` has pairs of the number of an input and its `nd.content`.
+    """
+
+    inputs: tuple[TensorInfo, ...]
+    symbols: tuple[Symbol, ...] = ()
+    contents: tuple[tuple[int, Hashable], ...] = ()
+
+    @staticmethod
+    def of(manifest: Manifest) -> Guards:
+        """Return the guards of a program."""
+        return Guards(manifest.inputs, manifest.symbols)
+
+    def hold(self, inputs: Sequence[np.ndarray[Any, Any]]) -> bool:
+        """Whether the code may answer a call with these inputs, in order."""
+        if len(inputs) != len(self.inputs):
+            return False
+        try:
+            self.sizes([x.shape for x in inputs])
+        except InputError:
+            return False
+        return all(content(inputs[k]) == known for k, known in self.contents)
+
+    def sizes(self, shapes: Shapes) -> dict[str, int]:
+        """Solve for the symbols, in order. Raises `InputError` for shapes that contradict the guards, or each other."""
+        known: dict[str, int] = {}
+        for info, shape in zip(self.inputs, shapes, strict=True):
+            if len(shape) != len(info.shape) or any(isinstance(w, int) and w != d for w, d in zip(info.shape, shape, strict=True)):
+                raise InputError(f"input '{info.name}' has shape {list(shape)}, expected {info}", code="TW0704")
+            for w, d in zip(info.shape, shape, strict=True):
+                if (found := multiple_of(w)) is not None and found[0] not in known:
+                    known[found[0]] = d // found[1]
+        for info, shape in zip(self.inputs, shapes, strict=True):
+            if any(value(w, known) != d for w, d in zip(info.shape, shape, strict=True)):
+                told = ", ".join(f"{name} = {n}" for name, n in known.items())
+                raise InputError(f"input '{info.name}' has shape {list(shape)}, expected {info} where {told}", code="TW0704")
+        for s in self.symbols:
+            if not s.least <= known[s.name] or (s.most is not None and known[s.name] > s.most):
+                raise self._out_of_range(s, known[s.name])
+        return {s.name: known[s.name] for s in self.symbols}
+
+    def _out_of_range(self, symbol: Symbol, number: int) -> InputError:
+        for t in self.inputs:
+            for axis, size in enumerate(t.shape):
+                if (found := multiple_of(size)) is not None and found[0] == symbol.name:
+                    most = None if symbol.most is None else symbol.most * found[1]
+                    told = symbol if found[1] == 1 else Symbol(str(size), symbol.least * found[1], most)
+                    place = f"dimension {axis} of input '{t.name}' is {number * found[1]}"
+                    return InputError(f"{place}, and the program was compiled for {told}; compile it with a wider range of '{size}'", code="TW0709")
+        return InputError(f"the size {symbol.name} is {number}, and the program was compiled for {symbol}; compile it with a wider range", code="TW0709")
+
+    def __str__(self) -> str:
+        known = {self.inputs[k].name for k, _ in self.contents}
+        inputs = (f"{t}{' of known values' if t.name in known else ''}" for t in self.inputs)
+        return ", ".join((*inputs, *map(str, self.symbols)))
+
+
+def number(size: Size, known: Mapping[str, int]) -> int:
+    """Return a size where the symbols have these values. Raises `InputError` where they do not tell it."""
+    found = value(size, known)
+    if found is None:
+        raise InputError(f"the size {size} is not known from the inputs, which tell {', '.join(known) or 'none'}", code="TW0709")
+    return found
+
+
+def shape_of(info: TensorInfo, known: Mapping[str, int]) -> tuple[int, ...]:
+    """Return the shape of an input or output where the symbols have these values."""
+    return tuple(number(d, known) for d in info.shape)
