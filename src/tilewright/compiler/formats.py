@@ -7,13 +7,14 @@ format recognises is taken for ONNX, whose frontend says what is wrong with it.
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
 from tilewright.base.errors import ModelError
 from tilewright.base.model_formats import Contents, Format, Look, Shapes, Signature
-from tilewright.base.plugins import import_value, installed_frontends
+from tilewright.base.plugins import installed_frontends
 
 __all__ = ["ONNX", "PYTORCH", "RELAY", "TFLITE", "Format", "Signature", "format_named", "format_of"]
 
@@ -43,7 +44,8 @@ def _frontend(name: str, recognizes: Callable[[Look], bool], module: str, read: 
 
     def use(path: str) -> Callable[[Any, Any], Any]:
         def called(model: Any, shapes: Shapes | None) -> Any:
-            return import_value(f"tilewright.relay.frontend.{path}")(model, shapes)
+            inner, _, function = path.partition(":")
+            return getattr(importlib.import_module(f"tilewright.relay.frontend.{inner}"), function)(model, shapes)
 
         return called
 
