@@ -114,7 +114,7 @@ class Deferred(Waiting):
 
 @op("frontend.deferred", kind=Fusion.OPAQUE)
 class DeferredNode(Deferred):
-    """A node of a model whose format has no operator of its own here; it is converted when the values it needs are known."""
+    """A node of a model of any other format, which is converted when the values it needs are known."""
 
     source: str
     """Format of the model."""

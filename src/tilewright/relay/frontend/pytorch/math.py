@@ -537,7 +537,8 @@ def _register_plain(name: str, build: Callable[[Expr], Expr]) -> None:
 _PLAIN: Final[dict[str, Callable[[Expr], Expr]]] = {
     "relu": op.nn.relu, "relu6": lambda x: op.clip(x, a_min=0.0, a_max=6.0), "mish": shaping.mish,
     "silu": lambda x: op.multiply(x, op.sigmoid(x)), "selu": lambda x: elu(x, 1.6732632423543772, 1.0507009873554805),
-    "softsign": lambda x: op.divide(x, op.add(scalar(1, x), op.abs(x))), "tanhshrink": lambda x: op.subtract(x, op.tanh(x)),
+    "softsign": lambda x: op.divide(x, op.add(scalar(1, x), op.abs(x))),
+    "tanhshrink": lambda x: op.subtract(x, op.tanh(x)),
     "logical_not": lambda x: op.logical_not(truth(x)), "frac": lambda x: op.subtract(x, op.trunc(x)),
 }
 for _plain_name, _plain in _PLAIN.items():
