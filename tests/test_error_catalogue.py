@@ -248,7 +248,7 @@ def _written(entry: Entry, folder: Path) -> Entry:
 
 
 if __name__ == "__main__":
-    sys.path[:0] = [str(ROOT / name) for name in ("src", "examples", "")]
+    sys.path[:0] = [str(ROOT / name) for name in ("src", "examples", "benchmarks", "")]
     only = sys.argv[1:]
     for area in areas():
         with tempfile.TemporaryDirectory() as folder:
