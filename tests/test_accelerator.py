@@ -313,7 +313,7 @@ def declare(**changes: Any) -> Any:
     (lambda: declare(dtypes={"x": "int8"}), "gives dtypes of x, and its operands are x, y"),
     (lambda: declare(blocks={"q": 4}), "has blocks along q, which is not one of its axes"),
     (lambda: Memory("m", 100, align=16), "align is a power of two that divides the size"),
-    (lambda: Memory("m", 0), "the memory m has size=0; it must be above zero"),
+    (lambda: Memory("m", 0), "the memory m has size=0; it is above zero"),
     (lambda: Accelerator("a-b", **SMALL), "an accelerator's name is of letters, digits and underscores, and this one is 'a-b'"),
     (lambda: declare()(x=np.zeros((1, 4, 2), "int8"), y=np.zeros((1, 4, 2), "int8"), s=1), "was called without k"),
     (lambda: declare()(x=np.zeros((1, 4, 2), "int8"), y=np.zeros((1, 4, 2), "int8"), s=1, k=1, z=1), "was called with z, which it has not"),

@@ -14,6 +14,7 @@ from tilewright.base import interning
 from tilewright.base.errors import InternalError
 from tilewright.scalar import expr
 from tilewright.scalar.arith import Ranges, assume, bounds, conjuncts, evaluate, expression, linear, prove, simplify, solve
+from tilewright.scalar.arith.divisors import divisors
 from tilewright.scalar.expr import (
     EQ,
     GE,
@@ -247,3 +248,8 @@ def test_what_is_held_stays_the_same_object_and_the_rest_is_forgotten() -> None:
     interning.release()
     assert len(interning._INTERNED) <= known
     assert (x + 1) * 3 is held
+
+
+def test_divisors() -> None:
+    assert divisors(36) == [1, 2, 3, 4, 6, 9, 12, 18, 36] and divisors(7) == [1, 7] and divisors(1) == [1]
+    assert divisors(36, 10) == [1, 2, 3, 4, 6, 9]

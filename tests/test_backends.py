@@ -74,8 +74,14 @@ np.testing.assert_allclose(tvm.load("m.so")(v), np.exp(v), rtol=1e-6)
 
 
 @pytest.mark.parametrize(("value", "said"), [
-    ("absent_module:SPARE", "the back end 'spare' cannot be imported from absent_module:SPARE: No module named 'absent_module'"),
-    ("spare_backend:WRONG", "the entry point 'spare' of tilewright.backends is not a Backend of that name: spare_backend:WRONG"),
+    (
+        "absent_module:SPARE",
+        "the back end 'spare' cannot be imported from absent_module:SPARE: No module named 'absent_module'"
+    ),
+    (
+        "spare_backend:WRONG",
+        "the entry point 'spare' of tilewright.backends is not a Backend of that name: spare_backend:WRONG"
+    ),
 ])
 def test_a_back_end_that_cannot_be_used(tmp_path: Path, value: str, said: str) -> None:
     done = run_with_package("import tilewright\ntilewright.Target('spare')", tmp_path, value)

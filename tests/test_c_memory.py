@@ -120,7 +120,7 @@ def test_what_the_c_library_refuses_is_said(size: Any) -> None:
         without(x, y)
         assert "malloc" not in text and (y == 2).all()
         return
-    with pytest.raises(RunError, match="too little memory for the scratch buffers of 'staged': staged needs the most"):
+    with pytest.raises(RunError, match="too little memory for what stands between the stages of 'staged': staged takes most"):
         without(x, y)
     assert not y.any()
 

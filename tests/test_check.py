@@ -95,7 +95,7 @@ def test_one_warning_lists_all_that_is_not_native(monkeypatch: pytest.MonkeyPatc
         monkeypatch.setattr(OPS[name], "compute", none)
     nodes = [helper.make_node("Erf", ["x"], ["y"], name="first"), helper.make_node("Sinh", ["z"], ["w"], name="second"), helper.make_node("Relu", ["z"], ["r"])]
     model = models.graph(nodes, {"x": (3,), "z": (4,)}, {"y": (3,), "w": (4,), "r": (4,)}, {})
-    words = r"2 of 3 steps of 'model' have no native kernel and run in numpy: erf: Erf 'first'; sinh: Sinh 'second'"
+    words = r"2 of 3 steps of 'model' have no native kernel and run by their numpy meaning: erf: Erf 'first'; sinh: Sinh 'second'"
     with pytest.warns(tilewright.errors.NotNativeWarning, match=words) as said:
         compiled = tilewright.compile(model)
     assert len(said) == 1

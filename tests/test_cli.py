@@ -173,7 +173,7 @@ def test_version_and_help(capsys: pytest.CaptureFixture[str]) -> None:
     [
         (["compile", "no-such-file.onnx"], "no-such-file.onnx"),
         (["compile", "{model}", "--bogus"], "--bogus"),
-        (["compile", "{model}", "-o", "out.exe"], "--output: 'out.exe' has none of the supported extensions: .so, .tar, .a, .o, .dll, .wasm, .c"),
+        (["compile", "{model}", "-o", "out.exe"], "--output: 'out.exe' ends in neither .so nor .tar nor .a nor .o nor .dll nor .wasm nor .c"),
         (["compile", "{model}", "--dump-code", "cuda"], "--dump-code: there is no 'cuda'"),
         (["compile", "{model}", "--input-shapes", "x=3"], "--input-shapes: cannot read 'x=3'"),
         (["compile", "{model}", "--pass-config", "a.b=1"], "there is no configuration option 'a.b'"),

@@ -452,12 +452,12 @@ def test_deep_graphs_lower_without_recursion() -> None:
     ("def @main(%r: ref(int32)) { ref_read(%r) }", r"input 'r' of @main is ref\(int32\), .*; take the value as an input, and make the reference in @main"),
     ("def @main[A](%x: A) { %x }", r"input 'x' of @main is A, .*; give it a plain type"),
     ("def @main(%x: int32) { (1, (%x, ref(%x))) }", r"field 1.1 of the result of @main is a value of type ref\(int32\), .*; read it in @main, and return the value"),
-    ("def @main(%x: int32) { fn (%y: int32) { add(%x, %y) } }", r"@main returns a value of type fn \(int32\) -> int32, .*; call it in @main, and return its result"),
+    ("def @main(%x: int32) { fn (%y: int32) { add(%x, %y) } }", r"@main returns a value of type fn \(int32\) -> int32, .*; call it in @main, and return what it gives"),
     (
         "def @main(%c: bool, %x: Tensor[(4), float32]) { if (%c) { 1f } else { @f(%x) } }\ndef @f(%y: Tensor[(?), float32]) -> float32 { sum(%y) }",
         r"'y' of @f has the type Tensor\[\(\?\), float32\], and code is made for known sizes; annotate it with a size",
     ),
-    (LIST + "def @main(%n: int32) { Cons(%n, Nil) }", r"@main returns a value of type List\[int32\], but compiled programs return tensors and tuples of them; take the tensors out of it with a match in @main"),
+    (LIST + "def @main(%n: int32) { Cons(%n, Nil) }", r"@main returns a value of type List\[int32\], and a compiled program returns tensors and tuples of them; take the tensors out of it with a match in @main"),
 ])
 def test_refusals(text: str, message: str) -> None:
     with pytest.raises(CompileError, match=message):

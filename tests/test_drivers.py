@@ -120,7 +120,7 @@ def test_modules_are_saved_and_loaded(driver: Driver, library: Path, suffix: str
 
 @needs_cc
 def test_what_a_driver_says_against_it_is_told(driver: Driver) -> None:
-    with pytest.raises(ArtifactError, match=r"the driver of 'example-driver' \(.*libexample.so\) refused the module: 'nonsense' is no module"):
+    with pytest.raises(ArtifactError, match=r"the driver of 'example-driver' \(.*libexample.so\) takes no such module: 'nonsense' is no module"):
         driver.module(b"nonsense")
     lib, _ = program(driver, kind="fail")
     with pytest.raises(RunError, match="takes 1 inputs and 1 outputs, and was given 3 arrays"):

@@ -342,7 +342,7 @@ def test_what_cannot_be_measured_is_said(tmp_path: Path, capsys: pytest.CaptureF
 @pytest.mark.parametrize(
     ("words", "code", "said"),
     [
-        (["-o", "report.pdf"], 2, "has none of the extensions of the report: .html, .htm"),
+        (["-o", "report.pdf"], 2, "ends in neither .html nor .htm"),
         (["--target", "nosuch"], 1, "nosuch"),
         (["-o", "no/such/folder.html"], 1, "cannot write"),
         (["--input-shapes", "x:[n,16]"], 2, "give every size a number"),

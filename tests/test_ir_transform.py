@@ -248,7 +248,7 @@ def test_what_no_pass_is_made_of() -> None:
         @module_pass(opt_level=0)
         class Empty:
             pass
-    with pytest.raises(OptionError, match="a pass is made from a function or a class, not from 3"):
+    with pytest.raises(OptionError, match="a pass is made of a function or a class, not of 3"):
         module_pass(3)
 
 

@@ -325,7 +325,7 @@ def test_things_that_are_no_models(tmp_path: Path) -> None:
         ({"target": "lvm"}, TargetError, "'lvm' is not a kind of target: did you mean 'llvm'?"),
         ({"target": "llvm -mcpu=skylark"}, TargetError, "CPU 'skylark' is not known for"),
         ({"target": "llvm -mpcu=skylake"}, TargetError, "'-mpcu' is not an option of a target: did you mean 'mcpu'?"),
-        ({"opt_level": 9}, OptionError, "opt_level is 9; it must be an integer from 0 to 4"),
+        ({"opt_level": 9}, OptionError, "opt_level is 9; it is a whole number from 0 to 4"),
         ({"config": {"relay.FuseOps.max_dept": 3}}, OptionError, "did you mean 'relay.FuseOps.max_depth'?"),
         ({"config": {"relay.FuseOps.max_depth": "3"}}, OptionError, "is int, and was given '3' (str)"),
         ({"disabled_pass": ["FuseOp"]}, OptionError, "there is no pass 'FuseOp'; did you mean 'FuseOps'?"),

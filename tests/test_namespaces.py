@@ -134,7 +134,7 @@ def test_builds_that_cannot_be() -> None:
         relay.build(mod, "lvm", params=params)
     with pytest.raises(OptionError, match="target_host is 'llvm -mcpu=x86-64', and code for 'llvm' runs on that target itself; leave target_host out"):
         relay.build(mod, "llvm", target_host="llvm -mcpu=x86-64", params=params)
-    with pytest.raises(CompileError, match=r"relay.build takes an IRModule or a Relay function, but was given a str"):
+    with pytest.raises(CompileError, match=r"relay.build takes an IRModule or a relay function, and was given a str"):
         relay.build("model.onnx", "llvm")  # type: ignore[arg-type]
     with pytest.raises(InputError, match="parameter 'w0' is"):
         relay.build(mod, "llvm", params={"w0": np.zeros((3, 3), np.float32)})

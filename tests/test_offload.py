@@ -243,7 +243,7 @@ def test_a_check_is_asked_of_the_edited_match_too() -> None:
     report = explained(conv(x, WEIGHT, dilation=(2, 2)), ("npu.c", CONV.has_attr({"dilation": (1, 1)}), refuses))
     assert report[0].more == ("then its check says no: never",)
     assert report[0].edit is not None and not report[0].edit.can_apply and report[0].edit.text.endswith("of nn.conv2d; buy another")
-    with pytest.raises(OptionError, match="this edit is not made by a program: set dilation"):
+    with pytest.raises(OptionError, match="this edit cannot be applied automatically: set dilation"):
         report[0].apply()
     silent = explained(conv(x, WEIGHT, dilation=(2, 2)), ("npu.c", CONV.has_attr({"dilation": (1, 1)}), lambda e: False))
     assert silent[0].more == ("then its check says no",)
@@ -305,7 +305,7 @@ def test_rows_that_take_parts_of_others() -> None:
         "relu (nn.relu): row 'npu.cr' fits, but row 'npu.c', which is tried before it, took nn.conv2d(%x, a constant)\n  edit: put row 'npu.cr' before row 'npu.c'"
     )
     assert [r[0] for r in report[0].table(rows)] == ["npu.cr", "npu.c"]
-    with pytest.raises(OptionError, match=r"this edit is not made by a program: put row 'npu\.cr' before"):
+    with pytest.raises(OptionError, match=r"this edit cannot be applied automatically: put row 'npu\.cr' before"):
         report[0].apply()
     chain = explained(call("add", call("add", call("add", x, y), y), y, origin="last"), ("npu.two", is_op("add")(is_op("add")(wildcard(), wildcard()), wildcard())))
     assert len(chain.taken) == 2 and chain[0].kind is Kind.MISSING

@@ -70,7 +70,7 @@ def test_the_picture(here: Path, name: str, capsys: pytest.CaptureFixture[str]) 
 @pytest.mark.parametrize(("words", "message"), [
     (("--target", "no_npu, llvm"), "there is no accelerator 'no_npu'"),
     (("--target", "llvm -mcpu=x86-64-v3"), "--target: 'llvm -mcpu=x86-64-v3' names no accelerator; name it before the processor: --target \"npu, llvm\""),
-    (("--target", "toy_npu, llvm", "-o", "p.png"), "--output: 'p.png' has none of the supported extensions: .svg, .html"),
+    (("--target", "toy_npu, llvm", "-o", "p.png"), "--output: 'p.png' ends in neither .svg nor .html, which are what can be written"),
     (("--target", "toy_npu, llvm", "--require-offload", "much"), "--require-offload: 'much' is not a share; write 95% or 0.95"),
     (("--target", "toy_npu, llvm", "--require-offload", "101%"), "--require-offload: '101%' is not a share"),
     (("--target", "toy_npu, llvm", "--plugin", "nowhere.py"), "--plugin: there is no file 'nowhere.py'"),
@@ -129,5 +129,5 @@ def test_shares_and_targets_as_they_are_written() -> None:
     assert [offload.share("x", t) for t in ("95%", "0.95", "100 %", "0", "12.5%")] == [0.95, 0.95, 1.0, 0.0, 0.125]
     assert [str(a) for a in offload.accelerators_of("npu, dsp -size=4, llvm -mattr=+avx2,+fma")] == ["npu", "dsp -size=4"]
     assert [a.name for a in offload.accelerators_of("npu")] == ["npu"]
-    with pytest.raises(TargetError, match="nothing between two commas"):
+    with pytest.raises(TargetError, match="has an empty part before or after a comma"):
         offload.accelerators_of("npu,, llvm")

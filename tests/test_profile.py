@@ -316,7 +316,7 @@ def test_a_trace_for_chrome(tmp_path: Path) -> None:
     assert all(slices[0]["ts"] <= e["ts"] and e["ts"] + e["dur"] <= 1.1 + 1e-9 for e in slices)
     assert {e["args"]["name"] for e in events if e["ph"] == "M"} == {"tilewright: m", CALLER, "worker 1"}
     assert {e["name"] for e in events if e["ph"] == "C"} == {"arena in use"}
-    with pytest.raises(OptionError, match=r"has none of the extensions of a trace: \.json, \.pftrace"):
+    with pytest.raises(OptionError, match=r"ends in neither \.json nor \.pftrace"):
         trace.save(tmp_path / "t.txt")
 
 

@@ -71,7 +71,7 @@ REFUSED: list[tuple[Op, tuple[Any, ...], str]] = [
     (shaping.Reshape((-1, 4)), (t(2, 3),), "(2, 3) has 6 elements, which (-1, 4) cannot divide into rows of 4"),
     (shaping.Reshape((-1, -1)), (t(2, 3),), "newshape (-1, -1) has -1 more than once; only one dimension can be worked out"),
     (shaping.Reshape((2, 3, 0)), (t(2, 3),), "0 in newshape (2, 3, 0) needs dimension 2 of the input, which has the shape (2, 3)"),
-    (shaping.Reshape((-5,)), (t(2),), "-5 in newshape (-5,) means nothing; sizes, 0, -1, -2, -3, and -4 before two sizes do"),
+    (shaping.Reshape((-5,)), (t(2),), "-5 in newshape (-5,) is invalid; use sizes, 0, -1, -2, -3, or -4 before two sizes"),
     (shaping.Reshape((-4, 4, 2)), (t(6),), "-4 cannot split a dimension of 6 into 4 and 2"),
     (shaping.Squeeze(1), (t(2, 3),), "dimension 1 of (2, 3) is 3 and cannot be squeezed; only dimensions of size 1 can"),
     (shaping.BatchFlatten(), (t(),), "a scalar has no batch to keep; expand_dims first"),
@@ -146,7 +146,7 @@ REFUSED: list[tuple[Op, tuple[Any, ...], str]] = [
     (image_sampling.Dilation2d(dilations=5), (IMAGE, t(3, 3, 3)), "a window of 11 does not fit into spatial dimension 0 of 8 with its padding"),
     (random.ThreefryGenerate((8,)), (t(10),), "a generator's state is Tensor[(10), uint64], and Tensor[(10), float32] was given; make one with relay.random.threefry_key(seed)"),
     (random.ThreefryGenerate((5,)), (t(10, dtype="uint64"),), "random words come four at a time, and a shape of (5,) is not a multiple of 4 of them"),
-    (random.Uniform((5,), "int8"), (t(10, dtype="uint64"), t(), t()), "random numbers are float32 or float64, and int8 is asked for; cast them afterwards"),
+    (random.Uniform((5,), "int8"), (t(10, dtype="uint64"), t(), t()), "random numbers are float32 or float64, not int8; cast them afterwards"),
     (random.Normal((5,)), (t(10, dtype="uint64"), t(2), t()), "the limits, mean and scale must be scalars of float32, and one is Tensor[(2), float32]"),
     (random.Multinomial(), (t(10, dtype="uint64"), t()), "probs must be rows of floating-point shares, and they are float32"),
     (einsum.Einsum("ij,jk->ik"), (both(t(2, 3), t(4, 5)),), "dimension 'j' of 'ij,jk->ik' is 3 in one operand and 4 in another"),
@@ -168,7 +168,7 @@ REFUSED: list[tuple[Op, tuple[Any, ...], str]] = [
     (nn.NllLoss(), (t(2, 4), t(2, dtype=I32), t(3)), "weights must be one for each of the 4 classes, and they have the shape (3,)"),
     (nn.NllLoss(), (t(2, 4), t(2), t(4)), "targets must be integers, and they are float32; cast them first"),
     (nn.NllLoss("max"), (t(2, 4), t(2, dtype=I32), t(4)), "reduction 'max' is not supported; it must be mean, sum or none"),
-    (sorting.TopK(5), (t(3),), "the 5 greatest of 3 elements are asked for; k can be at most 3"),
+    (sorting.TopK(5), (t(3),), "k is 5, but axis -1 has 3 elements; use at most that many"),
     (sorting.TopK(1, ret_type="all"), (t(3),), "ret_type 'all' is not supported; it must be both, values or indices"),
     (nn.Conv2d(), (IMAGE, t(8, 4, 3, 3)), "channels of data (3) and weight (4) differ"),
     (nn.Conv2d(groups=2), (t(1, 4, 8, 8), t(8, 4, 3, 3)), "channels of data (4) and weight (4 in 2 groups) differ"),
@@ -212,7 +212,7 @@ REFUSED: list[tuple[Op, tuple[Any, ...], str]] = [
     (image.Resize2d((4, 4), scales=(1,)), (IMAGE,), "scales must have 2 numbers, and it is (1,)"),
     (image.Resize2d((0, 4)), (IMAGE,), "an image of (8, 8) cannot be resized to (0, 4); all sizes must be 1 or more"),
     (nn.Upsampling(method="area"), (IMAGE,), "method 'area' is not supported; it must be nearest_neighbor, bilinear or bicubic"),
-    (nn.Upsampling(2, 2), (t(1, 3, N, 8),), "an image of symbolic size (n, 8) cannot be resized; give the model's inputs fixed sizes"),
+    (nn.Upsampling(2, 2), (t(1, 3, N, 8),), "data of the symbolic size (n, 8) cannot be resized; give the model's inputs fixed sizes"),
 ]
 
 

@@ -76,13 +76,13 @@ def test_several_results() -> None:
 def test_what_is_missing_is_said() -> None:
     made = relay.op.get(NAME)
     x = var("x", shape=(5,))
-    with pytest.raises(ShapeError, match="nothing says its type"):
+    with pytest.raises(ShapeError, match="its type relation is missing"):
         Call(made, [x])
     with pytest.raises(CompileError, match="is only a name; give its function"):
         made.add_type_rel("Identity")
     made.add_type_rel("Identity", lambda arg_types, attrs: None)
-    with pytest.raises(ShapeError, match="which is no type"):
+    with pytest.raises(ShapeError, match="not a type"):
         Call(made, [x])
     made.add_type_rel("Identity", lambda arg_types, attrs: arg_types[0])
-    with pytest.raises(CompileError, match=r"nothing says what tests\.scaled_sum computes"):
+    with pytest.raises(CompileError, match=r"tests\.scaled_sum has no tensor expression"):
         evaluate(Function((x,), Call(made, [x])), np.zeros(5, "float32"))

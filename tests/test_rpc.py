@@ -311,7 +311,7 @@ def test_the_proxy_refuses_strangers() -> None:
 def test_addresses_and_ports() -> None:
     assert parse_address("board.local:9190") == ("board.local", 9190) and parse_address("[::1]:80") == ("::1", 80)
     for text in ("9190", "host:", "host:x", "host:99999"):
-        with pytest.raises(RPCError, match="is not an address; write host:port"):
+        with pytest.raises(RPCError, match="is no address; write host:port"):
             parse_address(text)
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
@@ -370,7 +370,7 @@ def test_two_servers_of_a_tracker_one_killed_and_no_trial_lost(tmp_path: Path, c
 
 
 def test_programs_say_what_is_wrong() -> None:
-    for options, text in ((["--tracker", "nowhere"], "is not an address; write host:port"), (["--tracker", "127.0.0.1:9"], "needs a key")):
+    for options, text in ((["--tracker", "nowhere"], "is no address; write host:port"), (["--tracker", "127.0.0.1:9"], "needs a key")):
         done = subprocess.run([sys.executable, "-m", "tilewright.compat.exec.rpc_server", *options], capture_output=True, text=True, timeout=60, check=False,
                               env={**os.environ, "PYTHONPATH": str(HERE.parent / "src")})
         assert done.returncode in (1, 2) and text in done.stderr and "Traceback" not in done.stderr

@@ -94,7 +94,7 @@ def test_what_the_c_library_refuses_is_said(size: Any) -> None:
     assert (y == 3).all()
     y[:] = 0
     takes = "1.53 MB for each thread" if size == 200_000 else "as much as its sizes ask for"
-    with pytest.raises(RunError, match=f"too little memory for the scratch buffers of 'staged': staged needs the most, {takes}; use smaller sizes"):
+    with pytest.raises(RunError, match=f"too little memory for what stands between the stages of 'staged': staged takes most, {takes}; give it smaller sizes"):
         without(x, y)
     assert not y.any()
     module(x, y)
@@ -111,7 +111,7 @@ def test_a_model_says_which_operator_had_no_memory(batch: int, monkeypatch: pyte
     bad = tilewright.compile(model, threads=2)
     for _ in range(2):
         assert (good(x) == 1).all()
-        with pytest.raises(RunError, match=r"too little memory for the scratch buffers of 'model': AveragePool 'wide' needs the most, .* for each thread"):
+        with pytest.raises(RunError, match=r"too little memory for what stands between the stages of 'model': AveragePool 'wide' takes most, .* for each thread"):
             bad(x)
 
 

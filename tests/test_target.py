@@ -104,8 +104,8 @@ def test_accelerators_stand_before_the_processor() -> None:
 
 
 @pytest.mark.parametrize(("text", "said"), [
-    ("npu,,llvm", "the target 'npu,,llvm' has nothing between two commas, or behind the last"),
-    ("npu, ", "has nothing between two commas, or behind the last; write for example 'npu, llvm'"),
+    ("npu,,llvm", "the target 'npu,,llvm' has an empty part before or after a comma"),
+    ("npu, ", "has an empty part before or after a comma; write for example 'npu, llvm'"),
     ("npu -size, llvm", "'-size' of the accelerator npu is not an option; write -name=value"),
     ("npu 16, llvm", "'16' of the accelerator npu is not an option"),
     ("npu -a='b, llvm", "cannot be read: No closing quotation"),

@@ -164,7 +164,7 @@ def test_the_graph_of_a_package_is_the_fields(perceptron: Path, tmp_path: Path) 
     x = np.random.default_rng(1).random((2, 16), np.float32)
     module.run(x=x)
     assert module.get_output(0).numpy().tobytes() == tvmc.run(package, inputs={"x": x}).outputs["output_0"].tobytes()
-    with pytest.raises(ArtifactError, match="the text is not a graph of a program"):
+    with pytest.raises(ArtifactError, match="this is no graph of a program"):
         graph_executor.create("{}", library, tvm.cpu(0))
     with pytest.raises(ArtifactError, match="the graph is of another program: its inputs are z"):
         graph_executor.create(package.graph.replace('"x"', '"z"'), library, tvm.cpu(0))
@@ -231,7 +231,7 @@ def test_the_target_of_the_field_reaches_the_compiler() -> None:
     ("llvm, npu", "the target 'llvm, npu' has llvm before npu; the processor comes last: 'npu, llvm'"),
     ("npu, npu -size=2, llvm", "names npu twice; give it once, with all of its options"),
     ("llvm, llvm, llvm", "names 3 processors (llvm, llvm, llvm), but a program has one"),
-    ("ethos-n", "'ethos-n' takes parts of a network, and the rest needs a processor; name one behind it: 'ethos-n, llvm'"),
+    ("ethos-n", "'ethos-n' computes only parts of a network; add a processor for the rest: 'ethos-n, llvm'"),
 ])
 def test_targets_of_other_parts_are_refused(text: str, said: str) -> None:
     with pytest.raises(TargetError) as error:
@@ -366,5 +366,5 @@ def test_kernels_of_a_file_that_changed_are_not_looked_for(network: Path, tmp_pa
     program = tvm.load(tvm.compile(network).save(tmp_path / "a.so"))
     with (tmp_path / "a.so").open("ab") as file:
         file.write(b"more")
-    with pytest.raises(ArtifactError, match="is hidden in the code, and cannot be timed separately"):
+    with pytest.raises(ArtifactError, match="is hidden in the code, and cannot be timed apart"):
         program.profile(IMAGE)

@@ -207,7 +207,7 @@ def measure_as(monkeypatch: pytest.MonkeyPatch, result: Measured) -> list[int]:
 @pytest.mark.parametrize("scheduler", [False, True])
 def test_a_device_on_which_nothing_can_be_measured_ends_the_command(scheduler: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     measure_as(monkeypatch, failed(MeasureErrorNo.UNKNOWN_ERROR, "the device has gone"))
-    with pytest.raises(RunError, match=r"none of 2 candidates could be measured; the last one failed because: the device has gone"):
+    with pytest.raises(RunError, match=r"none of 2 candidates could be measured, the last one because: the device has gone"):
         tvmc.tune(tvmc.load(model(tmp_path)), "llvm", tmp_path / "r.json", trials=2, tasks_filter="0", tuner="random", number=1, parallel=1, enable_autoscheduler=scheduler)
 
 

@@ -1,4 +1,5 @@
-"""The back end `narrow_cpu`: its options, its machine, its strategy for convolutions; text and object files are those of LLVM.
+"""The back end `narrow_cpu`: its options, its machine, its strategy for convolutions; text and object files are those
+of LLVM.
 
     Target("narrow_cpu -scratchpad=65536 -num-cores=1")
 """
@@ -42,15 +43,20 @@ class NarrowCpu(LlvmBackend):
     def check(self, target: Target) -> None:
         super().check(target)
         if target.attrs.get("scratchpad", SCRATCHPAD) < 1 << 10:
-            raise TargetError(f"the scratchpad of '{target}' has less than 1 KiB; give it more, as in -scratchpad={SCRATCHPAD}")
+            raise TargetError(
+                f"the scratchpad of '{target}' has less than 1 KiB; give it more, as in -scratchpad={SCRATCHPAD}"
+            )
 
     def machine(self, target: Target) -> Machine:
         scratchpad = target.attrs.get("scratchpad", SCRATCHPAD)
         core = replace(LLVM.machine(target).core, l3_bytes=0, clock_ghz=1.0)
-        return replace(LLVM.machine(host(target)), l1_bytes=scratchpad, l2_bytes=scratchpad, backend=self.name, core=core)
+        return replace(
+            LLVM.machine(host(target)), l1_bytes=scratchpad, l2_bytes=scratchpad, backend=self.name, core=core
+        )
 
     def emit(
-        self, funcs: Sequence[PrimFunc], target: Target, sources: Sequence[Source] = (), overlapping: frozenset[str] = frozenset(),
+        self, funcs: Sequence[PrimFunc], target: Target, sources: Sequence[Source] = (),
+        overlapping: frozenset[str] = frozenset(),
     ) -> tuple[str, Scratch]:
         return LLVM.emit(funcs, host(target), sources, overlapping)
 
@@ -64,7 +70,9 @@ class NarrowCpu(LlvmBackend):
 def host(target: Target) -> Target:
     """Return the target of LLVM whose code runs on the emulated processor."""
     kept = {name: value for name, value in target.attrs.items() if name != "scratchpad"}
-    return Target({"kind": "llvm", **kept, **({"mcpu": "x86-64-v2", "mtriple": target.mtriple} if target.family == "x86" else {})})
+    return Target({
+        "kind": "llvm", **kept, **({"mcpu": "x86-64-v2", "mtriple": target.mtriple} if target.family == "x86" else {})
+    })
 
 
 NARROW_CPU = NarrowCpu()

@@ -24,16 +24,24 @@ ROW_BYTES = 4
 
 
 def accepts(op: Conv2d, data: te.Tensor, weight: te.Tensor) -> bool:
-    """Tell whether a convolution is one of float32 in NHWC, of one group or depthwise, whose rows for one output row fit in the scratchpad."""
-    if not all(isinstance(n, int) for n in (*data.extents, *weight.extents)) or op.data_layout != "NHWC" or op.kernel_layout != "HWIO":
+    """Tell whether a convolution is one of float32 in NHWC, of one group or depthwise, whose rows for one output row
+    fit in the scratchpad.
+    """
+    if not all(
+        isinstance(n, int) for n in (*data.extents, *weight.extents)
+    ) or op.data_layout != "NHWC" or op.kernel_layout != "HWIO":
         return False
-    floats = {str(t.dtype) for t in (data, weight)} == {"float32"} and op.out_dtype in ("", "float32") and op.out_layout in ("", "NHWC")
+    floats = {
+        str(t.dtype) for t in (data, weight)
+    } == {"float32"} and op.out_dtype in ("", "float32") and op.out_layout in ("", "NHWC")
     depthwise = op.groups == data.extents[-1] == weight.extents[-1]
     return floats and (op.groups == 1 or depthwise) and band_rows(op, data, weight) > 0
 
 
 def band_rows(op: Conv2d, data: te.Tensor, weight: te.Tensor) -> int:
-    """Return the output rows for which half of the scratchpad holds all inputs; 0 where it cannot hold those of one row."""
+    """Return the output rows for which half of the scratchpad holds all inputs; 0 where it cannot hold those of one
+    row.
+    """
     (_, _, width, channels), (top, left, bottom, right) = data.extents, op.padding
     row = (width + left + right) * channels * ROW_BYTES
     span = (weight.extents[0] - 1) * op.dilation[0] + 1
@@ -58,7 +66,10 @@ def conv2d(op: Conv2d, data: te.Tensor, weight: te.Tensor) -> te.Tensor:
 
     def term(b: Var, y: Var, x: Var, o: Var) -> PrimExpr:
         channel = i.var if op.groups == 1 else o
-        return te.sum(scratchpad(b, y * sy + r.var * dy, x * sx + s.var * dx, channel) * weight(r.var, s.var, i.var, o), axis=[r, s, i])
+        return te.sum(
+            scratchpad(b, y * sy + r.var * dy, x * sx + s.var * dx, channel) * weight(r.var, s.var, i.var, o),
+            axis=[r, s, i]
+        )
 
     flops = 2 * n * math.prod(size) * outputs * kh * kw * depth
     schedule = BandSchedule(flops=flops, scratchpad=scratchpad, rows=band_rows(op, data, weight))

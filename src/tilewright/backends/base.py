@@ -41,10 +41,11 @@ def _always(op: Any, *inputs: Any) -> bool:
 class Strategy:
     """One way to compute an operator on the machines of a back end.
 
-    `compute(op, *inputs)` returns the tensor expressions of the operator `op`, as `Op.compute` does. `schedule(op, *inputs)` returns the
-    schedule of the kernel around the computation of the first result; without it, the computations have their schedules themselves.
-    `accepts(op, *inputs)` tells whether the strategy applies to these types and attributes. `options()` returns what the computation
-    depends on beside the operator and its tensors, from the options of the compilation; it is passed as the keyword `options`.
+    `compute(op, *inputs)` returns the tensor expressions of the operator `op`, as `Op.compute` does. `schedule(op,
+    *inputs)` returns the schedule of the kernel around the computation of the first result; without it, the
+    computations have their schedules themselves. `accepts(op, *inputs)` tells whether the strategy applies to these
+    types and attributes. `options()` returns what the computation depends on beside the operator and its tensors, from
+    the options of the compilation; it is passed as the keyword `options`.
     """
 
     name: str

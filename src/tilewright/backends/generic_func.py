@@ -53,7 +53,9 @@ class GenericFunc:
     def set_default(self, func: Function, allow_override: bool = False) -> None:
         """Set the default. Raises `OptionError` where there is one, unless `allow_override` is set."""
         if self.fdefault is not None and not allow_override:
-            raise OptionError(f"the generic function '{self.name}' has a default; replace it with allow_override=True", code="TW0212")
+            raise OptionError(
+                f"the generic function '{self.name}' has a default; replace it with allow_override=True", code="TW0212"
+            )
         self.fdefault = func
 
     def register(

@@ -47,7 +47,7 @@ def build(
     """
     chosen = _target(target, target_host)
     if not isinstance(mod, (IRModule, Expr)):
-        raise CompileError(f"relay.build takes an IRModule or a Relay function, but was given a {type(mod).__name__}", code="TW0215")
+        raise CompileError(f"relay.build takes an IRModule or a relay function, and was given a {type(mod).__name__}", code="TW0215")
     module = mod if isinstance(mod, IRModule) else IRModule.from_expr(mod)
     with no_garbage_collection():
         bound = bind_params(module, params) if params else module

@@ -16,7 +16,7 @@ _TAKEN = {
     TypeCall: "take its tensors as inputs and build it in @main, or evaluate the program with relay.create_executor('debug')",
 }
 _GIVEN = {
-    FuncType: "call it in @main, and return its result",
+    FuncType: "call it in @main, and return what it gives",
     RefType: "read it in @main, and return the value",
     TypeCall: "take the tensors out of it with a match in @main, or evaluate the program with relay.create_executor('debug')",
 }
@@ -32,7 +32,7 @@ def check_entry_types(main: Function) -> None:
         if not isinstance(t, TensorType):
             what = "@main returns" if not path else f"field {'.'.join(map(str, path))} of the result of @main is"
             advice = _GIVEN.get(type(t), "give it a plain type")
-            raise CompileError(f"{what} a value of type {t!r}, but compiled programs return tensors and tuples of them; {advice}", main.span, code="TW0403")
+            raise CompileError(f"{what} a value of type {t!r}, and a compiled program returns tensors and tuples of them; {advice}", main.span, code="TW0403")
 
 
 def input_error(p: Var, kind: Type) -> CompileError:

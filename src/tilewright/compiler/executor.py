@@ -36,7 +36,7 @@ def create_executor(
     Raises `OptionError` for an unknown kind.
     """
     if kind not in KINDS:
-        raise OptionError(f"there is no executor '{kind}'{nearest(kind, KINDS)}; the executors are {', '.join(KINDS)}", code="TW0210")
+        raise OptionError(f"there is no executor '{kind}'{nearest(kind, KINDS)}; there are {', '.join(KINDS)}", code="TW0210")
     module = IRModule() if mod is None else mod
     if params:
         module = bind_params(module, params)

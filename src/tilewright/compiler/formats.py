@@ -7,14 +7,13 @@ format recognises is taken for ONNX, whose frontend says what is wrong with it.
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
 from tilewright.base.errors import ModelError
 from tilewright.base.model_formats import Contents, Format, Look, Shapes, Signature
-from tilewright.base.plugins import installed_frontends
+from tilewright.base.plugins import import_value, installed_frontends
 
 __all__ = ["ONNX", "PYTORCH", "RELAY", "TFLITE", "Format", "Signature", "format_named", "format_of"]
 
@@ -36,17 +35,19 @@ def format_named(name: str) -> Format | None:
     return next((f for f in (ONNX, TFLITE, PYTORCH, RELAY, *installed_frontends()) if f.name.lower() == name), None)
 
 
-def _frontend(name: str, path: str, recognizes: Callable[[Look], bool]) -> Format:
-    """A format of this package. Its frontend has `survey`, `read` and `contents` in one module, which is imported when
-    it is first used."""
+def _frontend(name: str, recognizes: Callable[[Look], bool], module: str, read: str) -> Format:
+    """A format of this package: `module` has `survey` and `contents`, and `read` is the path of the importer.
 
-    def use(part: str) -> Callable[[Any, Any], Any]:
+    Both are imported when they are first used.
+    """
+
+    def use(path: str) -> Callable[[Any, Any], Any]:
         def called(model: Any, shapes: Shapes | None) -> Any:
-            return getattr(importlib.import_module(f"tilewright.relay.frontend.{path}"), part)(model, shapes)
+            return import_value(f"tilewright.relay.frontend.{path}")(model, shapes)
 
         return called
 
-    return Format(name, recognizes, use("survey"), use("read"), use("contents"))
+    return Format(name, recognizes, use(f"{module}:survey"), use(read), use(f"{module}:contents"))
 
 
 def _read_relay(model: Any, shapes: Shapes | None) -> tuple[Any, dict[str, Any]]:
@@ -83,9 +84,9 @@ def _is_onnx(look: Look) -> bool:
     return look.suffix == ".onnx" or look.package == "onnx" or (not look.suffix and look.head[:1] == b"\x08")
 
 
-ONNX: Final = _frontend("ONNX", "onnx.signature", _is_onnx)
-TFLITE: Final = _frontend("TFLite", "tflite.signature", _is_tflite)
-PYTORCH: Final = _frontend("PyTorch", "pytorch.model", _is_torch)
+ONNX: Final = _frontend("ONNX", _is_onnx, "onnx.signature", "onnx:from_onnx")
+TFLITE: Final = _frontend("TFLite", _is_tflite, "tflite.signature", "tflite:from_tflite")
+PYTORCH: Final = _frontend("PyTorch", _is_torch, "pytorch.model", "pytorch.model:read")
 RELAY: Final = Format("Relay", lambda look: look.suffix == ".relay", _survey_relay, _read_relay, _relay_contents)
 """Text, by the ending `.relay` alone. It may have more functions than `main`, so it is read as a module, and not known
 by its bytes."""

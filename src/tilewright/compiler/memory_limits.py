@@ -56,7 +56,7 @@ def _too_large(plan: MemoryPlan, limit: int, name: str) -> str:
     wide = any(loc.type.dtype == "float32" for s in plan.steps for loc in s.outputs if loc.place is MemorySpace.WORKSPACE)
     smaller = "quantize the model (a quarter of float32), compute in bfloat16 (half), " if wide else ""
     return (
-        f"'{name}' needs an arena of {plan.workspace_bytes} bytes{gaps}, but the limit is {limit}: the peak is at {_title(plan, step)}, "
+        f"'{name}' needs an arena of {plan.workspace_bytes} bytes{gaps}, and {limit} are allowed: most is alive at {_title(plan, step)}, "
         f"step {step} of {len(plan.steps)}, {peak} bytes: {lives}{more}. Give smaller shapes, {smaller}or allow {plan.workspace_bytes} bytes")
 
 

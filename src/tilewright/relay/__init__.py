@@ -10,7 +10,17 @@ import typing
 from typing import TYPE_CHECKING, Final
 
 from tilewright.base.params import load_param_dict, save_param_dict
-from tilewright.base.types import FuncType, GlobalTypeVar, RefType, TensorType, TupleType, Type, TypeCall, TypeVar, scalar_type
+from tilewright.base.types import (
+    FuncType,
+    GlobalTypeVar,
+    RefType,
+    TensorType,
+    TupleType,
+    Type,
+    TypeCall,
+    TypeVar,
+    scalar_type,
+)
 from tilewright.relay import image, linalg, nn, op, qnn, random, special, vision
 from tilewright.relay.adt import (
     Clause,

@@ -25,7 +25,8 @@ def _parse(text: str, source_name: str, module: IRModule) -> IRModule:
 
 @dialects.as_function.provide
 def _as_function(value: Any) -> Any:
-    return Function(tuple(free_vars(value)), value) if isinstance(value, Expr) and not isinstance(value, Function) else value
+    return (Function(tuple(free_vars(value)), value) if isinstance(value, Expr) and not isinstance(value, Function)
+            else value)
 
 
 @dialects.global_var.provide

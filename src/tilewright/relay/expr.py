@@ -20,7 +20,18 @@ import numpy as np
 
 from tilewright.base.errors import CompileError, Origin, ShapeError
 from tilewright.base.node import node
-from tilewright.base.types import DataType, FuncType, RefType, TensorType, TupleType, Type, TypeVar, bind_types, join_types, substitute_type
+from tilewright.base.types import (
+    DataType,
+    FuncType,
+    RefType,
+    TensorType,
+    TupleType,
+    Type,
+    TypeVar,
+    bind_types,
+    join_types,
+    substitute_type,
+)
 from tilewright.ir import dialects
 from tilewright.scalar.expr import FloatImm, IntImm
 

@@ -1,6 +1,16 @@
 """TVM's `relay.ty`: the types of graph values."""
 
-from tilewright.base.types import FuncType, GlobalTypeVar, RefType, TensorType, TupleType, Type, TypeCall, TypeVar, scalar_type
+from tilewright.base.types import (
+           FuncType,
+           GlobalTypeVar,
+           RefType,
+           TensorType,
+           TupleType,
+           Type,
+           TypeCall,
+           TypeVar,
+           scalar_type,
+)
 from tilewright.scalar.expr import UnknownDim as Any
 
 __all__ = ["Any", "FuncType", "GlobalTypeVar", "RefType", "TensorType", "TupleType", "Type", "TypeCall", "TypeVar",

@@ -12,7 +12,17 @@ import re
 from collections.abc import Iterable
 from typing import Final
 
-from tilewright.base.types import INT64, FuncType, GlobalTypeVar, RefType, TensorType, TupleType, Type, TypeCall, TypeVar
+from tilewright.base.types import (
+    INT64,
+    FuncType,
+    GlobalTypeVar,
+    RefType,
+    TensorType,
+    TupleType,
+    Type,
+    TypeCall,
+    TypeVar,
+)
 from tilewright.scalar.expr import Binary, PrimExpr, UnknownDim, Var
 
 WORD: Final = re.compile(r"[^\W\d]\w*(?:\.[^\W\d]\w*)*")

@@ -65,7 +65,7 @@ class Trace:
 def check_format(path: Path) -> None:
     """Raise `OptionError` for a file that ends in none of the formats."""
     if path.suffix not in FORMATS:
-        raise OptionError(f"'{path}' has none of the extensions of a trace: {', '.join(FORMATS)}", code="TW0206")
+        raise OptionError(f"'{path}' ends in neither {' nor '.join(FORMATS)}, which are what a trace is written as", code="TW0206")
 
 
 def trace_of(profile: Profile, manifest: Manifest) -> Trace:

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from tilewright.base.errors import ScheduleError
+from tilewright.scalar.arith.divisors import divisors
 from tilewright.tir.block_steps import BlockSteps
 from tilewright.tir.loop_steps import LoopRV
 from tilewright.tir.steps import BlockAt, Step, notes_itself, recorded
@@ -96,7 +97,7 @@ class SampleSteps(BlockSteps):
         drawn: list[int] = []
         for k in range(n - 1):
             limit = most if k == 0 else extent
-            fits = [d for d in range(1, extent + 1) if extent % d == 0 and d <= limit]
+            fits = divisors(extent, limit)
             drawn.append(self.random.choice(fits))
             extent //= drawn[-1]
         return [extent, *reversed(drawn)]

@@ -1,7 +1,7 @@
 """The strategies of processors: which algorithm computes an operator, and how its kernel is scheduled.
 
-Each strategy takes an operator, the options of the compilation, and its tensors. Operators that are not listed here are computed by their
-plain definition, `Op.compute`.
+Each strategy takes an operator, the options of the compilation, and its tensors. Operators that are not listed here are
+computed by their plain definition, `Op.compute`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ from tilewright.topi import channel_blocks
 
 @dataclass(frozen=True, slots=True)
 class ConvOptions:
-    """Options of convolutions: `winograd_tiles` are the tiles of Winograd's algorithm, "off", "2x2", "4x4" or "auto"."""
+    """Options of convolutions: `winograd_tiles` are the tiles of Winograd's algorithm, "off", "2x2", "4x4" or "auto".
+    """
 
     winograd_tiles: str
 
@@ -51,7 +52,9 @@ def _conv(op: Conv, data: te.Tensor, weight: te.Tensor, options: ConvOptions) ->
     return conv.conv(data, weight, *op.window(data, weight), options.winograd_tiles)
 
 
-def _attention(op: Attention, query: te.Tensor, key: te.Tensor, value: te.Tensor, mask: te.Tensor | None = None) -> te.Tensor:
+def _attention(
+    op: Attention, query: te.Tensor, key: te.Tensor, value: te.Tensor, mask: te.Tensor | None = None
+) -> te.Tensor:
     heads = attention.Heads(op.heads, op.size, op.width, op.starts)
     return attention.attention(query, key, value, mask, heads, op.factor(), op.causal)
 

@@ -118,7 +118,8 @@ def load_model(path: str | os.PathLike[str], model_format: str | None = None, sh
     if not file.is_file():
         raise InputError(f"the model '{path}' does not exist, is a broken link, or a folder", code="TW0101")
     name = model_format or _SUFFIXES.get(file.suffix)
-    reader = None if name is None else FORMATS.get(name) or format_named(name) or f"there is no format '{name}'; choose from {', '.join(FORMATS)}"
+    unknown = f"there is no format '{name}'; choose from {', '.join(FORMATS)}"
+    reader = None if name is None else FORMATS.get(name) or format_named(name) or unknown
     if isinstance(reader, str):
         raise OptionError(f"--model-format {name}: {reader}", code="TW0203")
     if reader is TFLITE and file.read_bytes()[4:8] != b"TFL3":

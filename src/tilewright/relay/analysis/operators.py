@@ -107,7 +107,7 @@ def extract_intermediate_expr(mod: IRModule, expr_id: int) -> IRModule:
     """
     values = [e for e in post_order(mod["main"].body) if isinstance(e, (Call, Tuple, TupleGetItem))]
     if not 0 <= expr_id < len(values):
-        raise CompileError(f"@main has {len(values)} values, numbered from 0, and number {expr_id} is asked for",
+        raise CompileError(f"@main has {len(values)} values, numbered from 0; there is no value {expr_id}",
                            code="TW0402")
     value = values[expr_id]
     new = mod.copy()

@@ -1,6 +1,6 @@
 """Which of several targets computes which part of a graph at the least cost: `relay.transform.CollagePartition`.
 
-    candidates.py   the parts that each target supports: rows of its pattern table, single operators, kernels of the host
+    candidates.py   the parts that each target supports: rows of its table, single operators, kernels of the host
     cost.py         the cost of a part on a target and of transfers: measured, or computed by a function
     search.py       the cheapest choice of parts that computes every call once
 

@@ -23,10 +23,11 @@ class CostEstimator:
     own."""
 
     def estimate(self, function: Function, target: str) -> float:
-        """What one run of a part costs on a target; infinity where the target cannot. The attribute `Compiler` is the
-        target's, but for `default`."""
-        raise OptionError(f"{type(self).__name__} has no method estimate(function, target), which must return the cost "
-                          "of one run of the function on the target", code="TW0419")
+        """Return the cost of one run of a part; infinity if its target, the attribute `Compiler` or the host, cannot
+        compute it.
+        """
+        raise OptionError(f"{type(self).__name__} has no estimate(function, target); it returns what one run of the "
+                          "function costs on the target", code="TW0419")
 
     def transfer(self, nbytes: int, source: str, destination: str) -> float:
         """Return the cost of moving `nbytes` from one target to another; zero unless a subclass overrides it."""

@@ -58,7 +58,7 @@ class Edit:
         `CompileError` where the rest of the program has no type with it.
         """
         if not self.can_apply:
-            raise OptionError(f"this edit is not made by a program: {self.text}", code="TW0909")
+            raise OptionError(f"this edit cannot be applied automatically: {self.text}", code="TW0909")
         return applied(mod, [self], params)
 
 

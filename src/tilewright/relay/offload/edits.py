@@ -226,7 +226,9 @@ def batch_of(values: Sequence[Expr], before: Any, wanted: int) -> Edit | None:
     if not inputs:
         return None
     names = ", ".join(f"%{v.name_hint}" for v, _ in inputs)
-    changes = (node_change(v, lambda e, v=v, t=t: Var(v.name_hint, TensorType((wanted, *t.shape[1:]), t.dtype), v.span))  # type: ignore[misc]
+    changes = (
+        node_change(v, lambda e, v=v, t=t: Var(v.name_hint, TensorType((wanted, *t.shape[1:]), t.dtype),
+            v.span))  # type: ignore[misc]
                for v, t in inputs)
     return Edit(f"give {names} a batch of {wanted} (it is {before})", False, tuple(changes))
 

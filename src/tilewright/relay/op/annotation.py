@@ -21,13 +21,8 @@ from tilewright.topi.math import identity
 from tilewright.topi.shapes import broadcast_shapes
 
 
-@attributes
-class Mark(Op):
-    """Base of the marks at the border of a region. The value is unchanged."""
-
-    telling = True
-    compiler: str
-    """Name of the target that computes the region."""
+class Passed(Op):
+    """Base of the marks and hints, which leave their value unchanged."""
 
     def infer(self, data: Type) -> Type:
         """The type of the data."""
@@ -39,29 +34,25 @@ class Mark(Op):
     def simplify(self, call: Call) -> Expr | None:
         """The value without the mark."""
         return call.args[0]
+
+
+@attributes
+class Mark(Passed):
+    """Base of the marks at the border of a region."""
+
+    telling = True
+    compiler: str
+    """Name of the target that computes the region."""
 
 
 @op("annotation.compiler_begin", kind=Fusion.OPAQUE)
 class CompilerBegin(Mark):
     """The value as it enters a region of the target `compiler`."""
 
+
 @op("annotation.compiler_end", kind=Fusion.OPAQUE)
 class CompilerEnd(Mark):
     """The value as it leaves a region of the target `compiler`."""
-
-class Passed(Op):
-    """Base of the hints to passes about a value, which is unchanged."""
-
-    def infer(self, data: Type) -> Type:
-        """The type of the data."""
-        return data
-
-    def reference(self, data: Any) -> Any:
-        return data
-
-    def simplify(self, call: Call) -> Expr | None:
-        """The value without the mark."""
-        return call.args[0]
 
 
 @op("annotation.checkpoint", kind=Fusion.OPAQUE)
@@ -117,7 +108,7 @@ class OnDevice(Op):
 
 
 @op("device_copy", kind=Fusion.OPAQUE)
-class DeviceCopy(Op):
+class DeviceCopy(Passed):
     """The value, copied from one device to another."""
 
     telling = True
@@ -125,13 +116,6 @@ class DeviceCopy(Op):
     """Device that holds the value, as "kind:index": "cpu:0"."""
     dst_virtual_device: str
     """Device that receives the copy, as "kind:index"."""
-
-    def infer(self, data: Type) -> Type:
-        """The type of the value."""
-        return data
-
-    def reference(self, data: Any) -> Any:
-        return data
 
     def simplify(self, call: Call) -> Expr | None:
         """Between two places that are one device, the value."""

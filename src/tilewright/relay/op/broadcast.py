@@ -12,7 +12,7 @@ from tilewright import te
 from tilewright.base.errors import NoNativeKernel, ShapeError
 from tilewright.base.types import BOOL, FLOAT32, DataType, TensorType, Type
 from tilewright.relay.expr import Call, Expr
-from tilewright.relay.op.registry import Array, Fusion, Op, Precision, op, tensors
+from tilewright.relay.op.registry import Array, Fusion, Op, Precision, Relaid, declare, op, tensors
 from tilewright.scalar import expr as E
 from tilewright.scalar import intrinsics as I
 from tilewright.topi import elementwise as topi
@@ -33,12 +33,11 @@ def common_order(perms: Sequence[Perm | None]) -> Perm | None:
 class Broadcasting(Op):
     """Base of the elementwise operators of several inputs, which must be stored in one order."""
 
-    def relayout(self, perms: Sequence[Perm | None]) -> tuple[Op, tuple[Perm | None, ...], Perm | None]:
+    def relayout(self, perms: Sequence[Perm | None]) -> Relaid:
         perm = common_order(perms)
         return self, (perm,) * len(perms), perm
 
-    def reblock(self, orders: Sequence[Order | None],
-                types: Sequence[TensorType]) -> tuple[Op, tuple[Order | None, ...], Order | None] | None:
+    def reblock(self, orders: Sequence[Order | None], types: Sequence[TensorType]) -> Relaid | None:
         """The order with the largest blocks; a dimension that is repeated has blocks of one."""
         ndim = max(t.ndim for t in types)
         known = [o for o in orders if o is not None and rank(o) == ndim]
@@ -95,13 +94,8 @@ class Function2(Binary):
         return self.of_elements(x, y)
 
 
-@op("add", kind=Fusion.BROADCAST)
-class Add(Function2):
-    """x + y. Integers wrap around; bool is the logical or."""
-
-    precision = Precision.FOLLOW
-    of_arrays = staticmethod(np.add)
-    of_elements = staticmethod(E.add)
+Add = declare(Function2, "add", Fusion.BROADCAST, "x + y. Integers wrap around; bool is the logical or.",
+    of_arrays=np.add, of_elements=E.add, precision=Precision.FOLLOW)
 
 
 def difference(x: Array, y: Array) -> Any:
@@ -109,22 +103,10 @@ def difference(x: Array, y: Array) -> Any:
     return np.logical_xor(x, y) if x.dtype == np.bool_ else np.subtract(x, y)
 
 
-@op("subtract", kind=Fusion.BROADCAST)
-class Subtract(Function2):
-    """x - y. Integers wrap around; bool is the exclusive or."""
-
-    precision = Precision.FOLLOW
-    of_arrays = staticmethod(difference)
-    of_elements = staticmethod(E.sub)
-
-
-@op("multiply", kind=Fusion.BROADCAST)
-class Multiply(Function2):
-    """x * y. Integers wrap around; bool is the logical and."""
-
-    precision = Precision.FOLLOW
-    of_arrays = staticmethod(np.multiply)
-    of_elements = staticmethod(E.mul)
+Subtract = declare(Function2, "subtract", Fusion.BROADCAST, "x - y. Integers wrap around; bool is the exclusive or.",
+    of_arrays=difference, of_elements=E.sub, precision=Precision.FOLLOW)
+Multiply = declare(Function2, "multiply", Fusion.BROADCAST, "x * y. Integers wrap around; bool is the logical and.",
+    of_arrays=np.multiply, of_elements=E.mul, precision=Precision.FOLLOW)
 
 
 def _divide(x: Array, y: Array) -> Any:
@@ -158,71 +140,32 @@ class Quotient(Divide):
         return TensorType(broadcast_shapes(a.shape, b.shape), FLOAT32)
 
 
-@op("floor_divide", kind=Fusion.BROADCAST)
-class FloorDivide(Function2):
-    """floor(x / y)."""
-
-    of_arrays = staticmethod(lambda x, y: np.floor(x / y) if DataType(x.dtype).is_float else np.floor_divide(x, y))
-    of_elements = staticmethod(E.floordiv)
-
-
-@op("mod", kind=Fusion.BROADCAST)
-class Mod(Function2):
-    """The remainder with the sign of x, as C's `%` and `fmod`."""
-
-    of_arrays = staticmethod(np.fmod)
-    of_elements = staticmethod(E.truncmod)
-
-
-@op("floor_mod", kind=Fusion.BROADCAST)
-class FloorMod(Function2):
-    """The remainder with the sign of y, as Python's `%`."""
-
-    of_arrays = staticmethod(np.mod)
-    of_elements = staticmethod(E.floormod)
-
-
-@op("trunc_divide", kind=Fusion.BROADCAST)
-class TruncDivide(Function2):
-    """x / y rounded toward zero, for floating-point types, too."""
-
-    of_arrays = staticmethod(lambda x, y: np.trunc(x / y) if DataType(x.dtype).is_float else _divide(x, y))
-    of_elements = staticmethod(lambda x, y: I.trunc(E.div(x, y)) if x.dtype.is_float else E.div(x, y))
-
-
-@op("trunc_mod", kind=Fusion.BROADCAST)
-class TruncMod(Function2):
-    """The remainder of `trunc_divide`, with the sign of x; the same as `mod`."""
-
-    of_arrays = staticmethod(np.fmod)
-    of_elements = staticmethod(E.truncmod)
-
-
-@op("power", kind=Fusion.BROADCAST)
-class Power(Function2):
-    """x to the power y. Integers wrap around; a negative integer exponent gives 1 / x^-y rounded toward zero."""
-
-    precision = Precision.NEVER
-    of_arrays = staticmethod(I.power)
-    of_elements = staticmethod(topi.power)
-
-
-@op("maximum", kind=Fusion.BROADCAST)
-class Maximum(Function2):
-    """The larger of x and y; NaN if either is NaN."""
-
-    precision = Precision.FOLLOW
-    of_arrays = staticmethod(np.maximum)
-    of_elements = staticmethod(topi.greater_of)
-
-
-@op("minimum", kind=Fusion.BROADCAST)
-class Minimum(Function2):
-    """The smaller of x and y; NaN if either is NaN."""
-
-    precision = Precision.FOLLOW
-    of_arrays = staticmethod(np.minimum)
-    of_elements = staticmethod(topi.lesser_of)
+FloorDivide = declare(
+    Function2, "floor_divide", Fusion.BROADCAST,
+    "floor(x / y).",
+    of_arrays=lambda x, y: np.floor(x / y) if DataType(x.dtype).is_float else np.floor_divide(x, y),
+    of_elements=E.floordiv)
+Mod = declare(Function2, "mod", Fusion.BROADCAST, "The remainder with the sign of x, as C's `%` and `fmod`.",
+    of_arrays=np.fmod, of_elements=E.truncmod)
+FloorMod = declare(Function2, "floor_mod", Fusion.BROADCAST, "The remainder with the sign of y, as Python's `%`.",
+    of_arrays=np.mod, of_elements=E.floormod)
+TruncDivide = declare(
+    Function2, "trunc_divide", Fusion.BROADCAST,
+    "x / y rounded toward zero, for floating-point types, too.",
+    of_arrays=lambda x, y: np.trunc(x / y) if DataType(x.dtype).is_float else _divide(x, y),
+    of_elements=lambda x, y: I.trunc(E.div(x, y)) if x.dtype.is_float else E.div(x, y))
+TruncMod = declare(
+    Function2, "trunc_mod", Fusion.BROADCAST,
+    "The remainder of `trunc_divide`, with the sign of x; the same as `mod`.",
+    of_arrays=np.fmod, of_elements=E.truncmod)
+Power = declare(
+    Function2, "power", Fusion.BROADCAST,
+    "x to the power y. Integers wrap around; a negative integer exponent gives 1 / x^-y rounded toward zero.",
+    of_arrays=I.power, of_elements=topi.power, precision=Precision.NEVER)
+Maximum = declare(Function2, "maximum", Fusion.BROADCAST, "The larger of x and y; NaN if either is NaN.",
+    of_arrays=np.maximum, of_elements=topi.greater_of, precision=Precision.FOLLOW)
+Minimum = declare(Function2, "minimum", Fusion.BROADCAST, "The smaller of x and y; NaN if either is NaN.",
+    of_arrays=np.minimum, of_elements=topi.lesser_of, precision=Precision.FOLLOW)
 
 
 @op("gcd", kind=Fusion.OPAQUE)
@@ -258,54 +201,13 @@ class Comparison(Binary):
         return E.compare(self.node, x, y)
 
 
-@op("equal", kind=Fusion.BROADCAST)
-class Equal(Comparison):
-    """x == y."""
-
-    objects = True
-    of_arrays = staticmethod(np.equal)
-    node = E.EQ
-
-
-@op("not_equal", kind=Fusion.BROADCAST)
-class NotEqual(Comparison):
-    """x != y."""
-
-    objects = True
-    of_arrays = staticmethod(np.not_equal)
-    node = E.NE
-
-
-@op("less", kind=Fusion.BROADCAST)
-class Less(Comparison):
-    """x < y."""
-
-    of_arrays = staticmethod(np.less)
-    node = E.LT
-
-
-@op("less_equal", kind=Fusion.BROADCAST)
-class LessEqual(Comparison):
-    """x <= y."""
-
-    of_arrays = staticmethod(np.less_equal)
-    node = E.LE
-
-
-@op("greater", kind=Fusion.BROADCAST)
-class Greater(Comparison):
-    """x > y."""
-
-    of_arrays = staticmethod(np.greater)
-    node = E.GT
-
-
-@op("greater_equal", kind=Fusion.BROADCAST)
-class GreaterEqual(Comparison):
-    """x >= y."""
-
-    of_arrays = staticmethod(np.greater_equal)
-    node = E.GE
+Equal = declare(Comparison, "equal", Fusion.BROADCAST, "x == y.", of_arrays=np.equal, node=E.EQ, objects=True)
+NotEqual = declare(Comparison, "not_equal", Fusion.BROADCAST, "x != y.",
+    of_arrays=np.not_equal, node=E.NE, objects=True)
+Less = declare(Comparison, "less", Fusion.BROADCAST, "x < y.", of_arrays=np.less, node=E.LT)
+LessEqual = declare(Comparison, "less_equal", Fusion.BROADCAST, "x <= y.", of_arrays=np.less_equal, node=E.LE)
+Greater = declare(Comparison, "greater", Fusion.BROADCAST, "x > y.", of_arrays=np.greater, node=E.GT)
+GreaterEqual = declare(Comparison, "greater_equal", Fusion.BROADCAST, "x >= y.", of_arrays=np.greater_equal, node=E.GE)
 
 
 class Logical(Function2):
@@ -317,28 +219,12 @@ class Logical(Function2):
         return dtype
 
 
-@op("logical_and", kind=Fusion.BROADCAST)
-class LogicalAnd(Logical):
-    """True where both inputs are true."""
-
-    of_arrays = staticmethod(np.logical_and)
-    of_elements = staticmethod(E.logical_and)
-
-
-@op("logical_or", kind=Fusion.BROADCAST)
-class LogicalOr(Logical):
-    """True where at least one input is true."""
-
-    of_arrays = staticmethod(np.logical_or)
-    of_elements = staticmethod(E.logical_or)
-
-
-@op("logical_xor", kind=Fusion.BROADCAST)
-class LogicalXor(Logical):
-    """True where exactly one input is true."""
-
-    of_arrays = staticmethod(np.logical_xor)
-    of_elements = staticmethod(topi.exclusive_or)
+LogicalAnd = declare(Logical, "logical_and", Fusion.BROADCAST, "True where both inputs are true.",
+    of_arrays=np.logical_and, of_elements=E.logical_and)
+LogicalOr = declare(Logical, "logical_or", Fusion.BROADCAST, "True where at least one input is true.",
+    of_arrays=np.logical_or, of_elements=E.logical_or)
+LogicalXor = declare(Logical, "logical_xor", Fusion.BROADCAST, "True where exactly one input is true.",
+    of_arrays=np.logical_xor, of_elements=topi.exclusive_or)
 
 
 class Bitwise(Function2):
@@ -352,46 +238,18 @@ class Bitwise(Function2):
         return dtype
 
 
-@op("bitwise_and", kind=Fusion.BROADCAST)
-class BitwiseAnd(Bitwise):
-    """The bits that are set in both inputs."""
-
-    of_arrays = staticmethod(np.bitwise_and)
-    of_elements = staticmethod(topi.bits_and)
-
-
-@op("bitwise_or", kind=Fusion.BROADCAST)
-class BitwiseOr(Bitwise):
-    """The bits that are set in at least one input."""
-
-    of_arrays = staticmethod(np.bitwise_or)
-    of_elements = staticmethod(topi.bits_or)
-
-
-@op("bitwise_xor", kind=Fusion.BROADCAST)
-class BitwiseXor(Bitwise):
-    """The bits that are set in exactly one input."""
-
-    of_arrays = staticmethod(np.bitwise_xor)
-    of_elements = staticmethod(topi.bits_xor)
-
-
-@op("left_shift", kind=Fusion.BROADCAST)
-class LeftShift(Bitwise):
-    """x shifted left by y bits, 0 <= y < width of the type."""
-
-    booleans = False
-    of_arrays = staticmethod(np.left_shift)
-    of_elements = staticmethod(I.shift_left)
-
-
-@op("right_shift", kind=Fusion.BROADCAST)
-class RightShift(Bitwise):
-    """x shifted right by y bits, 0 <= y < width of the type; signed types keep their sign."""
-
-    booleans = False
-    of_arrays = staticmethod(np.right_shift)
-    of_elements = staticmethod(I.shift_right)
+BitwiseAnd = declare(Bitwise, "bitwise_and", Fusion.BROADCAST, "The bits that are set in both inputs.",
+    of_arrays=np.bitwise_and, of_elements=topi.bits_and)
+BitwiseOr = declare(Bitwise, "bitwise_or", Fusion.BROADCAST, "The bits that are set in at least one input.",
+    of_arrays=np.bitwise_or, of_elements=topi.bits_or)
+BitwiseXor = declare(Bitwise, "bitwise_xor", Fusion.BROADCAST, "The bits that are set in exactly one input.",
+    of_arrays=np.bitwise_xor, of_elements=topi.bits_xor)
+LeftShift = declare(Bitwise, "left_shift", Fusion.BROADCAST, "x shifted left by y bits, 0 <= y < width of the type.",
+    booleans=False, of_arrays=np.left_shift, of_elements=I.shift_left)
+RightShift = declare(
+    Bitwise, "right_shift", Fusion.BROADCAST,
+    "x shifted right by y bits, 0 <= y < width of the type; signed types keep their sign.",
+    booleans=False, of_arrays=np.right_shift, of_elements=I.shift_right)
 
 
 @op("where", kind=Fusion.BROADCAST)

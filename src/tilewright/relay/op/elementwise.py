@@ -12,7 +12,7 @@ from tilewright import te
 from tilewright.base.errors import InputError, ShapeError
 from tilewright.base.types import BOOL, MINIFLOATS, DataType, TensorType, Type
 from tilewright.relay.expr import Call, Expr
-from tilewright.relay.op.registry import Array, Fusion, Op, Precision, op, tensors
+from tilewright.relay.op.registry import Array, Fusion, Op, Precision, Relaid, declare, op, tensors
 from tilewright.scalar import expr as E
 from tilewright.scalar import intrinsics as I
 from tilewright.topi import elementwise as topi
@@ -32,11 +32,10 @@ class Elementwise(Op):
         (t,) = tensors(data)
         return t
 
-    def relayout(self, perms: Sequence[Perm | None]) -> tuple[Op, tuple[Perm | None, ...], Perm | None]:
+    def relayout(self, perms: Sequence[Perm | None]) -> Relaid:
         return self, tuple(perms), perms[0]
 
-    def reblock(self, orders: Sequence[Order | None],
-                types: Sequence[TensorType]) -> tuple[Op, tuple[Order | None, ...], Order | None]:
+    def reblock(self, orders: Sequence[Order | None], types: Sequence[TensorType]) -> Relaid:
         return self, tuple(orders), orders[0]
 
 
@@ -60,26 +59,9 @@ class FloatFunction(Elementwise):
         return topi.elementwise(data, self.intrinsic, self.intrinsic.name)
 
 
-@op("exp", kind=Fusion.ELEMWISE)
-class Exp(FloatFunction):
-    """e to the power x."""
-
-    precision = Precision.NEVER
-    intrinsic = I.exp
-
-
-@op("log", kind=Fusion.ELEMWISE)
-class Log(FloatFunction):
-    """The natural logarithm."""
-
-    intrinsic = I.log
-
-
-@op("log2", kind=Fusion.ELEMWISE)
-class Log2(FloatFunction):
-    """The logarithm to base 2."""
-
-    intrinsic = I.log2
+Exp = declare(FloatFunction, "exp", Fusion.ELEMWISE, "e to the power x.", intrinsic=I.exp, precision=Precision.NEVER)
+Log = declare(FloatFunction, "log", Fusion.ELEMWISE, "The natural logarithm.", intrinsic=I.log)
+Log2 = declare(FloatFunction, "log2", Fusion.ELEMWISE, "The logarithm to base 2.", intrinsic=I.log2)
 
 
 @op("log10", kind=Fusion.ELEMWISE)
@@ -94,120 +76,24 @@ class Log10(FloatFunction):
         return log10(data)
 
 
-@op("sqrt", kind=Fusion.ELEMWISE)
-class Sqrt(FloatFunction):
-    """The square root."""
-
-    precision = Precision.FOLLOW
-    intrinsic = I.sqrt
-
-
-@op("rsqrt", kind=Fusion.ELEMWISE)
-class Rsqrt(FloatFunction):
-    """1 / sqrt(x)."""
-
-    intrinsic = I.rsqrt
-
-
-@op("tanh", kind=Fusion.ELEMWISE)
-class Tanh(FloatFunction):
-    """The hyperbolic tangent."""
-
-    precision = Precision.FOLLOW
-    intrinsic = I.tanh
-
-
-@op("sigmoid", kind=Fusion.ELEMWISE)
-class Sigmoid(FloatFunction):
-    """1 / (1 + exp(-x))."""
-
-    precision = Precision.FOLLOW
-    intrinsic = I.sigmoid
-
-
-@op("erf", kind=Fusion.ELEMWISE)
-class Erf(FloatFunction):
-    """The error function."""
-
-    precision = Precision.NEVER
-    intrinsic = I.erf
-
-
-@op("sin", kind=Fusion.ELEMWISE)
-class Sin(FloatFunction):
-    """The sine."""
-
-    intrinsic = I.sin
-
-
-@op("cos", kind=Fusion.ELEMWISE)
-class Cos(FloatFunction):
-    """The cosine."""
-
-    intrinsic = I.cos
-
-
-@op("tan", kind=Fusion.ELEMWISE)
-class Tan(FloatFunction):
-    """The tangent."""
-
-    intrinsic = I.tan
-
-
-@op("asin", kind=Fusion.ELEMWISE)
-class Asin(FloatFunction):
-    """The inverse sine."""
-
-    intrinsic = I.asin
-
-
-@op("acos", kind=Fusion.ELEMWISE)
-class Acos(FloatFunction):
-    """The inverse cosine."""
-
-    intrinsic = I.acos
-
-
-@op("atan", kind=Fusion.ELEMWISE)
-class Atan(FloatFunction):
-    """The inverse tangent."""
-
-    intrinsic = I.atan
-
-
-@op("sinh", kind=Fusion.ELEMWISE)
-class Sinh(FloatFunction):
-    """The hyperbolic sine."""
-
-    intrinsic = I.sinh
-
-
-@op("cosh", kind=Fusion.ELEMWISE)
-class Cosh(FloatFunction):
-    """The hyperbolic cosine."""
-
-    intrinsic = I.cosh
-
-
-@op("asinh", kind=Fusion.ELEMWISE)
-class Asinh(FloatFunction):
-    """The inverse hyperbolic sine."""
-
-    intrinsic = I.asinh
-
-
-@op("acosh", kind=Fusion.ELEMWISE)
-class Acosh(FloatFunction):
-    """The inverse hyperbolic cosine."""
-
-    intrinsic = I.acosh
-
-
-@op("atanh", kind=Fusion.ELEMWISE)
-class Atanh(FloatFunction):
-    """The inverse hyperbolic tangent."""
-
-    intrinsic = I.atanh
+Sqrt = declare(FloatFunction, "sqrt", Fusion.ELEMWISE, "The square root.", intrinsic=I.sqrt, precision=Precision.FOLLOW)
+Rsqrt = declare(FloatFunction, "rsqrt", Fusion.ELEMWISE, "1 / sqrt(x).", intrinsic=I.rsqrt)
+Tanh = declare(FloatFunction, "tanh", Fusion.ELEMWISE, "The hyperbolic tangent.",
+    intrinsic=I.tanh, precision=Precision.FOLLOW)
+Sigmoid = declare(FloatFunction, "sigmoid", Fusion.ELEMWISE, "1 / (1 + exp(-x)).",
+    intrinsic=I.sigmoid, precision=Precision.FOLLOW)
+Erf = declare(FloatFunction, "erf", Fusion.ELEMWISE, "The error function.", intrinsic=I.erf, precision=Precision.NEVER)
+Sin = declare(FloatFunction, "sin", Fusion.ELEMWISE, "The sine.", intrinsic=I.sin)
+Cos = declare(FloatFunction, "cos", Fusion.ELEMWISE, "The cosine.", intrinsic=I.cos)
+Tan = declare(FloatFunction, "tan", Fusion.ELEMWISE, "The tangent.", intrinsic=I.tan)
+Asin = declare(FloatFunction, "asin", Fusion.ELEMWISE, "The inverse sine.", intrinsic=I.asin)
+Acos = declare(FloatFunction, "acos", Fusion.ELEMWISE, "The inverse cosine.", intrinsic=I.acos)
+Atan = declare(FloatFunction, "atan", Fusion.ELEMWISE, "The inverse tangent.", intrinsic=I.atan)
+Sinh = declare(FloatFunction, "sinh", Fusion.ELEMWISE, "The hyperbolic sine.", intrinsic=I.sinh)
+Cosh = declare(FloatFunction, "cosh", Fusion.ELEMWISE, "The hyperbolic cosine.", intrinsic=I.cosh)
+Asinh = declare(FloatFunction, "asinh", Fusion.ELEMWISE, "The inverse hyperbolic sine.", intrinsic=I.asinh)
+Acosh = declare(FloatFunction, "acosh", Fusion.ELEMWISE, "The inverse hyperbolic cosine.", intrinsic=I.acosh)
+Atanh = declare(FloatFunction, "atanh", Fusion.ELEMWISE, "The inverse hyperbolic tangent.", intrinsic=I.atanh)
 
 
 class Rounding(Elementwise):
@@ -225,32 +111,13 @@ class Rounding(Elementwise):
         return topi.elementwise(data, topi.rounded(self.intrinsic), self.intrinsic.name)
 
 
-@op("floor", kind=Fusion.ELEMWISE)
-class Floor(Rounding):
-    """The largest integer that is at most x."""
-
-    intrinsic = I.floor
-
-
-@op("ceil", kind=Fusion.ELEMWISE)
-class Ceil(Rounding):
-    """The smallest integer that is at least x."""
-
-    intrinsic = I.ceil
-
-
-@op("trunc", kind=Fusion.ELEMWISE)
-class Trunc(Rounding):
-    """x rounded toward zero."""
-
-    intrinsic = I.trunc
-
-
-@op("round", kind=Fusion.ELEMWISE)
-class Round(Rounding):
-    """The nearest integer; ties go to the even one, as in ONNX, numpy and IEEE 754."""
-
-    intrinsic = I.nearbyint
+Floor = declare(Rounding, "floor", Fusion.ELEMWISE, "The largest integer that is at most x.", intrinsic=I.floor)
+Ceil = declare(Rounding, "ceil", Fusion.ELEMWISE, "The smallest integer that is at least x.", intrinsic=I.ceil)
+Trunc = declare(Rounding, "trunc", Fusion.ELEMWISE, "x rounded toward zero.", intrinsic=I.trunc)
+Round = declare(
+    Rounding, "round", Fusion.ELEMWISE,
+    "The nearest integer; ties go to the even one, as in ONNX, numpy and IEEE 754.",
+    intrinsic=I.nearbyint)
 
 
 @op("abs", kind=Fusion.ELEMWISE)
@@ -310,29 +177,11 @@ class Predicate(Elementwise):
         return topi.elementwise(data, self.of_elements, self.name)
 
 
-@op("isnan", kind=Fusion.ELEMWISE)
-class IsNan(Predicate):
-    """True where x is NaN."""
-
-    test = staticmethod(np.isnan)
-    of_elements = staticmethod(topi.is_nan)
-
-
-@op("isinf", kind=Fusion.ELEMWISE)
-class IsInf(Predicate):
-    """True where x is plus or minus infinity."""
-
-    test = staticmethod(np.isinf)
-    of_elements = staticmethod(topi.is_inf)
-
-
-@op("isfinite", kind=Fusion.ELEMWISE)
-class IsFinite(Predicate):
-    """True where x is neither infinite nor NaN."""
-
-    test = staticmethod(np.isfinite)
-    of_elements = staticmethod(topi.is_finite)
-    of_integers = True
+IsNan = declare(Predicate, "isnan", Fusion.ELEMWISE, "True where x is NaN.", test=np.isnan, of_elements=topi.is_nan)
+IsInf = declare(Predicate, "isinf", Fusion.ELEMWISE, "True where x is plus or minus infinity.",
+    test=np.isinf, of_elements=topi.is_inf)
+IsFinite = declare(Predicate, "isfinite", Fusion.ELEMWISE, "True where x is neither infinite nor NaN.",
+    test=np.isfinite, of_elements=topi.is_finite, of_integers=True)
 
 
 @op("logical_not", kind=Fusion.ELEMWISE)
@@ -583,7 +432,7 @@ class PRelu(Op):
     def compute(self, data: te.Tensor, alpha: te.Tensor) -> te.Tensor:
         return prelu(data, alpha, self.axis)
 
-    def relayout(self, perms: Sequence[Perm | None]) -> tuple[Op, tuple[Perm | None, ...], Perm | None]:
+    def relayout(self, perms: Sequence[Perm | None]) -> Relaid:
         perm = perms[0]
         if perm is None:
             return self, (None, None), None

@@ -6,37 +6,27 @@ from typing import Final
 
 from tilewright.relay.op.elementwise import Erf, Exp, FloatFunction, Tanh
 from tilewright.relay.op.nn_norm import Softmax
-from tilewright.relay.op.registry import Fusion, Op, Precision, op
+from tilewright.relay.op.registry import Fusion, Op, Precision, declare, op
 from tilewright.scalar import intrinsics as I
 
-
-@op("fast_exp", kind=Fusion.ELEMWISE)
-class FastExp(FloatFunction):
-    """e to the power x, with an error of at most 1 ulp of float32."""
-
-    precision = Precision.NEVER
-    intrinsic = I.exp
-
-
-@op("fast_tanh", kind=Fusion.ELEMWISE)
-class FastTanh(FloatFunction):
-    """The hyperbolic tangent, with an error of at most 2.5 ulp of float32."""
-
-    precision = Precision.FOLLOW
-    intrinsic = I.tanh
-
-
-@op("fast_erf", kind=Fusion.ELEMWISE)
-class FastErf(FloatFunction):
-    """The error function, with an error of at most 2 ulp of float32."""
-
-    precision = Precision.NEVER
-    intrinsic = I.erf
+FastExp = declare(
+    FloatFunction, "fast_exp", Fusion.ELEMWISE,
+    "e to the power x, with an error of at most 1 ulp of float32.",
+    intrinsic=I.exp, precision=Precision.NEVER)
+FastTanh = declare(
+    FloatFunction, "fast_tanh", Fusion.ELEMWISE,
+    "The hyperbolic tangent, with an error of at most 2.5 ulp of float32.",
+    intrinsic=I.tanh, precision=Precision.FOLLOW)
+FastErf = declare(
+    FloatFunction, "fast_erf", Fusion.ELEMWISE,
+    "The error function, with an error of at most 2 ulp of float32.",
+    intrinsic=I.erf, precision=Precision.NEVER)
 
 
 @op("nn.fast_softmax", kind=Fusion.OUT_FUSABLE)
 class FastSoftmax(Softmax):
     """`nn.softmax` computed with `fast_exp`."""
 
+
 APPROXIMATIONS: Final[dict[type[Op], type[Op]]] = {Exp: FastExp, Tanh: FastTanh, Erf: FastErf, Softmax: FastSoftmax}
-"""By class of operator, what stands for it when speed counts more than the last bits."""
+"""The approximation of each class of operator."""

@@ -16,7 +16,7 @@ from tilewright.relay.op.nn_pool import Spatial
 from tilewright.relay.op.registry import Array, Fusion, Precision, attributes, op, tensors
 from tilewright.topi import resize as topi
 from tilewright.topi.resize import Line, line_of
-from tilewright.topi.shapes import text
+from tilewright.topi.shapes import Shape, text
 from tilewright.topi.windows import per_dimension
 
 METHODS = ("nearest_neighbor", "linear", "cubic")
@@ -181,11 +181,41 @@ class Resize3d(Resize):
     rank = 3
 
 
-@op("nn.upsampling", kind=Fusion.INJECTIVE, takes_open_sizes=True)
-class Upsampling(Spatial):
-    """Images (batch, channels, height, width) enlarged by `scale_h` and `scale_w`."""
+class Enlarged(Spatial):
+    """Base of the upsamplings: a resize whose size is computed from factors."""
 
     precision = Precision.FOLLOW
+
+    def _resize(self, t: TensorType) -> Resize:
+        """Return the resize for data of that type."""
+        raise NotImplementedError
+
+    def _sizes(self, t: TensorType) -> Shape:
+        sizes = self._shape(t)[2:]
+        if not all(isinstance(n, int) for n in sizes):
+            raise ShapeError(f"data of the symbolic size {text(sizes)} cannot be resized; give the model's inputs "
+                             "fixed sizes")
+        return sizes
+
+    def infer(self, data: Type) -> TensorType:
+        """(batch, channels, round(size * scale), …) for each spatial dimension; the dtype of the data."""
+        (t,) = tensors(data)
+        return self._resize(t).infer(t)
+
+    def reference(self, data: Array) -> Array:
+        return self._resize(TensorType(data.shape)).reference(data)
+
+    def compute(self, data: te.Tensor) -> te.Tensor:
+        return self._resize(TensorType(data.extents)).compute(data)
+
+    def simplify(self, call: Call) -> Expr | None:
+        return self._resize(call.args[0].tensor_type)(call.args[0], span=call.span)
+
+
+@op("nn.upsampling", kind=Fusion.INJECTIVE, takes_open_sizes=True)
+class Upsampling(Enlarged):
+    """Images (batch, channels, height, width) enlarged by `scale_h` and `scale_w`."""
+
     scale_h: float = 1
     """Factor of the height."""
     scale_w: float = 1
@@ -201,33 +231,15 @@ class Upsampling(Spatial):
         method = {"nearest_neighbor": "nearest_neighbor", "bilinear": "linear", "bicubic": "cubic"}.get(self.method)
         if method is None:
             raise ShapeError(f"method '{self.method}' is not supported; it must be nearest_neighbor, bilinear or bicubic")
-        sizes = self._shape(t)[2:]
-        if not all(isinstance(n, int) for n in sizes):
-            raise ShapeError(f"an image of symbolic size {text(sizes)} cannot be resized; give the model's inputs "
-                             "fixed sizes")
+        sizes = self._sizes(t)
         target = tuple(round(n * s) for n, s in zip(sizes, (self.scale_h, self.scale_w), strict=True))
         return Resize2d(target, None, self.layout, method, "align_corners" if self.align_corners else "asymmetric")
 
-    def infer(self, data: Type) -> TensorType:
-        """(batch, channels, round(height * scale_h), round(width * scale_w)); the dtype of the data."""
-        (t,) = tensors(data)
-        return self._resize(t).infer(t)
-
-    def reference(self, data: Array) -> Array:
-        return self._resize(TensorType(data.shape)).reference(data)
-
-    def compute(self, data: te.Tensor) -> te.Tensor:
-        return self._resize(TensorType(data.extents)).compute(data)
-
-    def simplify(self, call: Call) -> Expr | None:
-        return self._resize(call.args[0].tensor_type)(call.args[0], span=call.span)
-
 
 @op("nn.upsampling3d", kind=Fusion.INJECTIVE)
-class Upsampling3d(Spatial):
+class Upsampling3d(Enlarged):
     """Volumes (batch, channels, depth, height, width) enlarged by `scale_d`, `scale_h` and `scale_w`."""
 
-    precision = Precision.FOLLOW
     scale_d: float = 1
     """Factor of the depth."""
     scale_h: float = 1
@@ -245,26 +257,9 @@ class Upsampling3d(Spatial):
         method = {"nearest_neighbor": "nearest_neighbor", "trilinear": "linear"}.get(self.method)
         if method is None:
             raise ShapeError(f"method '{self.method}' is not supported; it must be nearest_neighbor or trilinear")
-        sizes = self._shape(t)[2:]
-        if not all(isinstance(n, int) for n in sizes):
-            raise ShapeError(f"a volume of symbolic size {text(sizes)} cannot be resized; give the model's inputs "
-                             "fixed sizes")
+        sizes = self._sizes(t)
         target = tuple(round(n * s) for n, s in zip(sizes, (self.scale_d, self.scale_h, self.scale_w), strict=True))
         return Resize3d(target, None, self.layout, method, self.coordinate_transformation_mode)
-
-    def infer(self, data: Type) -> TensorType:
-        """(batch, channels, round(size * scale), …) for depth, height and width; the dtype of the data."""
-        (t,) = tensors(data)
-        return self._resize(t).infer(t)
-
-    def reference(self, data: Array) -> Array:
-        return self._resize(TensorType(data.shape)).reference(data)
-
-    def compute(self, data: te.Tensor) -> te.Tensor:
-        return self._resize(TensorType(data.extents)).compute(data)
-
-    def simplify(self, call: Call) -> Expr | None:
-        return self._resize(call.args[0].tensor_type)(call.args[0], span=call.span)
 
 
 def __getattr__(name: str) -> Any:

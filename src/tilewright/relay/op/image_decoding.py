@@ -43,6 +43,6 @@ class DecodeImage(Op):
             with Image.open(io.BytesIO(encoded.tobytes())) as image:
                 pixels = np.asarray(image.convert("L" if self.pixel_format == "Grayscale" else "RGB"))
         except OSError as error:
-            raise InputError(f"the bytes are no image that can be decoded: {error}", code="TW0712") from None
+            raise InputError(f"the bytes cannot be decoded as an image: {error}", code="TW0712") from None
         shaped = pixels.reshape(*pixels.shape[:2], _CHANNELS[self.pixel_format])
         return np.ascontiguousarray(shaped[..., ::-1]) if self.pixel_format == "BGR" else shaped

@@ -17,7 +17,7 @@ from tilewright.backends.cpu.strategies import planes
 from tilewright.base.errors import ShapeError
 from tilewright.base.types import DataType, TensorType, Type
 from tilewright.relay.op.nn_matmul import accumulator, multiplied, product_dtype
-from tilewright.relay.op.registry import Array, Fusion, Op, Precision, attributes, op, tensors
+from tilewright.relay.op.registry import Array, Fusion, Op, Precision, Relaid, attributes, op, tensors
 from tilewright.tir.data_layout import bijective_layout
 from tilewright.topi import channel_blocks
 from tilewright.topi import conv_transpose as topi_transpose
@@ -124,7 +124,7 @@ class Convolution(Op):
             raise ShapeError(f"channels is {self.channels}, and the weight makes {found}")
         return found
 
-    def relayout(self, perms: Sequence[Perm | None]) -> tuple[Op, tuple[Perm | None, ...], Perm | None] | None:
+    def relayout(self, perms: Sequence[Perm | None]) -> Relaid | None:
         """Channels-first data in any order -> channels-last data and HWIO kernels, also for groups and depthwise
         convolutions.
         """
@@ -149,7 +149,7 @@ class Conv(Convolution):
         """(batch, out channels, (size + padding - reach) // stride + 1, …), reach = (kernel - 1) * dilation + 1."""
         shape, kernel, dtype = self._checked(data, weight, self.out_dtype)
         if self.groups < 1:
-            raise ShapeError(f"the channels are in {self.groups} groups, and must be in one at least")
+            raise ShapeError(f"groups is {self.groups}; it must be 1 or more")
         if differ(shape[1], kernel[1] * self.groups):
             groups = f" in {self.groups} groups" if self.groups != 1 else ""
             raise ShapeError(f"channels of data ({shape[1]}) and weight ({kernel[1]}{groups}) differ")

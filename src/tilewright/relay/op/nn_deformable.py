@@ -23,9 +23,9 @@ LAYOUTS = {"NCHW": ("OIHW", (0, 1, 2, 3), (0, 1, 2, 3)), "NHWC": ("HWIO", (0, 3,
 class DeformableConv2d(Op):
     """A convolution whose tap (ky, kx) reads the image at an offset of its own, in the channels of deformable group g.
 
-    data (batch, in, height, width), offset (batch, deformable_groups * kh * kw * 2, height', width'), weight
-    (out, in / groups, kh, kw). The offset holds y before x for each position of the result. The image is interpolated bilinearly and zero
-    outside. Source: Dai et al., Deformable Convolutional Networks, 2017.
+    data (batch, in, height, width), offset (batch, deformable_groups * kh * kw * 2, height', width'), weight (out, in /
+    groups, kh, kw). The offset holds y before x for each position of the result. The image is interpolated bilinearly
+    and zero outside. Source: Dai et al., Deformable Convolutional Networks, 2017.
     """
 
     strides: tuple[int, ...] = (1, 1)

@@ -41,7 +41,7 @@ class NllLoss(Op):
                              "the classes")
         classes = t.shape[1 if t.ndim > 1 else 0]
         if isinstance(classes, int) and classes < 1:
-            raise ShapeError(f"predictions {text(t.shape)} are of no class; there must be one at least")
+            raise ShapeError(f"predictions {text(t.shape)} have no classes; give one or more")
         if share.ndim != 1 or differ(share.shape[0], classes):
             raise ShapeError(f"weights must be one for each of the {classes} classes, and they have the shape "
                              f"{text(share.shape)}")

@@ -10,7 +10,7 @@ import numpy as np
 from tilewright import te
 from tilewright.base.errors import ShapeError
 from tilewright.base.types import DataType, TensorType, Type
-from tilewright.relay.op.registry import Array, Fusion, Op, Precision, op, tensors
+from tilewright.relay.op.registry import Array, Fusion, Op, Precision, Relaid, op, tensors
 from tilewright.topi import definitions
 from tilewright.topi.nn.activation import bias_add
 from tilewright.topi.nn.multiplication import dense_pack
@@ -177,7 +177,7 @@ class BiasAdd(Op):
     def compute(self, data: te.Tensor, bias: te.Tensor) -> te.Tensor:
         return bias_add(data, bias, self.axis)
 
-    def relayout(self, perms: Sequence[Perm | None]) -> tuple[Op, tuple[Perm | None, ...], Perm | None]:
+    def relayout(self, perms: Sequence[Perm | None]) -> Relaid:
         perm = perms[0]
         if perm is None:
             return self, (None, None), None

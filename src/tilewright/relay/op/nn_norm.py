@@ -13,7 +13,7 @@ from tilewright.base.types import TensorType, TupleType, Type
 from tilewright.relay.expr import Call, Constant, Expr, Tuple
 from tilewright.relay.op.broadcast import Add, Multiply, Subtract
 from tilewright.relay.op.elementwise import Negative, Rsqrt
-from tilewright.relay.op.registry import Array, Fusion, Op, Precision, op, tensors
+from tilewright.relay.op.registry import Array, Fusion, Op, Precision, Relaid, op, tensors
 from tilewright.relay.op.shaping import sized
 from tilewright.topi import norm as topi
 from tilewright.topi.orders import Order, block
@@ -52,8 +52,13 @@ class AlongAxis(Op):
     axis: int
     """Dimension along which elements are combined; negative counts from the end."""
 
-    def reblock(self, orders: Sequence[Order | None],
-                types: Sequence[TensorType]) -> tuple[Op, tuple[Order | None, ...], Order | None] | None:
+    def infer(self, data: Type) -> TensorType:
+        """The type of the data, which must be floating-point."""
+        t = _floating(tensors(data)[0])
+        axis_of(self.axis, t.ndim)
+        return t
+
+    def reblock(self, orders: Sequence[Order | None], types: Sequence[TensorType]) -> Relaid | None:
         order, axis = orders[0], self.axis % types[0].ndim
         if order is None or block(order, axis) > 1:
             return None
@@ -66,12 +71,6 @@ class Softmax(AlongAxis):
 
     precision = Precision.FOLLOW
     axis: int = -1
-
-    def infer(self, data: Type) -> TensorType:
-        """The type of the data, which must be floating-point."""
-        t = _floating(tensors(data)[0])
-        axis_of(self.axis, t.ndim)
-        return t
 
     def reference(self, data: Array) -> Array:
         if not data.size:
@@ -90,12 +89,6 @@ class LogSoftmax(AlongAxis):
 
     precision = Precision.FOLLOW
     axis: int = -1
-
-    def infer(self, data: Type) -> TensorType:
-        """The type of the data, which must be floating-point."""
-        t = _floating(tensors(data)[0])
-        axis_of(self.axis, t.ndim)
-        return t
 
     def reference(self, data: Array) -> Array:
         if not data.size:
@@ -269,7 +262,7 @@ class InstanceNorm(Normalization):
     center: bool = True
     scale: bool = True
 
-    def relayout(self, perms: Sequence[Perm | None]) -> tuple[Op, tuple[Perm | None, ...], Perm | None] | None:
+    def relayout(self, perms: Sequence[Perm | None]) -> Relaid | None:
         """The statistics do not depend on the order of an image's elements; the batch must stay first."""
         perm = perms[0]
         if perm is None:

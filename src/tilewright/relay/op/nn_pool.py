@@ -12,7 +12,7 @@ from tilewright import te
 from tilewright.base.errors import ShapeError
 from tilewright.base.types import DataType, TensorType, Type
 from tilewright.relay.op.nn_conv import normalized, ordered
-from tilewright.relay.op.registry import Array, Fusion, Op, Precision, attributes, op, tensors
+from tilewright.relay.op.registry import Array, Fusion, Op, Precision, Relaid, attributes, op, tensors
 from tilewright.tir.data_layout import bijective_layout, layout
 from tilewright.topi import pool as topi
 from tilewright.topi import transform as topi_moves
@@ -23,8 +23,6 @@ from tilewright.topi.math import cast
 from tilewright.topi.orders import Order, block, layout_of
 from tilewright.topi.shapes import Perm, Shape, differ, inverse, last_channels, require_rank
 from tilewright.topi.windows import per_dimension, pooled_size, reaching
-
-Relaid = tuple[Op, tuple[Perm | None, ...], Perm | None]
 
 
 class Spatial(Op):
@@ -79,9 +77,7 @@ class Spatial(Op):
         attrs = {**self.attributes(), "layout": channels_last(self.rank)}
         return type(self)(**attrs), (perm,), perm
 
-
-    def reblock(self, orders: Sequence[Order | None],
-                types: Sequence[TensorType]) -> tuple[Op, tuple[Order | None, ...], Order | None] | None:
+    def reblock(self, orders: Sequence[Order | None], types: Sequence[TensorType]) -> Relaid | None:
         """Batch and channels in blocks -> the blocked layout."""
         order, known = orders[0], layout(self.layout)
         if (order is None or known.blocked or self.attributes().get("out_layout")

@@ -130,7 +130,7 @@ class Draw(Op):
         key, *scalars = tensors(*given)
         _state(key)
         if self.out_dtype not in ("float32", "float64"):
-            raise ShapeError(f"random numbers are float32 or float64, and {self.out_dtype} is asked for; cast them "
+            raise ShapeError(f"random numbers are float32 or float64, not {self.out_dtype}; cast them "
                              "afterwards")
         for t in scalars:
             if product(t.shape) != 1 or t.dtype != DataType(self.out_dtype):

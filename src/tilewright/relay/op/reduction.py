@@ -13,7 +13,7 @@ from tilewright.base.errors import ShapeError
 from tilewright.base.types import BOOL, DataType, TensorType, Type
 from tilewright.relay.expr import Call, Expr
 from tilewright.relay.op.broadcast import difference
-from tilewright.relay.op.registry import Array, Fusion, Op, Precision, attributes, op, tensors
+from tilewright.relay.op.registry import Array, Fusion, Op, Precision, Relaid, attributes, op, tensors
 from tilewright.scalar import expr as E
 from tilewright.topi import reduction as topi
 from tilewright.topi.elementwise import greatest, least
@@ -78,7 +78,7 @@ class Reduction(Op):
     def compute(self, data: te.Tensor) -> te.Tensor:
         return topi.reduce(data, self.axes(data.ndim), self.keepdims, self.combine, self.name)
 
-    def relayout(self, perms: Sequence[Perm | None]) -> tuple[Op, tuple[Perm | None, ...], Perm | None] | None:
+    def relayout(self, perms: Sequence[Perm | None]) -> Relaid | None:
         perm = perms[0]
         if perm is None:
             return self, tuple(perms), None
@@ -88,8 +88,7 @@ class Reduction(Op):
         attrs = {**self.attributes(), "axis": found[0], "exclude": False}
         return type(self)(**attrs), (perm,) * len(perms), found[1]
 
-    def reblock(self, orders: Sequence[Order | None],
-                types: Sequence[TensorType]) -> tuple[Op, tuple[Order | None, ...], Order | None] | None:
+    def reblock(self, orders: Sequence[Order | None], types: Sequence[TensorType]) -> Relaid | None:
         """Reduce all blocks of the axes; with `keepdims` they stay, in blocks of one."""
         order = orders[0]
         if order is None or len(orders) > 1:
@@ -276,7 +275,7 @@ class ArgReduction(Op):
         axes = axes_of(self.axis, data.ndim, self.exclude)
         return topi.arg_reduce(data, axes, self.keepdims, self.greatest, self.select_last_index, "int32", self.name)
 
-    def relayout(self, perms: Sequence[Perm | None]) -> tuple[Op, tuple[Perm | None, ...], Perm | None] | None:
+    def relayout(self, perms: Sequence[Perm | None]) -> Relaid | None:
         perm = perms[0]
         if perm is None:
             return self, (None,), None

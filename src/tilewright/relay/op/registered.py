@@ -75,16 +75,16 @@ class Registered(Op):
         if self.num_inputs is not None and len(args) != self.num_inputs:
             raise ShapeError(f"it takes {self.num_inputs} arguments, and is given {len(args)}")
         if not self.relation:
-            raise ShapeError(f"nothing says its type; give a function with relay.op.get({self.name!r}).add_type_rel")
+            raise ShapeError(f"its type relation is missing; give one with relay.op.get({self.name!r}).add_type_rel")
         found = self.relation[-1](list(args), self)
         if not isinstance(found, Type):
-            raise ShapeError(f"its type relation gave {found!r}, which is no type")
+            raise ShapeError(f"its type relation gave {found!r}, not a type")
         return found
 
     def compute(self, *inputs: te.Tensor) -> te.Tensor | tuple[te.Tensor, ...]:
         rule = op_attr(self.name, COMPUTE)
         if rule is None:
-            raise CompileError(f"nothing says what {self.name} computes; give a tensor expression with "
+            raise CompileError(f"{self.name} has no tensor expression; give one with "
                                f"relay.op.register_compute({self.name!r}, …)", code="TW0312")
         out_type = self.infer(*(TensorType(dims(x), x.dtype) for x in inputs))
         made = rule(self, list(inputs), out_type)

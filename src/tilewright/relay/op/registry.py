@@ -27,6 +27,9 @@ from tilewright.scalar.walk import walk
 
 Array = np.ndarray[Any, Any]
 T = TypeVar("T", bound="Op")
+Order = tuple[Any, ...]
+Relaid = tuple["Op", tuple[Order | None, ...], Order | None]
+"""An operator, the order in which it needs each argument, and the order of its result; None for the logical order."""
 
 
 class Fusion(enum.IntEnum):
@@ -230,8 +233,7 @@ class Op:
         """Return a simpler graph for inference (batch norm -> scale and shift, dropout -> its input), or None."""
         return None
 
-    def relayout(self, perms: Sequence[tuple[int, ...] | None]) -> tuple[
-            Op, tuple[tuple[int, ...] | None, ...], tuple[int, ...] | None] | None:
+    def relayout(self, perms: Sequence[Order | None]) -> Relaid | None:
         """Return how the operator works on permuted tensors.
 
         `perms[k]` is the stored order of argument k (`stored = transpose(logical, perm)`), None for the logical order.
@@ -240,8 +242,7 @@ class Op:
         """
         return None
 
-    def reblock(self, orders: Sequence[tuple[Any, ...] | None], types: Sequence[TensorType]) -> tuple[
-            Op, tuple[tuple[Any, ...] | None, ...], tuple[Any, ...] | None] | None:
+    def reblock(self, orders: Sequence[Order | None], types: Sequence[TensorType]) -> Relaid | None:
         """Return the same as `relayout` for arguments stored in blocks (`topi.orders`); `types` are the types of the
         arguments.
 
@@ -348,6 +349,13 @@ def op(name: str, kind: Fusion, *, variadic: bool = False,
         return made
 
     return declare
+
+
+def declare(base: type[T], name: str, kind: Fusion, meaning: str, **members: Any) -> type[T]:
+    """Declare an operator without attributes: a class below `base` with the docstring `meaning` and these members."""
+    body = {k: staticmethod(v) if inspect.isfunction(v) else v for k, v in members.items()}
+    return op(name, kind=kind)(
+        type(name.rpartition(".")[2], (base,), {"__doc__": meaning, "__module__": base.__module__, **body}))
 
 
 def _repeat_defaults(cls: type[Op], rank: int) -> None:
@@ -470,7 +478,7 @@ def _refuse_objects(types: Sequence[Type]) -> None:
     for t in types:
         if type(t) is TensorType:
             if t.dtype.is_object:
-                raise ShapeError(f"a {t.dtype} is no number, and this operator takes numbers alone")
+                raise ShapeError(f"this operator accepts numeric tensors only; got {t.dtype}")
         elif type(t) is TupleType:
             _refuse_objects(t.fields)
 

@@ -9,7 +9,7 @@ from tilewright import te
 from tilewright.base.errors import ShapeError
 from tilewright.base.types import TensorType, Type
 from tilewright.relay.expr import Call, Expr
-from tilewright.relay.op.registry import Array, Fusion, Op, Precision, op, tensors
+from tilewright.relay.op.registry import Array, Fusion, Op, Precision, Relaid, op, tensors
 from tilewright.scalar.expr import PrimExpr
 from tilewright.topi import transform as topi
 from tilewright.topi.orders import Order, places, without
@@ -115,8 +115,8 @@ class Reshape(View):
                 whole, first, second = take(-4), wanted.pop(0), wanted.pop(0)
                 result += _split(whole, first, second)
             else:
-                raise ShapeError(f"{n} in newshape {text(self.newshape)} means nothing; sizes, 0, -1, -2, -3, and -4 "
-                                 "before two sizes do")
+                raise ShapeError(f"{n} in newshape {text(self.newshape)} is invalid; use sizes, 0, -1, -2, -3, or -4 "
+                                 "before two sizes")
         return tuple(result)
 
 
@@ -183,8 +183,7 @@ class Squeeze(View):
     def shape_of(self, shape: Shape) -> Shape:
         return squeezed(shape, self.axis)
 
-    def reblock(self, orders: Sequence[Order | None],
-                types: Sequence[TensorType]) -> tuple[Op, tuple[Order | None, ...], Order | None] | None:
+    def reblock(self, orders: Sequence[Order | None], types: Sequence[TensorType]) -> Relaid | None:
         """Remove all blocks of the removed dimensions, which are of size one."""
         order, (t,) = orders[0], types
         gone = (axes_of(self.axis, t.ndim) if self.axis is not None

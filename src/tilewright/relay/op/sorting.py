@@ -91,8 +91,7 @@ class TopK(Op):
         if self.ret_type not in ("both", "values", "indices"):
             raise ShapeError(f"ret_type '{self.ret_type}' is not supported; it must be both, values or indices")
         if isinstance(t.shape[axis], int) and self.k > t.shape[axis]:
-            raise ShapeError(f"the {self.k} greatest of {t.shape[axis]} elements are asked for; k can be at most "
-                             f"{t.shape[axis]}")
+            raise ShapeError(f"k is {self.k}, but axis {self.axis} has {t.shape[axis]} elements; use at most that many")
         shape = t.shape if self.k < 1 else (*t.shape[:axis], self.k, *t.shape[axis + 1 :])
         both = TensorType(shape, t.dtype), TensorType(shape, self.dtype)
         return TupleType(both) if self.ret_type == "both" else both[self.ret_type == "indices"]

@@ -8,7 +8,7 @@ from tilewright import te
 from tilewright.base.errors import ShapeError
 from tilewright.base.types import TensorType, Type
 from tilewright.relay.op.elementwise import Elementwise
-from tilewright.relay.op.registry import Array, Fusion, Op, Precision, op, tensors
+from tilewright.relay.op.registry import Array, Fusion, Op, Precision, declare, op, tensors
 from tilewright.topi import special as topi
 from tilewright.topi.shapes import broadcast_shapes, require_same_dtype
 
@@ -37,151 +37,51 @@ class Special(Elementwise):
         return topi.apply(self.name, self.formula, data.extents, data)
 
 
-@op("special.lgamma", kind=Fusion.OPAQUE)
-class Lgamma(Special):
-    """The logarithm of |Gamma(x)|."""
-
-    formula = staticmethod(topi.lgamma)
-
-
-@op("special.digamma", kind=Fusion.OPAQUE)
-class Digamma(Special):
-    """The derivative of log Gamma."""
-
-    formula = staticmethod(topi.digamma)
-
-
-@op("special.erfc", kind=Fusion.OPAQUE)
-class Erfc(Special):
-    """1 - erf(x), accurate where the result is small."""
-
-    formula = staticmethod(topi.erfc)
-
-
-@op("special.erfcx", kind=Fusion.OPAQUE)
-class Erfcx(Special):
-    """exp(x^2) erfc(x)."""
-
-    formula = staticmethod(topi.erfcx)
-
-
-@op("special.erfinv", kind=Fusion.OPAQUE)
-class Erfinv(Special):
-    """The inverse of the error function."""
-
-    formula = staticmethod(topi.erfinv)
-
-
-@op("special.log_ndtr", kind=Fusion.OPAQUE)
-class LogNdtr(Special):
-    """The logarithm of the standard normal distribution function."""
-
-    formula = staticmethod(topi.log_ndtr)
-
-
-@op("special.ndtri", kind=Fusion.OPAQUE)
-class Ndtri(Special):
-    """The inverse of the standard normal distribution function."""
-
-    formula = staticmethod(topi.ndtri)
-
-
-@op("special.i0", kind=Fusion.OPAQUE)
-class I0(Special):
-    """I0(x), the modified Bessel function of the first kind."""
-
-    formula = staticmethod(topi.i0)
-
-
-@op("special.i0e", kind=Fusion.OPAQUE)
-class I0E(Special):
-    """exp(-|x|) I0(x), the scaled modified Bessel function of the first kind."""
-
-    formula = staticmethod(topi.i0e)
-
-
-@op("special.i1", kind=Fusion.OPAQUE)
-class I1(Special):
-    """I1(x), the modified Bessel function of the first kind."""
-
-    formula = staticmethod(topi.i1)
-
-
-@op("special.i1e", kind=Fusion.OPAQUE)
-class I1E(Special):
-    """exp(-|x|) I1(x), the scaled modified Bessel function of the first kind."""
-
-    formula = staticmethod(topi.i1e)
-
-
-@op("special.k0", kind=Fusion.OPAQUE)
-class K0(Special):
-    """K0(x), the modified Bessel function of the second kind."""
-
-    formula = staticmethod(topi.k0)
-
-
-@op("special.k0e", kind=Fusion.OPAQUE)
-class K0E(Special):
-    """exp(x) K0(x), the scaled modified Bessel function of the second kind."""
-
-    formula = staticmethod(topi.k0e)
-
-
-@op("special.k1", kind=Fusion.OPAQUE)
-class K1(Special):
-    """K1(x), the modified Bessel function of the second kind."""
-
-    formula = staticmethod(topi.k1)
-
-
-@op("special.k1e", kind=Fusion.OPAQUE)
-class K1E(Special):
-    """exp(x) K1(x), the scaled modified Bessel function of the second kind."""
-
-    formula = staticmethod(topi.k1e)
-
-
-@op("special.j0", kind=Fusion.OPAQUE)
-class J0(Special):
-    """J0(x), the Bessel function of the first kind."""
-
-    formula = staticmethod(topi.j0)
-
-
-@op("special.j1", kind=Fusion.OPAQUE)
-class J1(Special):
-    """J1(x), the Bessel function of the first kind."""
-
-    formula = staticmethod(topi.j1)
-
-
-@op("special.y0", kind=Fusion.OPAQUE)
-class Y0(Special):
-    """Y0(x), the Bessel function of the second kind."""
-
-    formula = staticmethod(topi.y0)
-
-
-@op("special.y1", kind=Fusion.OPAQUE)
-class Y1(Special):
-    """Y1(x), the Bessel function of the second kind."""
-
-    formula = staticmethod(topi.y1)
-
-
-@op("special.spherical_j0", kind=Fusion.OPAQUE)
-class SphericalJ0(Special):
-    """sin(x) / x, the spherical Bessel function of the first kind and order zero."""
-
-    formula = staticmethod(topi.spherical_j0)
-
-
-@op("special.airy", kind=Fusion.OPAQUE)
-class Airy(Special):
-    """Ai(x), the Airy function of the first kind."""
-
-    formula = staticmethod(topi.airy)
+Lgamma = declare(Special, "special.lgamma", Fusion.OPAQUE, "The logarithm of |Gamma(x)|.", formula=topi.lgamma)
+Digamma = declare(Special, "special.digamma", Fusion.OPAQUE, "The derivative of log Gamma.", formula=topi.digamma)
+Erfc = declare(Special, "special.erfc", Fusion.OPAQUE, "1 - erf(x), accurate where the result is small.",
+    formula=topi.erfc)
+Erfcx = declare(Special, "special.erfcx", Fusion.OPAQUE, "exp(x^2) erfc(x).", formula=topi.erfcx)
+Erfinv = declare(Special, "special.erfinv", Fusion.OPAQUE, "The inverse of the error function.", formula=topi.erfinv)
+LogNdtr = declare(
+    Special, "special.log_ndtr", Fusion.OPAQUE,
+    "The logarithm of the standard normal distribution function.",
+    formula=topi.log_ndtr)
+Ndtri = declare(Special, "special.ndtri", Fusion.OPAQUE, "The inverse of the standard normal distribution function.",
+    formula=topi.ndtri)
+I0 = declare(Special, "special.i0", Fusion.OPAQUE, "I0(x), the modified Bessel function of the first kind.",
+    formula=topi.i0)
+I0E = declare(
+    Special, "special.i0e", Fusion.OPAQUE,
+    "exp(-|x|) I0(x), the scaled modified Bessel function of the first kind.",
+    formula=topi.i0e)
+I1 = declare(Special, "special.i1", Fusion.OPAQUE, "I1(x), the modified Bessel function of the first kind.",
+    formula=topi.i1)
+I1E = declare(
+    Special, "special.i1e", Fusion.OPAQUE,
+    "exp(-|x|) I1(x), the scaled modified Bessel function of the first kind.",
+    formula=topi.i1e)
+K0 = declare(Special, "special.k0", Fusion.OPAQUE, "K0(x), the modified Bessel function of the second kind.",
+    formula=topi.k0)
+K0E = declare(
+    Special, "special.k0e", Fusion.OPAQUE,
+    "exp(x) K0(x), the scaled modified Bessel function of the second kind.",
+    formula=topi.k0e)
+K1 = declare(Special, "special.k1", Fusion.OPAQUE, "K1(x), the modified Bessel function of the second kind.",
+    formula=topi.k1)
+K1E = declare(
+    Special, "special.k1e", Fusion.OPAQUE,
+    "exp(x) K1(x), the scaled modified Bessel function of the second kind.",
+    formula=topi.k1e)
+J0 = declare(Special, "special.j0", Fusion.OPAQUE, "J0(x), the Bessel function of the first kind.", formula=topi.j0)
+J1 = declare(Special, "special.j1", Fusion.OPAQUE, "J1(x), the Bessel function of the first kind.", formula=topi.j1)
+Y0 = declare(Special, "special.y0", Fusion.OPAQUE, "Y0(x), the Bessel function of the second kind.", formula=topi.y0)
+Y1 = declare(Special, "special.y1", Fusion.OPAQUE, "Y1(x), the Bessel function of the second kind.", formula=topi.y1)
+SphericalJ0 = declare(
+    Special, "special.spherical_j0", Fusion.OPAQUE,
+    "sin(x) / x, the spherical Bessel function of the first kind and order zero.",
+    formula=topi.spherical_j0)
+Airy = declare(Special, "special.airy", Fusion.OPAQUE, "Ai(x), the Airy function of the first kind.", formula=topi.airy)
 
 
 class Special2(Op):

@@ -117,7 +117,7 @@ class RegexFullMatch(Op):
         try:
             re.compile(self.pattern)
         except re.error as error:
-            raise ShapeError(f"the pattern {self.pattern!r} is no regular expression: {error}") from None
+            raise ShapeError(f"the pattern {self.pattern!r} is not a regular expression: {error}") from None
         return TensorType(t.shape, BOOL)
 
     def reference(self, data: Array) -> Array:
@@ -165,7 +165,7 @@ class StringTokenize(Op):
             try:
                 re.compile(pattern)
             except re.error as error:
-                raise ShapeError(f"the pattern {pattern!r} is no regular expression: {error}") from None
+                raise ShapeError(f"the pattern {pattern!r} is not a regular expression: {error}") from None
         return TensorType((*t.shape, UnknownDim()), STRING)
 
     def reference(self, data: Array) -> Array:

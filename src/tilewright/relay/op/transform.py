@@ -13,7 +13,7 @@ from tilewright import te
 from tilewright.base.errors import ShapeError
 from tilewright.base.types import TensorType, TupleType, Type
 from tilewright.relay.expr import Call, Expr, Tuple
-from tilewright.relay.op.registry import Array, Fusion, Op, Precision, op, tensors
+from tilewright.relay.op.registry import Array, Fusion, Op, Precision, Relaid, op, tensors
 from tilewright.topi import transform as topi
 from tilewright.topi.orders import Order, block, fits, has_blocks
 from tilewright.topi.shapes import (
@@ -29,8 +29,6 @@ from tilewright.topi.shapes import (
     slices,
     text,
 )
-
-Relaid = tuple[Op, tuple[Perm | None, ...], Perm | None]
 
 
 def _permuted(values: Sequence[Any], perm: Perm) -> tuple[Any, ...]:

@@ -71,7 +71,7 @@ class ExprReader(AttributeReader):
 
     def global_var(self, token: Token) -> Expr:
         """The function of the module that `@name` means."""
-        raise self.fail(f"there is no function {token.text} here: this text is no module", token)
+        raise self.fail(f"there is no function {token.text}: this text is not a module", token)
 
     # Names.
     def bind(self, name: str, value: Expr) -> None:
@@ -292,7 +292,7 @@ class ExprReader(AttributeReader):
             raise self.fail(missing.message if missing is not None else "there is no operator "
                             f"'{name}'{nearest(name, [*OPS, *self.constructors])}", token)
         if self.kind != "(":
-            raise self.fail(f"'{name}' is an operator, which stands before its arguments: {name}(…)", token)
+            raise self.fail(f"'{name}' is an operator; write it before its arguments: {name}(…)", token)
         args, attrs = self._arguments(kind)
         return self._apply(token, kind, args, attrs)
 
@@ -308,7 +308,7 @@ class ExprReader(AttributeReader):
     def _apply(self, token: Token, kind: type[Op], args: list[Expr], attrs: Mapping[str, tuple[Any, Token]]) -> Expr:
         low, high, names = _arity(kind.name)
         if not low <= len(args) <= high:
-            attributes = ", ".join(f.name for f in kind.__dataclass_fields__.values())  # type: ignore[attr-defined]
+            attributes = ", ".join(kind.attribute_names)
             by_name = f"; attributes are written by name: {attributes}" if len(args) > high and attributes else ""
             raise self.fail(f"{kind.name} takes {_counted(low, high)} ({', '.join(names)}), and is given "
                             f"{len(args)}{by_name}", token)
@@ -334,7 +334,7 @@ class ExprReader(AttributeReader):
                     raise self.fail(f"the attribute '{name}' is given twice", token)
                 attrs[name] = (self.attribute(), token)
             elif token.kind in ("string", "["):
-                known = ", ".join(f"{n}=…" for n in getattr(kind, "__dataclass_fields__", ())) or "name=…"
+                known = ", ".join(f"{n}=…" for n in getattr(kind, "attribute_names", ())) or "name=…"
                 raise self.fail(f"attributes are written by name: {known}", token)
             else:
                 args.append(self.expr())
@@ -400,7 +400,7 @@ class ExprReader(AttributeReader):
         if token.kind == "local":
             var = Var(token.text[1:], self.annotation() if self.accept(":") else None, self.span(token, "pattern"))
             if token.text in names:
-                raise self.fail(f"{token.text} stands twice in this pattern", token)
+                raise self.fail(f"{token.text} occurs twice in this pattern", token)
             names[token.text] = var
             return PatternVar(var)
         if token.kind == "(":
@@ -413,7 +413,7 @@ class ExprReader(AttributeReader):
         made = self.constructors.get(plain_word(token.text), [])
         if len(made) != 1:
             why = (f"is a constructor of several data types; write {made[0].belong_to.name_hint}.{made[0].name_hint}"
-                   if made else "is no constructor")
+                   if made else "is not a constructor")
             raise self.fail(f"'{token.text}' {why}{nearest(token.text, self.constructors) if not made else ''}", token)
         inner = self._patterns(names) if self.accept("(") else []
         try:
@@ -432,7 +432,7 @@ class ExprReader(AttributeReader):
     def _meta(self, token: Token) -> Expr:
         entry = self.meta_entry(token)
         if not isinstance(entry, Expr):
-            raise self.fail(f"this entry of the meta data is a {type(entry).__name__}, which is no value", token)
+            raise self.fail(f"this entry of the meta data is a {type(entry).__name__}, not a value", token)
         return entry
 
     def _truth(self, token: Token) -> Expr:
@@ -443,7 +443,7 @@ class ExprReader(AttributeReader):
         args = self.expect("(", "'('"), self.expect("word", "the name of a constructor"), self.expect(")", "')'")
         made = self.constructors.get(plain_word(args[1].text), [])
         if len(made) != 1:
-            raise self.fail(f"'{args[1].text}' is no constructor{nearest(args[1].text, self.constructors)}", args[1])
+            raise self.fail(f"'{args[1].text}' is not a constructor{nearest(args[1].text, self.constructors)}", args[1])
         return made[0]
 
     def _reference_form(self, token: Token) -> Expr:

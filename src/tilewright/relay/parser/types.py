@@ -9,7 +9,18 @@ from typing import Any, Final
 
 from tilewright.base.errors import CompileError, Origin, ParseError
 from tilewright.base.settings import nearest
-from tilewright.base.types import INT64, DataType, FuncType, GlobalTypeVar, RefType, TensorType, TupleType, Type, TypeCall, TypeVar
+from tilewright.base.types import (
+    INT64,
+    DataType,
+    FuncType,
+    GlobalTypeVar,
+    RefType,
+    TensorType,
+    TupleType,
+    Type,
+    TypeCall,
+    TypeVar,
+)
 from tilewright.relay.parser.errors import Source
 from tilewright.relay.parser.lexer import Token, plain_word, tokens_of
 from tilewright.scalar.expr import UnknownDim, floordiv, floormod, maximum, minimum

@@ -8,7 +8,8 @@ A table has the result for each of the 256 values of the data.
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -21,7 +22,7 @@ from tilewright.relay.op.broadcast import Add, Multiply
 from tilewright.relay.op.indexing import Take
 from tilewright.relay.op.nn_norm import Softmax
 from tilewright.relay.op.nn_pool import AvgPool2d
-from tilewright.relay.op.registry import Array, Fusion, Op, attributes, op, tensors
+from tilewright.relay.op.registry import Array, Fusion, Op, attributes, declare, op, tensors
 from tilewright.relay.qnn import numerics as N
 from tilewright.relay.qnn.scaling import Dequantize, Quantize
 from tilewright.topi.nn import quantization as topi
@@ -36,9 +37,11 @@ class Requantized(Op):
     pointwise = True
     """Whether each element of the result is a function of one of the data, and a table does."""
 
-    def plain(self) -> list[Op]:
+    steps: ClassVar[tuple[Op, ...]] = ()
+
+    def plain(self) -> Sequence[Op]:
         """Return the operators of one argument whose composition is the function."""
-        raise NotImplementedError
+        return self.steps
 
     def values(self, x: Array) -> Array:
         """Return the function of numbers; NaN (the logarithm of a negative number) counts as zero."""
@@ -89,68 +92,14 @@ def _lowered(call: Call) -> Expr:
     return call.op.simplify(call) or call
 
 
-@op("qnn.tanh", kind=Fusion.OPAQUE)
-class QnnTanh(Requantized):
-    """tanh(x)."""
-
-    def plain(self) -> list[Op]:
-        return [elementwise.Tanh()]
-
-
-@op("qnn.sigmoid", kind=Fusion.OPAQUE)
-class QnnSigmoid(Requantized):
-    """1 / (1 + exp(-x))."""
-
-    def plain(self) -> list[Op]:
-        return [elementwise.Sigmoid()]
-
-
-@op("qnn.exp", kind=Fusion.OPAQUE)
-class QnnExp(Requantized):
-    """exp(x)."""
-
-    def plain(self) -> list[Op]:
-        return [elementwise.Exp()]
-
-
-@op("qnn.log", kind=Fusion.OPAQUE)
-class QnnLog(Requantized):
-    """The natural logarithm of x > 0."""
-
-    def plain(self) -> list[Op]:
-        return [elementwise.Log()]
-
-
-@op("qnn.sqrt", kind=Fusion.OPAQUE)
-class QnnSqrt(Requantized):
-    """The square root of x >= 0."""
-
-    def plain(self) -> list[Op]:
-        return [elementwise.Sqrt()]
-
-
-@op("qnn.rsqrt", kind=Fusion.OPAQUE)
-class QnnRsqrt(Requantized):
-    """1 / sqrt(x) for x > 0."""
-
-    def plain(self) -> list[Op]:
-        return [elementwise.Rsqrt()]
-
-
-@op("qnn.erf", kind=Fusion.OPAQUE)
-class QnnErf(Requantized):
-    """The error function."""
-
-    def plain(self) -> list[Op]:
-        return [elementwise.Erf()]
-
-
-@op("qnn.abs", kind=Fusion.OPAQUE)
-class QnnAbs(Requantized):
-    """|x|."""
-
-    def plain(self) -> list[Op]:
-        return [elementwise.Abs()]
+QnnTanh = declare(Requantized, "qnn.tanh", Fusion.OPAQUE, "tanh(x).", steps=(elementwise.Tanh(),))
+QnnSigmoid = declare(Requantized, "qnn.sigmoid", Fusion.OPAQUE, "1 / (1 + exp(-x)).", steps=(elementwise.Sigmoid(),))
+QnnExp = declare(Requantized, "qnn.exp", Fusion.OPAQUE, "exp(x).", steps=(elementwise.Exp(),))
+QnnLog = declare(Requantized, "qnn.log", Fusion.OPAQUE, "The natural logarithm of x > 0.", steps=(elementwise.Log(),))
+QnnSqrt = declare(Requantized, "qnn.sqrt", Fusion.OPAQUE, "The square root of x >= 0.", steps=(elementwise.Sqrt(),))
+QnnRsqrt = declare(Requantized, "qnn.rsqrt", Fusion.OPAQUE, "1 / sqrt(x) for x > 0.", steps=(elementwise.Rsqrt(),))
+QnnErf = declare(Requantized, "qnn.erf", Fusion.OPAQUE, "The error function.", steps=(elementwise.Erf(),))
+QnnAbs = declare(Requantized, "qnn.abs", Fusion.OPAQUE, "|x|.", steps=(elementwise.Abs(),))
 
 
 @op("qnn.leaky_relu", kind=Fusion.OPAQUE)
@@ -205,9 +154,6 @@ class QnnAvgPool2d(Requantized):
 @op("qnn.hardswish", kind=Fusion.OPAQUE)
 class QnnHardswish(Requantized):
     """x * clip(x + 3, 0, 6) / 6."""
-
-    def plain(self) -> list[Op]:
-        return []
 
     def values(self, x: Array) -> Array:
         return x * np.clip(x + np.float32(3), 0, 6) * np.float32(1 / 6)

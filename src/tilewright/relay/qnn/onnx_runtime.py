@@ -3,7 +3,7 @@ dequantize, operator, quantize.
 
     QLinearConv, QGemm          saturate(round(sums * (sx * sw / s)) + z)             `qnn.requantize` in float32
     QLinearAdd                  saturate(round(a * (sa / s) + (b * (sb / s) + c)))    products and sums rounded once,
-                                                                                      c = z - (sa / s * za + sb / s * zb)
+                                                                                     c = z - (sa / s * za + sb / s * zb)
     QLinearMul                  saturate(round((a - za) * (b - zb) * (sa * sb / s) + z))
     QLinearAveragePool          saturate(round(mean / s + z))                         mean of real numbers, in order
     QLinearGlobalAveragePool    saturate(round(sum * (sx / (s * count))) + z)

@@ -11,7 +11,7 @@ from tilewright.base.errors import CompileError, ShapeError
 from tilewright.base.types import FLOAT32, INT64, DataType, TensorType, Type
 from tilewright.relay.expr import Call, Constant, Expr
 from tilewright.relay.op.broadcast import Multiply
-from tilewright.relay.op.registry import Array, Fusion, Op, op, tensors
+from tilewright.relay.op.registry import Array, Fusion, Op, Relaid, op, tensors
 from tilewright.relay.qnn import numerics as N
 from tilewright.topi.shapes import Perm
 
@@ -30,7 +30,7 @@ class Scaling(Op):
         if out not in N.QUANTIZED and not isinstance(self, Dequantize):
             raise CompileError(f"{self.name}: out_dtype is {out}; it must be one of {', '.join(N.QUANTIZED)}", code="TW1004")
 
-    def relayout(self, perms: Sequence[Perm | None]) -> tuple[Op, tuple[Perm | None, ...], Perm | None]:
+    def relayout(self, perms: Sequence[Perm | None]) -> Relaid:
         perm = perms[0]
         if perm is None:
             return self, (None,) * len(perms), None

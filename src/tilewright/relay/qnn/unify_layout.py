@@ -24,7 +24,7 @@ from tilewright.ir.module import IRModule
 from tilewright.ir.transform import FunctionPass, PassContext
 from tilewright.relay.expr import Call, Constant, Expr, Function, Tuple, Var
 from tilewright.relay.op.nn_conv import Conv2d, Convolution
-from tilewright.relay.op.registry import Op
+from tilewright.relay.op.registry import Op, Relaid
 from tilewright.relay.op.shaping import Reshape, sized
 from tilewright.relay.op.transform import Transpose
 from tilewright.relay.qnn.arithmetic import QnnAdd, QnnMul, QnnSubtract
@@ -32,7 +32,7 @@ from tilewright.relay.qnn.functions import QnnAvgPool2d, QnnSoftmax
 from tilewright.relay.qnn.products import QnnConv2d, QnnDense
 from tilewright.relay.transform.chosen_layouts import default_kernel_layout, in_layouts
 from tilewright.relay.transform.chosen_sweep import ChosenSweep
-from tilewright.relay.transform.layout_sweep import Relaid, Stored
+from tilewright.relay.transform.layout_sweep import Stored
 from tilewright.relay.transform.permutations import Perm, axes_of
 from tilewright.relay.visitor import post_order, rewrite
 from tilewright.topi.orders import order_of

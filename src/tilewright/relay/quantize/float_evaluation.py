@@ -41,7 +41,7 @@ def samples_of(data: Any, function: Function) -> list[Sample]:
                              f"{', '.join(names)}", code="TW1002")
         found += _batches({n: _array(given[n]) for n in names}, function.params)
     if not found:
-        raise InputError("there are no calibration data; give at least one input", code="TW1002")
+        raise InputError("the calibration data are empty; give at least one input", code="TW1002")
     return found
 
 

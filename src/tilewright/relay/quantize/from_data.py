@@ -225,8 +225,8 @@ def with_biases(function: Function) -> Function:
     def biased(old: Expr, new: Expr) -> Expr:
         if not isinstance(old, Call) or not is_layer(old):
             return new
-        if len(users[old]) == 1 and isinstance(users[old][0], Call) and isinstance(users[old][0].op,  # type: ignore[attr-defined]
-                BiasAdd):
+        first = users[old][0] if len(users[old]) == 1 else None
+        if isinstance(first, Call) and isinstance(first.op, BiasAdd):
             return new
         axis = channel_axis(old)
         return Call(BiasAdd(axis), [new, Constant(np.zeros(old.tensor_type.shape[axis], np.float32))], span=old.span)

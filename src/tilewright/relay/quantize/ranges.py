@@ -112,7 +112,7 @@ class Distribution:
     def most(self) -> float:
         """The greatest magnitude; raises `InputError` where nothing was counted."""
         if self.least > self.greatest:
-            raise InputError("there are no calibration data; give at least one input", code="TW1002")
+            raise InputError("the calibration data are empty; give at least one input", code="TW1002")
         return max(-self.least, self.greatest)
 
     def within(self, most: float) -> tuple[float, float]:

@@ -22,7 +22,7 @@ def get_net(batch_size: int, random_len: int = 100, oshape: tuple[int, ...] = (3
             dtype: str = "float32") -> Function:
     """`random_len` numbers make an image of `oshape`, which is 64x64; raises `CompileError` for another size."""
     if oshape[1:] != (64, 64):
-        raise CompileError(f"the generator makes images of 64x64, and {oshape[1]}x{oshape[2]} are asked for",
+        raise CompileError(f"the generator makes images of 64x64, not {oshape[1]}x{oshape[2]}",
                            code="TW0417")
     x: Expr = dense_add_bias(data_of(batch_size, (random_len,), dtype), units=4 * 4 * ngf * 8, name="fc")
     x = nn.relu(Reshape((-1, ngf * 8, 4, 4))(x))

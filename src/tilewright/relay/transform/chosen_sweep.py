@@ -20,10 +20,10 @@ from tilewright.relay.op.blocks import LayoutTransform
 from tilewright.relay.op.nn_conv import Convolution
 from tilewright.relay.op.nn_matmul import BiasAdd
 from tilewright.relay.op.nn_norm import BatchNorm, Dropout
-from tilewright.relay.op.registry import Op
+from tilewright.relay.op.registry import Op, Relaid
 from tilewright.relay.op.transform import Transpose
 from tilewright.relay.transform.canonicalize import canonical
-from tilewright.relay.transform.layout_sweep import Relaid, Stored, Sweep
+from tilewright.relay.transform.layout_sweep import Stored, Sweep
 from tilewright.relay.transform.permutations import Perm, axes_of, inverse, is_identity
 from tilewright.relay.visitor import consumers, operands
 from tilewright.tir.data_layout import layout

@@ -19,7 +19,15 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from tilewright.base.errors import CompileError, Origin
-from tilewright.base.types import FuncType, GlobalTypeVar, Type, TypeCall, substitute_type, type_children, with_type_children
+from tilewright.base.types import (
+    FuncType,
+    GlobalTypeVar,
+    Type,
+    TypeCall,
+    substitute_type,
+    type_children,
+    with_type_children,
+)
 from tilewright.ir.module import IRModule
 from tilewright.ir.transform import Pass, PassContext
 from tilewright.relay.adt import (

@@ -15,7 +15,7 @@ from tilewright.base.types import TensorType, TupleType, Type
 from tilewright.relay.expr import Call, Constant, Expr, Tuple, TupleGetItem
 from tilewright.relay.op.hooks import is_replaced
 from tilewright.relay.op.nn_matmul import Dense, Matmul
-from tilewright.relay.op.registry import Op
+from tilewright.relay.op.registry import Op, Relaid
 from tilewright.relay.op.transform import Transpose
 from tilewright.relay.transform.permutations import (
     Perm,
@@ -30,8 +30,6 @@ from tilewright.relay.transform.permutations import (
 )
 from tilewright.relay.visitor import operands, with_operands
 from tilewright.topi.orders import rank, stored_shape
-
-Relaid = tuple[Op, tuple[Perm | None, ...], Perm | None]
 
 CHANNELS_LAST: Final = ((0, 2, 3, 1), (0, 2, 3, 4, 1))
 """How images and volumes are stored."""

@@ -24,7 +24,7 @@ def recast(expr: Expr, dtype: str, out_dtype: str, ops: Sequence[str] | None = N
     """
     kinds = tuple(get(name) for name in (ops or ["nn.conv2d"]))
     for kind in kinds:
-        if "out_dtype" not in kind.__dataclass_fields__:  # type: ignore[attr-defined]
+        if "out_dtype" not in kind.attribute_names:
             raise OptionError(f"{kind.name} has no out_dtype, so its arguments cannot be in another type; take it out "
                               "of ops", code="TW0408")
     chosen = [e for e in post_order(expr) if isinstance(e, Call) and type(e.op) in kinds]

@@ -452,6 +452,8 @@ def norm_of_groups(e: Call) -> Expr | None:
 
 
 _VIEW_RULES: Final[tuple[CallRule, ...]] = (view_of,)
+
+
 def conv_of_column(e: Call) -> Expr | None:
     """nn.conv2d(x: (N, H, 1, C), w: (kh, 1, ...)) -> the same along the width, where kernels compute many outputs at
     once: reshapes alone"""

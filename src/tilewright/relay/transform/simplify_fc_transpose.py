@@ -49,7 +49,8 @@ class SimplifyFCTranspose(Pass):
 
 def search_fc_transpose(expr: Expr) -> list[Var]:
     """The variables that `nn.dense` reads as a transposed weight."""
-    found = [e.args[1].args[0] for e in post_order(expr) if isinstance(e, Call) and isinstance(e.op, Dense)  # type: ignore[attr-defined]
+    found = [e.args[1].args[0] for e in post_order(expr) if isinstance(e, Call)  # type: ignore[attr-defined]
+             and isinstance(e.op, Dense)
              and _transposes(e.args[1])]
     return list(dict.fromkeys(v for v in found if isinstance(v, Var)))
 

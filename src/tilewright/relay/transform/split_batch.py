@@ -25,6 +25,7 @@ from tilewright.relay.expr import Call, Constant, Expr, Function, GlobalVar, Var
 from tilewright.relay.op.nn_conv import Conv2d
 from tilewright.relay.op.registry import Fusion, Op
 from tilewright.relay.visitor import operands, post_order, with_operands
+from tilewright.scalar.arith.divisors import divisors
 from tilewright.topi import machine as machines
 
 PARTS: Final = "Parts"
@@ -80,15 +81,9 @@ def best_part(function: Function, batch: int, second_level: int) -> int:
     """The divisor of `batch` with which least is waited for memory, the larger one of equals; `batch` where not much
     less is."""
     traffic = _Traffic(function, batch)
-    waiting = {n: traffic.waiting(n, second_level) for n in divisors(batch)}
+    waiting = {n: traffic.waiting(n, second_level) for n in reversed(divisors(batch))}
     best = min(waiting, key=waiting.__getitem__)
     return best if waiting[best] <= _GAIN * waiting[batch] else batch
-
-
-def divisors(n: int) -> list[int]:
-    """The divisors of `n`, the largest first."""
-    low = [k for k in range(1, math.isqrt(n) + 1) if n % k == 0]
-    return [n // k for k in low] + [k for k in reversed(low) if k * k != n]
 
 
 class _Traffic:

@@ -5,10 +5,10 @@
 
 Every operator class declares its category, `Op.precision`; `Op.mixed_precision` may decide by the types of a call:
 
-- ALWAYS: float32 arguments are cast, except those of `Op.wide`. An operator with an `out_dtype` sums in the accumulation
-  type, and its result is cast.
-- FOLLOW: 16 bits if every argument that is neither a constant nor a parameter has 16 bits; else as NEVER. An elementwise
-  operator with a constant (a bias, a scale) keeps it in float32: its arguments are widened and its result is rounded.
+- ALWAYS: float32 arguments are cast, except those of `Op.wide`. An operator with an `out_dtype` sums in the
+  accumulation type, and its result is cast.
+- FOLLOW: 16 bits if every argument that is neither a constant nor a parameter has 16 bits; else as NEVER. An
+  elementwise operator with a constant (a bias, a scale) keeps it in float32: its arguments are widened and its result is rounded.
 - NEVER: 16-bit arguments are cast back to float32.
 
 A program may override the category and the types of sums and results: `relay.op.register_mixed_precision_conversion`.

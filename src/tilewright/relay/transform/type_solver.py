@@ -9,7 +9,16 @@ from __future__ import annotations
 from collections import deque
 from typing import Any
 
-from tilewright.base.types import FuncType, TensorType, Type, TypeCall, TypeVar, sizes_fit, type_children, with_type_children
+from tilewright.base.types import (
+    FuncType,
+    TensorType,
+    Type,
+    TypeCall,
+    TypeVar,
+    sizes_fit,
+    type_children,
+    with_type_children,
+)
 
 
 class Hole(Type):

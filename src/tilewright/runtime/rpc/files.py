@@ -18,7 +18,7 @@ def _folder() -> tempfile.TemporaryDirectory[str]:
 def file(name: Any) -> Path:
     """A file of the session; raises `InputError` for a name that leads elsewhere."""
     if not isinstance(name, str) or not name or name in (".", "..") or Path(name).name != name or not name.isprintable() or len(name.encode()) > 255:
-        raise InputError(f"'{name}' is not a valid file name in a session; use a name without folders", code="TW1206")
+        raise InputError(f"'{name}' is no name of a file of a session; use one without folders", code="TW1206")
     return Path(_folder().name) / name
 
 

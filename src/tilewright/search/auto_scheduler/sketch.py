@@ -20,6 +20,7 @@ from typing import Any, Final, TypeAlias
 
 from tilewright.base.errors import ScheduleError
 from tilewright.base.forks import lazy_attribute
+from tilewright.scalar.arith.divisors import divisors
 from tilewright.search.auto_scheduler import rules
 from tilewright.search.auto_scheduler.access import extent_of
 from tilewright.search.auto_scheduler.compute_dag import ComputeDAG
@@ -68,7 +69,7 @@ class Sketch:
             if role.kind in (NEST, CACHE_WRITE, ROWS) and op not in self.dag.output_ops:
                 found.append(Knob(f"{self.key(op)}.place", self._places(op)))
             if role.kind == RFACTOR:
-                parts = [d for d in _divisors(extent_of(op.reduce_axis[0])) if 1 < d <= 16 * self.machine.cores]
+                parts = [d for d in divisors(extent_of(op.reduce_axis[0])) if 1 < d <= 16 * self.machine.cores]
                 found.append(Knob(f"{self.key(op)}.parts", tuple(parts) or (1,)))
         return tuple(k for k in found if len(k.choices) > 1)
 
@@ -86,7 +87,7 @@ class Sketch:
         key, found = self.key(op), []
         for n, axis in enumerate(op.reduce_axis):
             longest = 8 if n == len(op.reduce_axis) - 1 else 7
-            lengths = tuple(d for d in _divisors(extent_of(axis)) if d == 1 or d <= longest)
+            lengths = tuple(d for d in divisors(extent_of(axis)) if d == 1 or d <= longest)
             found.append(Knob(f"{key}.r{n}.unroll", lengths))
         return [*found, Knob(f"{key}.window", ("inside", "outside"))] if len(op.reduce_axis) > 1 else found
 
@@ -341,15 +342,11 @@ def _innermost(place: Knob) -> int:
     return max((k for k, c in enumerate(place.choices) if c.startswith(BLOCK)), default=0)
 
 
-def _divisors(n: int) -> list[int]:
-    return [d for d in range(1, n + 1) if n % d == 0]
-
-
 def _vector_tiles(extent: int, lanes: int) -> tuple[int, ...]:
     """Return sizes of a tile along lanes: whole vectors, or divisors of short axes."""
     sizes = [lanes * m for m in (1, 2, 3, 4, 6, 8)]
     whole = [t for t in sizes if t <= extent and (extent % t == 0 or extent > 4 * t)]
     if whole:
         return tuple(whole)
-    short = {d for d in _divisors(extent) if d <= lanes} | ({lanes} if extent > lanes else set())
+    short = {d for d in divisors(extent) if d <= lanes} | ({lanes} if extent > lanes else set())
     return tuple(sorted(short, reverse=True)) or (1,)

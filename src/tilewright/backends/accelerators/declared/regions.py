@@ -84,7 +84,7 @@ class _Reader:
             raise CompileError(
                 f'the network has the numerics "{own}", and {accelerator.name} rounds as "{accelerator.numerics}"; '
                 f"partition with {accelerator.name}.partition_for(mod), "
-                "which uses its rounding for the whole network, and omit the option relay.qnn.numerics",
+                "which gives the whole network its roundings, and leave the option relay.qnn.numerics out",
                 function.span, code="TW0905",
             )
         self.tensors: dict[Expr, Operand | Array] = {}
@@ -118,7 +118,7 @@ class _Reader:
             self.tensors[e] = e.value
             return
         if isinstance(e, (Var, TupleGetItem)) or not isinstance(e, Call):
-            raise CompileError(f"{self.accelerator.name} does not support a {type(e).__name__}; its functions contain only its operators", e.span, code="TW0904")
+            raise CompileError(f"{self.accelerator.name} was handed a {type(e).__name__}; its functions are of its operators alone", e.span, code="TW0904")
         operator = operator_of(self.accelerator, e)
         composite: Any = e.op
         result = self._fresh(e)

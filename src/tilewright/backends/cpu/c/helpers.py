@@ -19,7 +19,8 @@ _KINDS: Final = {
     "f32": "float", "f64": "double",
 }
 _FAMILIES: Final = frozenset({
-    "add", "sub", "mul", "max", "min", "shl", "abs", "isinf", "isnan", "sigmoid", "rsqrt", "truncdiv", "truncmod", "floordiv",
+    "add", "sub", "mul", "max", "min", "shl", "abs", "isinf", "isnan", "sigmoid", "rsqrt", "truncdiv", "truncmod",
+    "floordiv",
     "floormod", "power",
 })
 _SIGNS: Final = {"add": "+", "sub": "-", "mul": "*"}

@@ -139,7 +139,7 @@ def _example(model: CModel) -> str:
 
 def _makefile(name: str) -> str:
     return f"""\
-# Products and sums round one by one, as where the model was compiled before: without -ffp-contract=off, floats differ in their last bits.
+# Products and sums round one by one: without -ffp-contract=off, floats differ in their last bits.
 CC ?= cc
 ARCH ?= -march=native
 CFLAGS ?= {' '.join((*STANDARD, *EXACT))} $(ARCH)

@@ -76,7 +76,7 @@ fail:
   ret ptr null
 }}
 
-; One holder less. Cells that are free wait in a list, linked by the word of their holders, until their fields are dropped too.
+; One holder less. Free cells wait in a list, linked by the word of their holders, until their fields are dropped.
 define internal void @flow.drop(ptr %run, ptr %cell) nounwind {{
   %count = load i64, ptr %cell
   %less = add i64 %count, -1
@@ -128,7 +128,7 @@ give:
   br i1 %last, label %done, label %next
 }}
 
-; The tensor in a cell as one that may be written to: itself where nobody else holds it and its elements are its own, else a copy.
+; A writable tensor: the one in the cell where it has no other holder and owns its elements, else a copy.
 define internal ptr @flow.writable(ptr %run, ptr %cell, i64 %class, i64 %offset, i64 %nbytes) nounwind {{
   %count = load i64, ptr %cell
   %alone = icmp eq i64 %count, 1
@@ -172,8 +172,8 @@ done:
   ret void
 }}
 
-; The lowest address that frames may have: a quarter of the stack stays free. The stack of the first thread grows up to a limit, that
-; of any other is as large as it was made.
+; The lowest address of frames: a quarter of the stack stays free. The stack of the first thread grows up to a limit,
+; those of other threads have a fixed size.
 define internal i64 @flow.limit(ptr %here) nounwind {{
   %attributes = alloca [128 x i8], align 16
   %lowest = alloca i64, align 8

@@ -1,6 +1,6 @@
 """Calls from native code of functions that are not native, inside the blocks of programs with control flow.
 
-    i32 @external.<k>(ptr context, ptr…)   call number k: passes the addresses of its arrays to the function in `tw_external`
+    i32 @external.<k>(ptr context, ptr…)   call number k: passes the addresses of its arrays to `*tw_external`
     ptr @tw_external                       i32 (i64 number, ptr addresses), set by the runtime before the first run
 
 A call returns `DONE`. Any other value ends the program with the status `CALL_FAILED`: a Python callback that raises

@@ -182,7 +182,7 @@ decide:
   ret void
 }
 
-; The workers leave `core`, the caller's, to it. A caller that was given too few cores of its own leaves them those of the pool.
+; The workers avoid `core`, the caller's. A caller with too few cores of its own leaves those of the pool to the workers.
 ; A worker that has not started yet does so at the next loop.
 define internal void @tw_leave_core(ptr %ctx, i32 %core) nounwind {
 entry:
@@ -248,8 +248,9 @@ compare:
   ret i1 %ran
 }
 
-; Called by the thread that waits for the end of a job. A worker that is at work and has not run since the last look has lost
-; its core to somebody else: it goes on on this core, which the caller is about to yield, and is sent away again at the next job.
+; Called by the thread that waits for the end of a job. A worker with a chunk that has not run since the last look has
+; lost its core to another process: it continues on this core, which the caller is about to yield, and leaves it at the
+; next job.
 define internal void @tw_fetch(ptr %ctx) nounwind {
 entry:
   %count.at = getelementptr i8, ptr %ctx, i64 8

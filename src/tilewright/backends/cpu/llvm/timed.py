@@ -1,7 +1,7 @@
 """The entry functions of a program with a look at the clock before the first step and after each, for profiles.
 
     tw_run, tw_run_0, …    as in the program itself; kernels are called by their addresses, times go to `tw_times`
-    tw_watched             a context that passes parallel loops on to that of a pool, and records thread, range and time of each chunk
+    tw_watched             a context that passes parallel loops on to that of a pool, and records the chunks
 
 A look at the clock takes some 30 ns, between kernels. The clock is that of `time.perf_counter_ns` on Linux; there is
 none for other systems.
@@ -57,7 +57,7 @@ define internal void @tw_mark() nounwind {
   ret void
 }
 
-; parallel_for, threads, pool, refused, the context of the pool, memory for chunks, how many it holds, how many there were
+; parallel_for, threads, pool, refused, the context of the pool, memory for chunks, its capacity, the number of chunks
 @tw_watched = global [8 x i64] zeroinitializer, align 64
 
 define void @tw_watch(ptr %real, ptr %chunks, i64 %room) nounwind {
@@ -151,7 +151,9 @@ class TimedEntries:
 
 @compiler_hooks.timed_entries.provide
 def timed_entries(manifest: Manifest, address: Callable[[str], int]) -> TimedEntries | None:
-    """Return the timed entries of a program whose symbols are at `address(symbol)`; None where native code has no clock."""
+    """Return the timed entries of a program whose symbols are at `address(symbol)`; None where native code has no
+    clock.
+    """
     if not sys.platform.startswith("linux"):
         return None
     symbols = (*kernel_symbols(manifest.steps), *([RECORD] if manifest.sites else []))

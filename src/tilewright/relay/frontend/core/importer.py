@@ -82,6 +82,7 @@ class Importer:
     def import_node(self, source: SourceNode, scope: Scope) -> None:
         """Convert a node, and enter its outputs in the scope."""
         origin = self.origin(source, scope)
+        self.count(origin, scope)
         args = [None if name is None else self.operand(name, scope, origin) for name in source.inputs]
         results = self.results(source, origin, args, scope)
         scope.values.update((name, r) for name, r in zip(source.outputs, results, strict=False) if name is not None)
@@ -105,41 +106,36 @@ class Importer:
         return self.missing_tensor(name, scope)
 
     def results(self, source: SourceNode, origin: Origin, args: list[Any], scope: Scope) -> list[Expr]:
-        """The outputs of a node. Raises `CompileError` that names it."""
+        """The outputs of a node; calls that are converted later where it needs values that are not known yet.
+
+        Raises `CompileError` that names the node.
+        """
         while args and args[-1] is None:
             args.pop()
         with naming(origin, lambda error: self.explain(error, source, args), lambda error: self.hint(error, args)):
-            results = self._convert_or_defer(source, origin, args, scope)
+            used = self.typed_operands(source, args, scope)
+            if not any(map(has_unknown_sizes, used)) or self.takes_unknown(source, used, scope):
+                try:
+                    results = self.convert(source, origin, args, scope)
+                    for r in results:
+                        locate(r, origin)
+                except NotKnownError as error:
+                    if scope.is_looped:
+                        raise
+                    results = self.defer(source, origin, args, scope, isinstance(error, SizeNotKnownError))
+            elif scope.is_looped:
+                raise NotKnownError("the sizes of its inputs are only known while the model runs, and may differ from "
+                                    "turn to turn", origin)
+            else:
+                results = self.defer(source, origin, args, scope, False)
         wanted = given(source.outputs)
         if len(results) < len(wanted):
             lost = ", ".join(map(str, wanted[len(results):]))
             what = f"{len(results)} of its {len(source.outputs)} outputs are supported: {lost} cannot be computed"
             raise ModelError(what, origin, code="TW0107")
         if source.kind in self.shape_sources or all(a is None or self.known.of(self.expr(a)) is not None for a in args):
-            return [r if name is None else self.known.settle(r) for name, r in zip(source.outputs, results,
-                strict=False)]
-        return results
-
-    def _convert_or_defer(self, source: SourceNode, origin: Origin, args: list[Any], scope: Scope) -> list[Expr]:
-        used = self.typed_operands(source, args, scope)
-        if not any(map(has_unknown_sizes, used)) or self.takes_unknown(source, used, scope):
-            try:
-                return self.convert(source, origin, args, scope)
-            except NotKnownError as error:
-                if scope.is_looped:
-                    raise
-                return self.defer(source, origin, args, scope, isinstance(error, SizeNotKnownError))
-        elif scope.is_looped:
-            raise NotKnownError("the sizes of its inputs are only known while the model runs, and may differ from turn "
-                                "to turn", origin)
-        return self.defer(source, origin, args, scope, False)
-
-    def apply(self, converter: Converter, node: Node, args: Sequence[Any], attributes: Mapping[str, Any]) -> list[Expr]:
-        """The results of a converter, whose calls get the node as their span."""
-        result = converter.convert(node, args, attributes)
-        results = list(result) if isinstance(result, (tuple, list)) else [result]
-        for r in results:
-            locate(r, node.origin)
+            pairs = zip(source.outputs, results, strict=False)
+            return [r if name is None else self.known.settle(r) for name, r in pairs]
         return results
 
     # Parameters
@@ -164,6 +160,9 @@ class Importer:
         return {v: a for v, a in self.params.items() if v in reached and isinstance(v, Var)}
 
     # Hooks
+
+    def count(self, origin: Origin, scope: Scope) -> None:
+        """Raise `ModelError` where a model has more nodes, or deeper graphs, than can be compiled."""
 
     def order(self, scope: Scope) -> Sequence[SourceNode]:
         """The nodes to convert, producers first."""
@@ -200,7 +199,7 @@ class Importer:
         found = self.find(source, scope)
         if found is None:
             self.table.refuse_missing({(source.domain, source.kind): [source.name]}, self.file)
-        return self.apply(found, self.node(source, origin, scope), args, source.attributes)
+        return listed(found.convert(self.node(source, origin, scope), args, source.attributes))
 
     def node(self, source: SourceNode, origin: Origin, scope: Scope) -> Node:
         """The `Node` that a converter is given."""
@@ -222,6 +221,11 @@ class Importer:
     def hint(self, error: CompileError, args: Sequence[Any]) -> str:
         """Text to append to an error of a converter."""
         return ""
+
+
+def listed(result: Any) -> list[Expr]:
+    """The results of a converter."""
+    return list(result) if isinstance(result, (tuple, list)) else [result]
 
 
 def import_source(importer: Importer, graph: SourceGraph,

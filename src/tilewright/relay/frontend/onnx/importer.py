@@ -82,7 +82,7 @@ def _imported(
     with read_model(model, mapped) as (proto, source):
         inputs = ModelInputs(proto.graph, shape, dtype)
         importer = Importer(proto, source, inputs, freeze, dict(config), functions.opsets_of(proto, source, opset))
-        outputs = importer.run()
+        outputs = importer.import_graph(importer.main())
     used = importer.used_params(outputs)
     declared = [o.type.WhichOneof("value") == "tensor_type" for o in proto.graph.output]
     main = with_outputs((*inputs.variables.values(), *used), [o.name for o in proto.graph.output], outputs, declared)
@@ -146,12 +146,12 @@ class Importer(core.Importer):
         self._calling: list[tuple[str, str, str]] = []
         self._left = MOST_WRITTEN_OUT
 
-    def run(self) -> list[Expr]:
-        """The outputs of the model."""
+    def main(self) -> Body:
+        """The scope of the model's graph. Raises `OpNotImplemented` with all operators that have no converter."""
         self._left += MOST_FOR_A_NODE * functions.check_supported(self.model, self.functions, self.opsets, self.source)
         self.inputs.require_all()
         graph = self._graph(self.model.graph, self.opsets, self.source.spans)
-        return self.import_graph(Body(graph, {**self.inputs.values}, opsets=self.opsets))
+        return Body(graph, dict(self.inputs.values), opsets=self.opsets)
 
     def _graph(self, graph: onnx.GraphProto, opsets: Mapping[str, int],
                spans: Sequence[Span | None] = ()) -> SourceGraph:
@@ -166,16 +166,15 @@ class Importer(core.Importer):
         return SourceGraph(graph.name, inputs, source_nodes(with_graphs(graph.node), opsets),
                            [o.name for o in graph.output], stored)
 
-    def import_node(self, source: SourceNode, scope: core.Scope) -> None:
+    def count(self, origin: Origin, scope: core.Scope) -> None:
         self._left -= 1
         if self._left < 0:
             why = ("inlining functions and unrolling loops gives more nodes than can be compiled, far more than are in "
                    "the file; export the model without functions that call others many times over")
-            raise ModelError(why, self.origin(source, scope), code="TW0115")
+            raise ModelError(why, origin, code="TW0115")
         if scope.depth > DEEPEST:
             why = f"it is {scope.depth} graphs and functions deep; export the model with fewer levels"
-            raise ModelError(why, self.origin(source, scope), code="TW0115")
-        super().import_node(source, scope)
+            raise ModelError(why, origin, code="TW0115")
 
     def origin(self, source: SourceNode, scope: core.Scope) -> Origin:
         return Origin(cast(Body, scope).prefix + source.name, source.kind, self.file)
@@ -243,7 +242,8 @@ class Importer(core.Importer):
             ))
 
         node = Node(origin, opset, source.outputs, self.config, self.known, self.params, self.inputs, subgraph)
-        return self.apply(found, node, args, {name: self._attribute_value(a) for name, a in given.items()})
+        attributes = {name: self._attribute_value(a) for name, a in given.items()}
+        return core.listed(found.convert(node, args, attributes))
 
     def _call_function(
         self, function: onnx.FunctionProto, proto: onnx.NodeProto, origin: Origin, args: list[Expr | None], body: Body,

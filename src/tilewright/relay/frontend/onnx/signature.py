@@ -9,9 +9,8 @@ import onnx
 from onnx import TensorProto
 
 from tilewright.base.model_formats import Contents, Signature
-from tilewright.ir.module import IRModule
 from tilewright.relay.frontend.onnx import functions
-from tilewright.relay.frontend.onnx.importer import from_onnx, glance
+from tilewright.relay.frontend.onnx.importer import glance
 from tilewright.relay.frontend.onnx.inputs import ModelInputs
 from tilewright.relay.frontend.onnx.reading import read_model
 from tilewright.relay.frontend.onnx.registry import CONVERTERS
@@ -48,11 +47,6 @@ def survey(model: Any, shapes: Mapping[str, Sequence[int | str]] | None = None) 
         kind: Any = inputs.variables[name].type_annotation
         found.append((name, [d if isinstance(d, int) else d.name for d in kind.shape], str(kind.dtype)))
     return found, sorted(files)
-
-
-def read(model: Any, shapes: Mapping[str, Any] | None) -> tuple[IRModule, dict[str, Any]]:
-    """`from_onnx` for these shapes of the inputs."""
-    return from_onnx(model, shapes)
 
 
 def contents(model: Any, shapes: Mapping[str, Any] | None) -> Contents:

@@ -1,6 +1,6 @@
 """oneDNN: its pattern table, the checks of each row, and the partition of a network.
 
-    conv2d | conv2d_transpose | dense, then bias, residual, and relu | clip | tanh | gelu | swish | …       one primitive
+    conv2d | conv2d_transpose | dense, then bias, residual, and relu | clip | tanh | gelu | swish | …      one primitive
     batch_matmul, pools, softmax, layer_norm, elementwise functions, sums and products, concatenate, reshape    one each
 
 A row is named after its anchor. All tensors are float32 of known sizes.

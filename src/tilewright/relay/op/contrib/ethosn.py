@@ -283,7 +283,8 @@ def _check_concatenate(e: Expr) -> bool | Refusal:
 
 
 def _check_depth_to_space(e: Expr) -> bool | Refusal:
-    return kept([attr_is(e, "layout", ("NHWC",)), *_whole_image(e.args[0]), _result(e),  # type: ignore[arg-type, attr-defined]
+    return kept(
+        [attr_is(e, "layout", ("NHWC",)), *_whole_image(e.args[0]), _result(e),  # type: ignore[arg-type, attr-defined]
                  attr_is(e, "block_size", (2,))])  # type: ignore[arg-type]
 
 

@@ -92,8 +92,8 @@ def _check_pool(e: Expr) -> bool | Refusal:
     op: Any = e.op  # type: ignore[attr-defined]
     window, padding = op.pool_size, tuple(op.padding)
     return kept([
-        attr_is(e, "layout", ("NHWC",)), *_image(e.args[0]), _same_bytes(e, e.args[0]),  # type: ignore[arg-type, attr-defined]
-      
+        attr_is(e, "layout", ("NHWC",)),  # type: ignore[arg-type]
+        *_image(e.args[0]), _same_bytes(e, e.args[0]),  # type: ignore[attr-defined]
         (not any(padding), f"padding of {op.name} is {padding}; it is 0 there", "pad before it, or make padding 0"),
         (max(op.strides) <= 3 or max(window) == max(op.strides), f"strides of {op.name} are {op.strides}; they are at "
          "most 3 there", "make strides 1, 2 or 3"),

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
 from tilewright.base.errors import OptionError
+from tilewright.scalar.arith.divisors import divisors
 from tilewright.tir.stmt import IterVar
 
 SPLIT_POLICIES: Final = ("factors", "power2", "verbose", "candidate")
@@ -214,7 +215,7 @@ def split(axis: VirtualAxis, policy: str, options: Mapping[str, Any]) -> Transfo
         listed = (SplitEntity(tuple(map(int, sizes))) for sizes in options["candidate"])
         return _found([e for e in listed if keep(e)], outputs, f"axis {axis.name}")
     length, longest = axis.length, options.get("max_factor", axis.length)
-    factors = {n for n in range(1, length + 1) if length % n == 0} if policy != "power2" else set()
+    factors = {*divisors(length)} if policy != "power2" else set()
     if policy != "factors":
         factors |= {1 << k for k in range(length.bit_length()) if 1 << k <= length}
     exact = policy == "factors" or options.get("no_tail")

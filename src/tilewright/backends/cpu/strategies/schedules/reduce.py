@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from tilewright.backends.cpu.strategies.schedules.kernel import CpuSchedule, KernelBlocks, parallel_over
 from tilewright.base.types import OpenSize
+from tilewright.scalar.arith.divisors import divisors
 from tilewright.scalar.arith.open_sizes import typical
 from tilewright.scalar.expr import Load, Var
 from tilewright.scalar.walk import walk
@@ -72,7 +73,7 @@ def _in_pieces(k: KernelBlocks, acc: str) -> None:
             return
         if length * extent > 2 * piece:
             farthest = max(1, min(extent, math.ceil(piece / length) ** 2))  # what is longer is farther from the wish than 1 is
-            rest = min((d for d in range(1, farthest + 1) if extent % d == 0), key=lambda d: abs(math.log(length * d / piece)))
+            rest = min(divisors(extent, farthest), key=lambda d: abs(math.log(length * d / piece)))
             if 1 < rest < extent:
                 loop, _ = s.split(loop, [None, rest])
             if rest < extent:

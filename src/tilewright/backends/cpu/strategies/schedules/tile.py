@@ -15,6 +15,7 @@ from tilewright.backends.cpu.strategies.schedules import open_images, open_rows
 from tilewright.backends.cpu.strategies.schedules.kernel import CpuSchedule, KernelBlocks
 from tilewright.backends.cpu.strategies.tiles import Tile
 from tilewright.base.types import OpenSize
+from tilewright.scalar.arith.divisors import divisors
 from tilewright.scalar.expr import Var
 from tilewright.te.tensor import ComputeOp, Operation, Tensor
 from tilewright.tir.schedule import Schedule
@@ -366,5 +367,5 @@ def _parallel(s: Schedule, loop: Var) -> None:
 
 def _block_count(extent: int, wanted: int) -> int:
     """A divisor of `extent` that is at least `wanted` and not far above it, else the largest one below."""
-    divisors = [d for d in range(1, min(extent, 8 * wanted) + 1) if extent % d == 0]
-    return next((d for d in divisors if d >= wanted), divisors[-1])
+    found = divisors(extent, 8 * wanted)
+    return next((d for d in found if d >= wanted), found[-1])

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from tilewright.backends.cpu.strategies.schedules.kernel import CpuSchedule, KernelBlocks, parallel_over
+from tilewright.scalar.arith.divisors import divisors
 from tilewright.scalar.expr import Var
 from tilewright.te.tensor import Tensor
 from tilewright.topi.decisions import decide_one
@@ -80,5 +81,5 @@ def _band(k: KernelBlocks, down: Tensor, rows: int) -> int:
     """The rows of one band: a divisor of all of them whose values fill a quarter of the first-level cache at most."""
     row = down.extents[-1] * down.dtype.itemsize
     most = max(1, k.machine.l1_bytes // 4 // row)
-    best = next((d for d in range(min(rows, most), 0, -1) if rows % d == 0), 1)
-    return decide_one("band", best, lambda: [(d,) for d in range(1, rows + 1) if rows % d == 0])
+    best = max(divisors(rows, most), default=1)
+    return decide_one("band", best, lambda: [(d,) for d in divisors(rows)])

@@ -1,0 +1,12 @@
+"""Divisors of positive integers, for tiles that fill a dimension without a rest."""
+
+from __future__ import annotations
+
+import math
+
+
+def divisors(n: int, at_most: int | None = None) -> list[int]:
+    """Return the divisors of `n` in increasing order, up to `at_most`."""
+    low = [k for k in range(1, math.isqrt(n) + 1) if n % k == 0]
+    found = [*low, *(n // k for k in reversed(low) if k * k != n)]
+    return found if at_most is None else [d for d in found if d <= at_most]
