@@ -143,18 +143,23 @@ def load_frontend(name: str) -> None:
     import_plugin("frontend", name, value)
 
 
+def import_value(value: str) -> Any:
+    """Return the object that `module:attribute` names. Raises `ImportError` and `AttributeError`."""
+    module, _, attribute = value.partition(":")
+    found: Any = importlib.import_module(module.strip())
+    for part in filter(None, attribute.strip().split(".")):
+        found = getattr(found, part)
+    return found
+
+
 def import_plugin(kind: str, name: str, value: str) -> Any:
     """Return the object that an entry point names as `module:attribute`. Raises `TargetError` where the import fails."""
-    module, _, attribute = value.partition(":")
     try:
-        found: Any = importlib.import_module(module.strip())
-        for part in filter(None, attribute.strip().split(".")):
-            found = getattr(found, part)
+        return import_value(value)
     except (ImportError, AttributeError) as error:
         why = (f"the {kind} '{name}' cannot be imported from {value}: {error}; repair or remove the package that has "
                "this entry point")
         raise TargetError(why, code="TW0901") from error
-    return found
 
 
 def run_plugin(path: str) -> None:
