@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from tilewright.base.errors import ModelError
 from tilewright.base.model_formats import Contents, Format, Look, Shapes, Signature
-from tilewright.base.plugins import import_plugin, installed_frontends
+from tilewright.base.plugins import import_value, installed_frontends
 
 __all__ = ["ONNX", "PYTORCH", "RELAY", "TFLITE", "Format", "Signature", "format_named", "format_of"]
 
@@ -43,7 +43,7 @@ def _frontend(name: str, recognizes: Callable[[Look], bool], module: str, read: 
 
     def use(path: str) -> Callable[[Any, Any], Any]:
         def called(model: Any, shapes: Shapes | None) -> Any:
-            return import_plugin("frontend", name, f"tilewright.relay.frontend.{path}")(model, shapes)
+            return import_value(f"tilewright.relay.frontend.{path}")(model, shapes)
 
         return called
 
