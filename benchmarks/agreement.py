@@ -60,7 +60,9 @@ class Row:
         """The row as text."""
         found = " ".join(f"{value:12.1e}" for value in self.differences.values())
         why = f"left out: {self.left_out}" if self.left_out else f"FAILED: {self.failure}" if self.failure else ""
-        return f"{Path(self.model).stem:32} {self.batch:>5} {found}{why}" + ("  DIFFERS" if found and self.differs(tolerance) else "")
+        return f"{Path(self.model).stem:32} {self.batch:>5} {found}{why}" + (
+            "  DIFFERS" if found and self.differs(tolerance) else ""
+        )
 
 
 def case(name: str, batch: int, scratch: Path) -> Case:
@@ -109,11 +111,14 @@ def _answers(file: Path, inputs: dict[str, NDArray[Any]], batch: int) -> list[ND
     except Exception as refusal:  # ONNX Runtime has its own exceptions for each reason
         if batch == 1:
             raise
-        raise LookupError(f"the graph does not take a batch of {batch}: {str(refusal).splitlines()[0][:120]}") from refusal
+        raise LookupError(
+            f"the graph does not take a batch of {batch}: {str(refusal).splitlines()[0][:120]}"
+        ) from refusal
 
 
 def differences(of: Case, threads: Sequence[int], winograd: str) -> dict[int, float]:
-    """The largest relative L2 difference of an output from the expected one, for each number of threads; compiled afresh."""
+    """The largest relative L2 difference of an output from the expected one, for each number of threads; compiled
+    afresh."""
     import tilewright
     from tilewright.compiler.cache import Cache
 
@@ -146,13 +151,20 @@ def main() -> int:
     parser.add_argument("models", nargs="*", help=f"names or .onnx files; default: {', '.join(MODELS)}")
     parser.add_argument("--batches", default="1,4", help="batch sizes, comma separated")
     parser.add_argument("--threads", default="1,2", help="numbers of threads, comma separated")
-    parser.add_argument("--winograd", choices=list(TOLERANCE), default="auto", help="whether Winograd's algorithm may be used")
-    parser.add_argument("--tolerance", type=float, help=f"largest relative L2 difference; default: {TOLERANCE} by --winograd")
+    parser.add_argument(
+        "--winograd", choices=list(TOLERANCE), default="auto", help="whether Winograd's algorithm may be used"
+    )
+    parser.add_argument(
+        "--tolerance", type=float, help=f"largest relative L2 difference; default: {TOLERANCE} by --winograd"
+    )
     parser.add_argument("--json", type=Path, help="write the findings to this file")
     options = parser.parse_args()
     batches, threads = ([int(n) for n in text.split(",")] for text in (options.batches, options.threads))
     tolerance = TOLERANCE[options.winograd] if options.tolerance is None else options.tolerance
-    print(f"relative L2 difference from ONNX Runtime\n{'model':32} {'batch':>5} " + " ".join(f"{n:>2} thread(s)" for n in threads))
+    print(
+        f"relative L2 difference from ONNX Runtime\n{'model':32} {'batch':>5} "
+        + " ".join(f"{n:>2} thread(s)" for n in threads)
+    )
     rows = []
     for name in options.models or MODELS:
         for batch in batches:

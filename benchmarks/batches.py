@@ -4,7 +4,8 @@
     python benchmarks/batches.py resnet50 my_model.onnx --batches 1,8 --threads 2 --json found.json
 
 All batch sizes of a network take turns in one process, as the contestants of `compare.py` do, so that a machine that
-drifts does not pass for a batch that is slow. Each row says by how much one image takes longer than in the batch before all.
+drifts does not pass for a batch that is slow. Each row says by how much one image takes longer than in the batch before
+all.
 """
 
 from __future__ import annotations
@@ -59,7 +60,10 @@ def lines(name: str, threads: int, found: list[Found]) -> list[str]:
         cells = []
         for runtime, row in one.rows.items():
             each = one.each(runtime)
-            cells.append(f"{row.failure[:25]:>25}" if row.failure else f"{each:10.3f} ±{row.spread:4.0%} {each / found[0].each(runtime):8.2f}")
+            cells.append(
+                f"{row.failure[:25]:>25}" if row.failure
+                else f"{each:10.3f} ±{row.spread:4.0%} {each / found[0].each(runtime):8.2f}"
+            )
         ours = one.each(compare.OURS) / min((one.each(r) for r in one.rows if r != compare.OURS), default=float("nan"))
         made.append(f"{name:24} {threads:>7} {one.batch:>5} {' '.join(cells)} {ours:8.2f}")
     return made
@@ -69,7 +73,10 @@ def main() -> int:
     """Print a line for each network, number of threads and batch; 1 when ours failed or gave a wrong answer."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("models", nargs="*", help=f"names or .onnx files; default: {', '.join(MODELS)}")
-    parser.add_argument("--batches", default="1,2,4,8,16,32", help="batch sizes, comma separated; the first one is what the others are compared with")
+    parser.add_argument(
+        "--batches", default="1,2,4,8,16,32",
+        help="batch sizes, comma separated; the first one is what the others are compared with"
+    )
     parser.add_argument("--peers", default="ort", help="runtimes beside ours, comma separated: ort, ov")
     parser.add_argument("--threads", default="1,2", help="numbers of threads, comma separated")
     parser.add_argument("--rounds", type=int, default=7)
@@ -77,7 +84,10 @@ def main() -> int:
     options = parser.parse_args()
     batches = [int(n) for n in options.batches.split(",")]
     runtimes = [compare.OURS, *peers.installed(options.peers.split(",") if options.peers else [])]
-    print(f"{'ms for one':24} {'threads':>7} {'batch':>5} " + " ".join(f"{r:>16} {'of first':>8}" for r in runtimes) + f" {'ratio':>8}")
+    print(
+        f"{'ms for one':24} {'threads':>7} {'batch':>5} " + " ".join(f"{r:>16} {'of first':>8}" for r in runtimes)
+        + f" {'ratio':>8}"
+    )
     everything = []
     for name in options.models or MODELS:
         for threads in map(int, options.threads.split(",")):
@@ -87,7 +97,10 @@ def main() -> int:
                 print(f"left out: {missing.args[0]}")
                 continue
             print("\n".join(lines(name, threads, found)), flush=True)
-            everything += [dataclasses.asdict(row) | {"batch": one.batch, "median": row.median} for one in found for row in one.rows.values()]
+            everything += [
+                dataclasses.asdict(row) | {"batch": one.batch, "median": row.median} for one in found
+                for row in one.rows.values()
+            ]
     if options.json:
         options.json.write_text(json.dumps(everything, indent=1))
     return 1 if any(row["failure"] and row["runtime"] == compare.OURS for row in everything) else 0

@@ -1,6 +1,8 @@
-"""Kernels in C beside LLVM's, of the same network, with one thread: the outputs are compared, then both are timed turn by turn.
+"""Kernels in C beside LLVM's, of the same network, with one thread: the outputs are compared, then both are timed turn
+by turn.
 
-    CC=gcc python benchmarks/c_integers.py vww_96_int8.tflite mobilenet_v1_0.25_224_quant.tflite --target "c -vector-width=512"
+    CC=gcc python benchmarks/c_integers.py vww_96_int8.tflite mobilenet_v1_0.25_224_quant.tflite --target "c
+    -vector-width=512"
 """
 
 from __future__ import annotations
@@ -38,7 +40,10 @@ def main() -> int:
                 times[name].append((time.perf_counter() - begin) * 1e3)
         best = {name: min(t) for name, t in times.items()}
         for name, t in times.items():
-            print(f"{file.stem}  {name}: best {best[name]:.3f} ms, median {statistics.median(t):.3f} ms, {best[name] / best['llvm']:.2f} times llvm's best")
+            print(
+                f"{file.stem}  {name}: best {best[name]:.3f} ms, median {statistics.median(t):.3f} ms, "
+                f"{best[name] / best['llvm']:.2f} times llvm's best"
+            )
     return 0
 
 

@@ -2,7 +2,8 @@
 
     python benchmarks/call_overhead.py
 
-Microseconds for each call, the fastest of many measurements, beside the same call of ONNX Runtime where it is installed.
+Microseconds for each call, the fastest of many measurements, beside the same call of ONNX Runtime where it is
+installed.
 """
 
 from __future__ import annotations

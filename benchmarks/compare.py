@@ -1,7 +1,8 @@
 """Speed beside other runtimes: the same file, the same inputs, the same threads, turn by turn in one process.
 
-Outputs are compared before anything is timed; a runtime whose answer is wrong gets no time. Between two contestants there
-is a short pause and a call that does not count, so that nobody pays for threads that the one before left spinning.
+Outputs are compared before anything is timed; a runtime whose answer is wrong gets no time. Between two contestants
+there is a short pause and a call that does not count, so that nobody pays for threads that the one before left
+spinning.
 
     python benchmarks/compare.py                          # the standard models
     python benchmarks/compare.py resnet50 my_model.onnx --threads 1 --peers ort
@@ -79,7 +80,9 @@ def difference(answers: list[NDArray[Any]], expected: list[NDArray[Any]]) -> flo
 Contestant = tuple[Row, peers.Run, peers.Inputs]
 
 
-def measure(work: workloads.Workload, runtimes: list[str], threads: int, rounds: int, tolerance: float, precision: str = "f32") -> list[Row]:
+def measure(
+    work: workloads.Workload, runtimes: list[str], threads: int, rounds: int, tolerance: float, precision: str = "f32"
+) -> list[Row]:
     """Load, check and time `work` on every runtime."""
     rows, running = loaded(work, runtimes, threads, tolerance, precision)
     race(running, rounds)
@@ -162,7 +165,10 @@ def ratios(rows: list[Row]) -> dict[tuple[str, int], float]:
     for r in rows:
         if r.runtime != OURS and r.seconds:
             best[r.model, r.threads] = min(r.median, best.get((r.model, r.threads), float("inf")))
-    return {(r.model, r.threads): r.median / best[r.model, r.threads] for r in rows if r.runtime == OURS and r.seconds and (r.model, r.threads) in best}
+    return {
+        (r.model, r.threads): r.median / best[r.model, r.threads] for r in rows if r.runtime == OURS and r.seconds
+        and (r.model, r.threads) in best
+    }
 
 
 def geometric_means(rows: list[Row]) -> dict[int, float]:
@@ -173,7 +179,8 @@ def geometric_means(rows: list[Row]) -> dict[int, float]:
 
 
 def markdown(rows: list[Row]) -> str:
-    """The table for a document: one line a model, for each number of threads the milliseconds of each runtime and our ratio."""
+    """The table for a document: one line a model, for each number of threads the milliseconds of each runtime and our
+    ratio."""
     runtimes, counts = list(dict.fromkeys(r.runtime for r in rows)), list(dict.fromkeys(r.threads for r in rows))
     times = {(r.model, r.threads, r.runtime): f"{r.median * 1e3:#.3g}" if r.seconds else "failed" for r in rows}
     found, means = ratios(rows), geometric_means(rows)
@@ -214,7 +221,9 @@ def show(rows: list[Row], console: Console) -> None:
     for r in filter(lambda r: r.failure, rows):
         console.print(f"{r.model}, {r.threads} thread(s), {r.runtime}: {r.failure}", highlight=False)
     for threads, ratio in geometric_means(rows).items():
-        console.print(f"{threads} thread(s): geometric mean of ours / the best of the others = {ratio:.2f} (below 1 is faster)")
+        console.print(
+            f"{threads} thread(s): geometric mean of ours / the best of the others = {ratio:.2f} (below 1 is faster)"
+        )
     if (split := phases(rows)) is not None:
         console.print(split)
 
@@ -222,13 +231,23 @@ def show(rows: list[Row], console: Console) -> None:
 def arguments() -> argparse.Namespace:
     """What the command line says."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("models", nargs="*", default=[], help=f"names or .onnx files; default: {', '.join(workloads.STANDARD)}")
-    parser.add_argument("--only", action="append", default=[], metavar="NAME", help="the same as naming a model; may be repeated")
+    parser.add_argument(
+        "models", nargs="*", default=[], help=f"names or .onnx files; default: {', '.join(workloads.STANDARD)}"
+    )
+    parser.add_argument(
+        "--only", action="append", default=[], metavar="NAME", help="the same as naming a model; may be repeated"
+    )
     parser.add_argument("--peers", default="ort,ov", help="runtimes beside ours, comma separated: ort, ov")
     parser.add_argument("--threads", default="1,2", help="numbers of threads, comma separated")
     parser.add_argument("--rounds", type=int, default=15)
-    parser.add_argument("--precision", choices=list(TOLERANCE), default="f32", help="bf16: ours in bfloat16, OpenVINO as it comes; ONNX Runtime stays float32")
-    parser.add_argument("--tolerance", type=float, help=f"largest relative L2 difference from ONNX Runtime; default: {TOLERANCE} by --precision")
+    parser.add_argument(
+        "--precision", choices=list(TOLERANCE), default="f32",
+        help="bf16: ours in bfloat16, OpenVINO as it comes; ONNX Runtime stays float32"
+    )
+    parser.add_argument(
+        "--tolerance", type=float,
+        help=f"largest relative L2 difference from ONNX Runtime; default: {TOLERANCE} by --precision"
+    )
     parser.add_argument("--without-ours", action="store_true", help="only the other runtimes")
     parser.add_argument("--json", type=Path, help="write every round to this file")
     parser.add_argument("--markdown", type=Path, help="write the table to this file")
@@ -248,10 +267,15 @@ def main() -> int:
             continue
         for threads in map(int, options.threads.split(",")):
             console.print(f"measuring {name}, {threads} thread(s) …", highlight=False)
-            rows += measure(work, runtimes, threads, options.rounds, options.tolerance or TOLERANCE[options.precision], options.precision)
+            rows += measure(
+                work, runtimes, threads, options.rounds, options.tolerance or TOLERANCE[options.precision],
+                options.precision
+            )
     show(rows, console)
     if options.json:
-        options.json.write_text(json.dumps([dataclasses.asdict(row) | {"median": row.median} for row in rows], indent=1))
+        options.json.write_text(
+            json.dumps([dataclasses.asdict(row) | {"median": row.median} for row in rows], indent=1)
+        )
     if options.markdown:
         options.markdown.write_text(markdown(rows))
     return 1 if any(row.failure and row.runtime == OURS for row in rows) else 0

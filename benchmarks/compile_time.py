@@ -1,7 +1,9 @@
-"""How long compiling takes: cold, in a fresh process with an empty cache, and again in a fresh process with the cache filled.
+"""How long compiling takes: cold, in a fresh process with an empty cache, and again in a fresh process with the cache
+filled.
 
-The program can be called after the seconds shown; a large one is written to the cache meanwhile, which has a line of its own.
-Seconds are of the clock and, in brackets, of the processor (all threads); start-up of Python and imports are shown apart.
+The program can be called after the seconds shown; a large one is written to the cache meanwhile, which has a line of
+its own. Seconds are of the clock and, in brackets, of the processor (all threads); start-up of Python and imports are
+shown apart.
 
     python benchmarks/compile_time.py resnet50 bert_base --rounds 3
 """
@@ -58,7 +60,9 @@ def once(work: workloads.Workload, cache: str) -> dict[str, Any]:
         check=False,
     )
     if done.returncode:
-        raise RuntimeError(done.stderr.strip().splitlines()[-1] if done.stderr.strip() else f"exit code {done.returncode}")
+        raise RuntimeError(
+            done.stderr.strip().splitlines()[-1] if done.stderr.strip() else f"exit code {done.returncode}"
+        )
     result: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     return result
 
@@ -82,7 +86,9 @@ def main() -> int:
     """Measure and show; 1 when a model did not compile."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("models", nargs="*", default=[], help="names or .onnx files; default: the standard ones")
-    parser.add_argument("--only", action="append", default=[], metavar="NAME", help="the same as naming a model; may be repeated")
+    parser.add_argument(
+        "--only", action="append", default=[], metavar="NAME", help="the same as naming a model; may be repeated"
+    )
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--json", type=Path, help="write every round to this file")
     options, console = parser.parse_args(), Console()
@@ -99,9 +105,17 @@ def main() -> int:
     table = Table("seconds", *results, title=f"Compiling, median of {options.rounds} (processor seconds in brackets)")
     rows: list[tuple[str, Callable[[dict[str, Any]], str]]] = [
         ("import tilewright", lambda runs: f"{median(runs['cold'], 'import'):.2f}"),
-        *((kind, lambda runs, k=kind: f"{median(runs[k], 'seconds'):.2f} ({median(runs[k], 'processor'):.2f})") for kind in ("cold", "cached")),
+        *(
+            (kind, lambda runs, k=kind: f"{median(runs[k], 'seconds'):.2f} ({median(runs[k], 'processor'):.2f})")
+            for kind in ("cold", "cached")
+        ),
         ("cold, and in the cache", lambda runs: f"{median(runs['cold'], 'stored'):.2f}"),
-        *((f"  {phase}", lambda runs, p=phase: f"{statistics.median(r['report'].get(p, 0.0) for r in runs['cold']):.2f}") for phase in columns),
+        *(
+            (
+                f"  {phase}",
+                lambda runs, p=phase: f"{statistics.median(r['report'].get(p, 0.0) for r in runs['cold']):.2f}"
+            ) for phase in columns
+        ),
         ("memory, MB", lambda runs: f"{median(runs['cold'], 'memory'):.0f}"),
     ]
     for title, cell in rows:

@@ -1,6 +1,7 @@
 """The kernels that the shipped cost model learns from: operators of networks, in sizes that networks have.
 
-Each is a module of one convolution, product, pool or reduction with what is usually fused behind it. The sizes are drawn from lists by a fixed seed.
+Each is a module of one convolution, product, pool or reduction with what is usually fused behind it. The sizes are
+drawn from lists by a fixed seed.
 """
 
 from __future__ import annotations
@@ -21,7 +22,9 @@ _SIDES: Final = (7, 10, 14, 20, 28, 40, 56, 80, 112)
 
 def _constant(shape: tuple[int, ...], dtype: str = "float32") -> Any:
     rng = np.random.default_rng(0)
-    return relay.const(rng.standard_normal(shape).astype(dtype) if dtype == "float32" else rng.integers(-64, 63, shape).astype(dtype))
+    return relay.const(
+        rng.standard_normal(shape).astype(dtype) if dtype == "float32" else rng.integers(-64, 63, shape).astype(dtype)
+    )
 
 
 def _input(shape: tuple[int, ...], dtype: str = "float32") -> Any:
@@ -35,35 +38,47 @@ def _module(x: Any, body: Any) -> IRModule:
 def _convolution(draw: Draw, kernel: int) -> IRModule:
     """Of at most 400 million multiplications, so that no trial takes long."""
     while True:
-        ci, co, side, stride = draw.choice(_CHANNELS), draw.choice(_CHANNELS), draw.choice(_SIDES), draw.choice((1, 1, 2))
+        ci, co, side, stride = (
+            draw.choice(_CHANNELS), draw.choice(_CHANNELS), draw.choice(_SIDES), draw.choice((1, 1, 2))
+        )
         if ci * co * (side // stride) ** 2 * kernel * kernel < 4e8:
             break
     if draw.random() < 0.1:
         ci = 3
     x = _input((1, ci, side, side))
-    body = relay.nn.conv2d(x, _constant((co, ci, kernel, kernel)), strides=(stride, stride), padding=(kernel // 2, kernel // 2), channels=co, kernel_size=(kernel, kernel))
+    body = relay.nn.conv2d(
+        x, _constant((co, ci, kernel, kernel)), strides=(stride, stride), padding=(kernel // 2, kernel // 2),
+        channels=co, kernel_size=(kernel, kernel)
+    )
     body = relay.nn.bias_add(body, _constant((co,)))
     return _module(x, relay.nn.relu(body) if draw.random() < 0.7 else body)
 
 
 def _depthwise(draw: Draw) -> IRModule:
-    c, side, kernel, stride = draw.choice(_CHANNELS), draw.choice(_SIDES), draw.choice((3, 3, 5, 7)), draw.choice((1, 1, 2))
+    c, side, kernel, stride = draw.choice(_CHANNELS), draw.choice(_SIDES), draw.choice(
+        (3, 3, 5, 7)
+    ), draw.choice((1, 1, 2))
     x = _input((1, c, side, side))
     body = relay.nn.conv2d(
-        x, _constant((c, 1, kernel, kernel)), strides=(stride, stride), padding=(kernel // 2, kernel // 2), channels=c, kernel_size=(kernel, kernel), groups=c,
+        x, _constant((c, 1, kernel, kernel)), strides=(stride, stride), padding=(kernel // 2, kernel // 2), channels=c,
+        kernel_size=(kernel, kernel), groups=c,
     )
     return _module(x, relay.clip(relay.nn.bias_add(body, _constant((c,))), 0.0, 6.0))
 
 
 def _dense(draw: Draw) -> IRModule:
-    rows, depth, columns = draw.choice((1, 4, 16, 49, 64, 128, 197, 384)), draw.choice((128, 256, 384, 512, 768, 1024)), draw.choice((64, 128, 256, 384, 512, 768, 1000))
+    rows, depth, columns = draw.choice(
+        (1, 4, 16, 49, 64, 128, 197, 384)
+    ), draw.choice((128, 256, 384, 512, 768, 1024)), draw.choice((64, 128, 256, 384, 512, 768, 1000))
     x = _input((rows, depth))
     body = relay.nn.bias_add(relay.nn.dense(x, _constant((columns, depth))), _constant((columns,)))
     return _module(x, relay.nn.relu(body) if draw.random() < 0.5 else body)
 
 
 def _batched(draw: Draw) -> IRModule:
-    heads, rows, depth, columns = draw.choice((2, 4, 8, 12)), draw.choice((32, 64, 128, 197)), draw.choice((32, 64, 128)), draw.choice((32, 64, 128, 197))
+    heads, rows, depth, columns = draw.choice((2, 4, 8, 12)), draw.choice(
+        (32, 64, 128, 197)
+    ), draw.choice((32, 64, 128)), draw.choice((32, 64, 128, 197))
     x, y = _input((heads, rows, depth)), relay.var("y", shape=(heads, columns, depth))
     return IRModule.from_expr(relay.Function([x, y], relay.nn.batch_matmul(x, y)))
 
@@ -91,7 +106,8 @@ def _bytes(draw: Draw) -> IRModule:
             break
     x = _input((1, ci, side, side), "uint8")
     body = relay.nn.conv2d(
-        x, _constant((co, ci, kernel, kernel), "int8"), padding=(kernel // 2, kernel // 2), channels=co, kernel_size=(kernel, kernel), out_dtype="int32",
+        x, _constant((co, ci, kernel, kernel), "int8"), padding=(kernel // 2, kernel // 2), channels=co,
+        kernel_size=(kernel, kernel), out_dtype="int32",
     )
     return _module(x, body)
 

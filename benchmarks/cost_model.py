@@ -1,12 +1,15 @@
 """The cost models that ship: measure kernels of all kinds, train on them, and judge on kernels that were left out.
 
-    python benchmarks/cost_model.py collect data/ --minutes 20      # data/kernels.json, data/programs.json; goes on where it was
-    python benchmarks/cost_model.py judge data/                     # six times: trained without a sixth of the kernels, asked about these
+    python benchmarks/cost_model.py collect data/ --minutes 20      # data/kernels.json, data/programs.json; goes on
+                                                                    where it was
+    python benchmarks/cost_model.py judge data/                     # six times: trained without a sixth of the
+                                                                    kernels, asked about these
     python benchmarks/cost_model.py train data/                     # writes src/tilewright/tuning/cost_models.npz
 
-What is learned is the speed of a configuration as a part of the best of its kernel, so figures need only be right within a kernel: one thread, the
-least of a few repetitions. `judge` shows, over the kernels left out, the speed of the first, the best and the mean of the sixteen candidates that a model puts first among
-those measured, beside sixteen at random (the mean of 50 draws), and the rank correlation of scores and speeds. All are medians over kernels.
+What is learned is the speed of a configuration as a part of the best of its kernel, so figures need only be right
+within a kernel: one thread, the least of a few repetitions. `judge` shows, over the kernels left out, the speed of the
+first, the best and the mean of the sixteen candidates that a model puts first among those measured, beside sixteen at
+random (the mean of 50 draws), and the rank correlation of scores and speeds. All are medians over kernels.
 """
 
 from __future__ import annotations
@@ -43,12 +46,14 @@ from tilewright.search.records import Records
 
 Array = np.ndarray[Any, Any]
 EACH, FIRST, FOLDS, LARGEST = 36, 16, 6, 1e8
-"""Candidates of a kernel; of them, those that are compared; parts of the kernels; operations of a program at most, whose plain loops have to run, too."""
+"""Candidates of a kernel; of them, those that are compared; parts of the kernels; operations of a program at most,
+whose plain loops have to run, too."""
 
 
 @dataclass(frozen=True)
 class Kernel:
-    """What was measured of one kernel: features [n, width], seconds [n], and guesses without measuring, the higher the better, where there are such."""
+    """What was measured of one kernel: features [n, width], seconds [n], and guesses without measuring, the higher the
+    better, where there are such."""
 
     name: str
     rows: Array
@@ -64,7 +69,9 @@ class Kernel:
 def collect(folder: Path, minutes: float) -> None:
     """Half of the time for kernels, half for programs."""
     folder.mkdir(exist_ok=True)
-    with LocalBuilder(6) as builder, LocalRunner(2, number=1, repeat=4, min_repeat_ms=0.5, cooldown_interval=0, threads=1, noise=1e9) as runner:
+    with LocalBuilder(6) as builder, LocalRunner(
+        2, number=1, repeat=4, min_repeat_ms=0.5, cooldown_interval=0, threads=1, noise=1e9
+    ) as runner:
         for work in (_measure_kernels, _measure_programs):
             end = time.perf_counter() + 30 * minutes
             step = work(folder, Target("llvm"), builder, runner)
@@ -80,9 +87,16 @@ def _measure_kernels(folder: Path, target: Target, builder: Any, runner: Any) ->
     def step(family: str, mod: IRModule) -> None:
         for task, _ in tasks_of(mod, None, target):
             space = task.config_space
-            drawn = [task.default_config.index, *map(int, space.sample_ints(min(EACH, len(space)), np.random.default_rng(0)))]
-            found = measure([TaskCandidate.of(task, space.get(i)) for i in dict.fromkeys(drawn)], builder, runner, records)
-            print(f"{family}: {task.title}: {len(found)} configurations, {sum(not m.ok for m in found)} failed", flush=True)
+            drawn = [
+                task.default_config.index, *map(int, space.sample_ints(min(EACH, len(space)), np.random.default_rng(0)))
+            ]
+            found = measure(
+                [TaskCandidate.of(task, space.get(i)) for i in dict.fromkeys(drawn)], builder, runner, records
+            )
+            print(
+                f"{family}: {task.title}: {len(found)} configurations, {sum(not m.ok for m in found)} failed",
+                flush=True
+            )
 
     return step
 
@@ -96,11 +110,16 @@ def _measure_programs(folder: Path, target: Target, builder: Any, runner: Any) -
             if task.workload_key in known or task.compute_dag.flop_ct > LARGEST:
                 continue
             known.add(task.workload_key)
-            programs = Evolution(sample=2 * EACH // 3).initial(task, SketchPolicy(task, seed=0, verbose=0).sketches, random.Random(0))
+            programs = Evolution(sample=2 * EACH // 3).initial(
+                task, SketchPolicy(task, seed=0, verbose=0).sketches, random.Random(0)
+            )
             candidates = [scheduled.candidate(scheduled.MeasureInput(task, p.state, p.func)) for p in programs]
             with path.open("a") as file:
                 for p, m in zip(programs, measure(candidates, builder, runner), strict=True):
-                    row = {"task": task.workload_key, "features": [round(float(x), 5) for x in p.features], "cycles": p.cycles, "costs": list(m.costs)}
+                    row = {
+                        "task": task.workload_key, "features": [round(float(x), 5) for x in p.features],
+                        "cycles": p.cycles, "costs": list(m.costs)
+                    }
                     file.write(json.dumps(row) + "\n")
             print(f"{family}: {task.desc}: {len(programs)} programs", flush=True)
 
@@ -120,7 +139,9 @@ def kernels(folder: Path) -> list[Kernel]:
         assert isinstance(task, KernelTask)
         places = [task.config_space.index_of(i.config.entity_map) for i in pairs]
         kept = [(p, min(r.measured.costs)) for p, r in zip(places, records, strict=True) if p is not None]
-        found.append(Kernel(task.title, PretrainedKernelModel(task).rows([p for p, _ in kept]), np.asarray([c for _, c in kept])))
+        found.append(
+            Kernel(task.title, PretrainedKernelModel(task).rows([p for p, _ in kept]), np.asarray([c for _, c in kept]))
+        )
     return found
 
 
@@ -131,15 +152,22 @@ def programs(folder: Path) -> list[Kernel]:
         row = json.loads(line)
         by_task.setdefault(row["task"], []).append(row)
     return [
-        Kernel(key[:60], np.asarray([r["features"] for r in rows], np.float32), np.asarray([min(r["costs"], default=np.inf) for r in rows]), -np.log([r["cycles"] for r in rows]))
+        Kernel(
+            key[:60], np.asarray([r["features"] for r in rows], np.float32),
+            np.asarray([min(r["costs"], default=np.inf) for r in rows]), -np.log([r["cycles"] for r in rows])
+        )
         for key, rows in by_task.items() if any(r["costs"] for r in rows)
     ]
 
 
 def learned(given: list[Kernel]) -> BoostedTrees:
-    """Of configurations their speeds; of programs what their guesses are off by, as logarithms, from the middle of each kernel."""
+    """Of configurations their speeds; of programs what their guesses are off by, as logarithms, from the middle of each
+    kernel."""
     made = BoostedTrees("reg")
-    made.fit(np.concatenate([k.rows for k in given]), np.concatenate([k.speeds if k.guess is None else _missed(k, k.guess) for k in given]))
+    made.fit(
+        np.concatenate([k.rows for k in given]),
+        np.concatenate([k.speeds if k.guess is None else _missed(k, k.guess) for k in given])
+    )
     return made
 
 
@@ -173,11 +201,22 @@ def judge(title: str, given: list[Kernel]) -> None:
             top = speeds[np.argsort(-found_scores, kind="stable")[:FIRST]]
             rows.setdefault(name, []).append((top[0], top.max(), top.mean(), rank_correlation(found_scores, speeds)))
         draws = [np.random.default_rng(n).permutation(speeds)[:FIRST] for n in range(50)]
-        rows.setdefault("random", []).append((float(speeds.mean()), float(np.mean([d.max() for d in draws])), float(np.mean([d.mean() for d in draws])), 0.0))
-    print(f"{title}: {sum(len(k.seconds) for k in given)} measurements of {len(given)} kernels; the first {FIRST} candidates of kernels left out, medians")
+        rows.setdefault("random", []).append(
+            (
+                float(speeds.mean()), float(np.mean([d.max() for d in draws])),
+                float(np.mean([d.mean() for d in draws])), 0.0
+            )
+        )
+    print(
+        f"{title}: {sum(len(k.seconds) for k in given)} measurements of {len(given)} kernels; the first {FIRST} "
+        "candidates of kernels left out, medians"
+    )
     for name, found in rows.items():
         first, best, mean, rank = np.median(np.asarray(found), axis=0)
-        print(f"  {name:12} first {first:.3f}  best {best:.3f}  mean {mean:.3f}" + (f"  rank correlation {rank:.2f}" if name != "random" else ""))
+        print(
+            f"  {name:12} first {first:.3f}  best {best:.3f}  mean {mean:.3f}"
+            + (f"  rank correlation {rank:.2f}" if name != "random" else "")
+        )
 
 
 def speed() -> None:

@@ -1,9 +1,10 @@
-"""Single kernels beside other runtimes: one operator with its bias and activation, the same weights and the same threads.
+"""Single kernels beside other runtimes: one operator with its bias and activation, the same weights and the same
+threads.
 
 Each line of `LINES` is an ONNX model of one operator. Ours is the kernel that the compiler makes of it, called by its
-address. Of the others, the time is the one that their own profiler gives for the operator. So layout changes at the edges of
-such a small model count for nobody. Answers are compared before anything is timed, rounds are interleaved, and the peak that
-efficiencies refer to is measured in the same rounds.
+address. Of the others, the time is the one that their own profiler gives for the operator. So layout changes at the
+edges of such a small model count for nobody. Answers are compared before anything is timed, rounds are interleaved, and
+the peak that efficiencies refer to is measured in the same rounds.
 
     python benchmarks/kernels.py                          # every line
     python benchmarks/kernels.py depthwise --threads 2 --peers ort
@@ -52,7 +53,10 @@ from tilewright.relay.visitor import post_order
 Array = NDArray[Any]
 TOLERANCE = 1e-4
 SHORTEST = 2e-3  # seconds: quicker kernels are called several times in one round
-LAYOUT_CHANGES = ("Reorder", "ReorderInput", "ReorderOutput", "Transpose", "Reshape", "Parameter", "Input", "Output", "Result", "Const", "Constant")
+LAYOUT_CHANGES = (
+    "Reorder", "ReorderInput", "ReorderOutput", "Transpose", "Reshape", "Parameter", "Input", "Output", "Result",
+    "Const", "Constant"
+)
 
 
 @dataclass(frozen=True)
@@ -72,7 +76,9 @@ class Line:
 def _model(nodes: list[Any], shape: list[int], weights: dict[str, Array]) -> onnx.ModelProto:
     """A model from `x` to `y`, both float32."""
     x, y = (helper.make_tensor_value_info(n, TensorProto.FLOAT, s) for n, s in (("x", shape), ("y", None)))
-    graph = helper.make_graph(nodes, "one", [x], [y], [numpy_helper.from_array(w.astype(np.float32), n) for n, w in weights.items()])
+    graph = helper.make_graph(
+        nodes, "one", [x], [y], [numpy_helper.from_array(w.astype(np.float32), n) for n, w in weights.items()]
+    )
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
 
 
@@ -94,13 +100,21 @@ def conv(ksize: int, stride: int, size: int, channels: int, out: int = 0, groups
     def make() -> onnx.ModelProto:
         random = np.random.default_rng(0)
         w, pad = random.standard_normal((out, channels // groups, ksize, ksize)), (ksize - 1) // 2
-        node = helper.make_node("Conv", ["x", "w", "b"], ["c"], kernel_shape=[ksize] * 2, strides=[stride] * 2, pads=[pad] * 4, group=groups)
-        return _model([node, helper.make_node("Relu", ["c"], ["y"])], [1, channels, size, size], {"w": w, "b": random.standard_normal(out)})
+        node = helper.make_node(
+            "Conv", ["x", "w", "b"], ["c"], kernel_shape=[ksize] * 2, strides=[stride] * 2, pads=[pad] * 4, group=groups
+        )
+        return _model(
+            [node, helper.make_node("Relu", ["c"], ["y"])], [1, channels, size, size],
+            {"w": w, "b": random.standard_normal(out)}
+        )
 
     edge = -(-size // stride)
     channel_text = f"{channels}" if out == channels else f"{channels}->{out}"
     kind = "depthwise" if groups > 1 else "conv"
-    return Line(kind, f"{ksize}x{ksize} s{stride} {size}x{size}x{channel_text}", 2.0 * edge * edge * out * channels // groups * ksize * ksize, make)
+    return Line(
+        kind, f"{ksize}x{ksize} s{stride} {size}x{size}x{channel_text}",
+        2.0 * edge * edge * out * channels // groups * ksize * ksize, make
+    )
 
 
 def depthwise(ksize: int, stride: int, size: int, channels: int) -> Line:
@@ -116,16 +130,21 @@ def pool(kind: str, ksize: int, stride: int, size: int, channels: int) -> Line:
         return _model([node], [1, channels, size, size], {})
 
     edge = -(-size // stride)
-    return Line("pool", f"{kind} {ksize}x{ksize} s{stride} {size}x{size}x{channels}", float(edge * edge * channels * ksize * ksize), make)
+    return Line(
+        "pool", f"{kind} {ksize}x{ksize} s{stride} {size}x{size}x{channels}",
+        float(edge * edge * channels * ksize * ksize), make
+    )
 
 
 LINES = (
-    product(1024, 1024, 1024), product(128, 768, 768), product(128, 3072, 768), product(3136, 64, 64), product(49, 512, 2048), product(1, 4096, 4096),
-    conv(3, 1, 56, 64), conv(3, 1, 28, 128), conv(3, 1, 14, 256), conv(3, 1, 7, 512), conv(3, 2, 56, 128), conv(7, 2, 224, 3, 64),
-    conv(1, 1, 112, 16, 96), conv(1, 1, 56, 144, 24), conv(1, 1, 14, 96, 576), conv(1, 1, 7, 960, 160),
-    depthwise(3, 1, 112, 32), depthwise(3, 1, 56, 144), depthwise(3, 1, 14, 384), depthwise(3, 1, 7, 960),
-    depthwise(3, 2, 112, 96), depthwise(3, 1, 56, 72), depthwise(5, 1, 28, 120), depthwise(5, 1, 14, 672), depthwise(5, 2, 14, 672),
-    pool("MaxPool", 3, 2, 112, 64), pool("AveragePool", 3, 1, 28, 192),
+    product(1024, 1024, 1024), product(128, 768, 768), product(128, 3072, 768), product(3136, 64, 64),
+    product(49, 512, 2048), product(1, 4096, 4096),
+    conv(3, 1, 56, 64), conv(3, 1, 28, 128), conv(3, 1, 14, 256), conv(3, 1, 7, 512), conv(3, 2, 56, 128),
+    conv(7, 2, 224, 3, 64), conv(1, 1, 112, 16, 96), conv(1, 1, 56, 144, 24), conv(1, 1, 14, 96, 576),
+    conv(1, 1, 7, 960, 160), depthwise(3, 1, 112, 32), depthwise(3, 1, 56, 144), depthwise(3, 1, 14, 384),
+    depthwise(3, 1, 7, 960),
+    depthwise(3, 2, 112, 96), depthwise(3, 1, 56, 72), depthwise(5, 1, 28, 120), depthwise(5, 1, 14, 672),
+    depthwise(5, 2, 14, 672), pool("MaxPool", 3, 2, 112, 64), pool("AveragePool", 3, 1, 28, 192),
 )  # fmt: skip
 
 
@@ -152,17 +171,29 @@ class Ours:
         target = Target("llvm")
         with PassContext(config={"relay.SplitBatch.images": -1}):  # the kernel for all rows
             main = optimize(from_onnx(model)[0], target)["main"]
-        calls = ((c.op, c.args) for c in post_order(main.body, inside=False) if isinstance(c, Call) and isinstance(c.op, Function))
+        calls = (
+            (c.op, c.args) for c in post_order(main.body, inside=False) if isinstance(c, Call)
+            and isinstance(c.op, Function)
+        )
         function, operands = next((f, a) for f, a in calls if _computes(f))
         constants = [a.value if isinstance(a, Constant) else None for a in operands]
         kernel = lower(function, [c is not None for c in constants], target.machine, "kernel")
-        self.code = LoadedCode([compile_text(emit(kernel.func, target), target), compile_text(pool_text(target), target)], ["kernel", "tw_pool_create"])
+        self.code = LoadedCode(
+            [compile_text(emit(kernel.func, target), target), compile_text(pool_text(target), target)],
+            ["kernel", "tw_pool_create"]
+        )
         random = np.random.default_rng(1)
         given = zip(constants, function.params, strict=True)
-        values = [_aligned(np.asarray(random.standard_normal(p.tensor_type.shape, np.float32)) if c is None else c) for c, p in given]
+        values = [
+            _aligned(np.asarray(random.standard_normal(p.tensor_type.shape, np.float32)) if c is None else c) for c,
+            p in given
+        ]
         expected = evaluate(function, *values)
         self.expected = list(expected) if isinstance(expected, (tuple, list)) else [expected]
-        args = [_aligned(np.asarray(a.pack(*(values[i] for i in a.sources)))) if a.pack else values[a.sources[0]] for a in kernel.arguments]
+        args = [
+            _aligned(np.asarray(a.pack(*(values[i] for i in a.sources)))) if a.pack else values[a.sources[0]]
+            for a in kernel.arguments
+        ]
         self.answers = [aligned_empty(e.shape, e.dtype) for e in self.expected]
         self.memory = [*args, *self.answers]
         context = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_int64)(self.code.address("tw_pool_create"))(threads)
@@ -206,7 +237,8 @@ class OnnxRuntime:
         kernels = [e for e in events if e.get("cat") == "Node" and e["name"].endswith("_kernel_time")]
         nodes = max(1, len({e["name"] for e in kernels}))
         times = [0.0 if e["args"]["op_name"] in LAYOUT_CHANGES else e["dur"] * 1e-6 for e in kernels]
-        runs = [sum(times[k : k + nodes]) for k in range(nodes, len(times), nodes)]  # without the first, which was for checking
+        # without the first, which was for checking
+        runs = [sum(times[k : k + nodes]) for k in range(nodes, len(times), nodes)]
         found = []
         for calls in self.rounds:
             found.append(statistics.fmean(runs[:calls]))
@@ -220,7 +252,10 @@ class OpenVino:
     def __init__(self, model: onnx.ModelProto, path: Path, x: Array, threads: int) -> None:
         import openvino
 
-        hints = {"PERFORMANCE_HINT": "LATENCY", "INFERENCE_NUM_THREADS": threads, "INFERENCE_PRECISION_HINT": "f32", "PERF_COUNT": True}
+        hints = {
+            "PERFORMANCE_HINT": "LATENCY", "INFERENCE_NUM_THREADS": threads, "INFERENCE_PRECISION_HINT": "f32",
+            "PERF_COUNT": True
+        }
         compiled = openvino.Core().compile_model(path, "CPU", hints)
         self.request, self.x = compiled.create_infer_request(), x
         found = self.request.infer({"x": x})
@@ -231,15 +266,21 @@ class OpenVino:
         total = 0.0
         for _ in range(calls):
             self.request.infer({"x": self.x}, share_inputs=True, share_outputs=True)
-            total += sum(i.real_time.total_seconds() for i in self.request.profiling_info if i.node_type not in LAYOUT_CHANGES)
+            total += sum(
+                i.real_time.total_seconds() for i in self.request.profiling_info if i.node_type not in LAYOUT_CHANGES
+            )
         return total / calls
 
 
-LOADERS: dict[str, Callable[[onnx.ModelProto, Path, Array, int], Any]] = {"tilewright": Ours, "onnxruntime": OnnxRuntime, "openvino": OpenVino}
+LOADERS: dict[str, Callable[[onnx.ModelProto, Path, Array, int], Any]] = {
+    "tilewright": Ours, "onnxruntime": OnnxRuntime, "openvino": OpenVino
+}
 
 
 def _computes(function: Function) -> bool:
-    return any(isinstance(c, Call) and kind_of(c) in (Fusion.OUT_FUSABLE, Fusion.REDUCE) for c in post_order(function.body))
+    return any(
+        isinstance(c, Call) and kind_of(c) in (Fusion.OUT_FUSABLE, Fusion.REDUCE) for c in post_order(function.body)
+    )
 
 
 def _aligned(a: Array) -> Array:
@@ -299,7 +340,10 @@ def cells(rows: list[Row], peak: float) -> list[list[str]]:
             continue
         spread = statistics.stdev(r.seconds) if len(r.seconds) > 1 else float("nan")
         rate = r.flops / r.median
-        figures = f"{r.median * 1e6:.1f}", f"{spread * 1e6:.1f}", f"{rate / 1e9:.0f}", f"{rate / peak:.0%}", f"{r.difference:.0e}"
+        figures = (
+            f"{r.median * 1e6:.1f}", f"{spread * 1e6:.1f}", f"{rate / 1e9:.0f}", f"{rate / peak:.0%}",
+            f"{r.difference:.0e}"
+        )
         body.append([r.kernel, r.runtime, *figures])
     return body
 
@@ -313,7 +357,9 @@ def markdown(rows: list[Row], peak: float) -> str:
 def arguments() -> argparse.Namespace:
     """What the command line says."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("lines", nargs="*", help="parts of names: conv, depthwise, product, gemv, pool, 56x56, …; default: every line")
+    parser.add_argument(
+        "lines", nargs="*", help="parts of names: conv, depthwise, product, gemv, pool, 56x56, …; default: every line"
+    )
     parser.add_argument("--peers", default="ort,ov", help="runtimes beside ours, comma separated: ort, ov")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--rounds", type=int, default=7)
@@ -327,7 +373,10 @@ def main() -> int:
     options = arguments()
     chosen = [line for line in LINES if not options.lines or any(part in line.name for part in options.lines)]
     if not chosen:
-        print(f"no line has {' or '.join(options.lines)} in its name; the lines are {', '.join(line.name for line in LINES)}")
+        print(
+            f"no line has {' or '.join(options.lines)} in its name; the lines are "
+            f"{', '.join(line.name for line in LINES)}"
+        )
         return 2
     runtimes = ["tilewright", *installed([p for p in options.peers.split(",") if p])]
     peak, rows = Peak(options.threads), list[Row]()
@@ -336,9 +385,16 @@ def main() -> int:
         rows += found
         for text in cells(found, peak.best):
             print("  ".join(f"{t:<{w}}" for t, w in zip(text, (38, 12, 8, 6, 6, 5, 7), strict=True)), flush=True)
-    print(f"peak of {options.threads} thread(s), multiply-adds of float32 vectors in registers: {peak.best / 1e9:.0f} GFLOP/s")
+    print(
+        f"peak of {options.threads} thread(s), multiply-adds of float32 vectors in registers: {peak.best / 1e9:.0f} "
+        "GFLOP/s"
+    )
     if options.json:
-        options.json.write_text(json.dumps({"peak": peak.best, "rows": [dataclasses.asdict(r) | {"median": r.median} for r in rows]}, indent=1))
+        options.json.write_text(
+            json.dumps(
+                {"peak": peak.best, "rows": [dataclasses.asdict(r) | {"median": r.median} for r in rows]}, indent=1
+            )
+        )
     if options.markdown:
         options.markdown.write_text(markdown(rows, peak.best))
     return 1 if any(r.failure and r.runtime == "tilewright" for r in rows) else 0

@@ -1,10 +1,12 @@
-"""How many candidates a second are built and timed, by who does it: builders here, workers of a Dask cluster, servers of a tracker.
+"""How many candidates a second are built and timed, by who does it: builders here, workers of a Dask cluster, servers
+of a tracker.
 
     python benchmarks/measuring.py [CANDIDATES] [--rounds 3] [--places here cluster tracker]
 
-The candidates are configurations of a 3x3 convolution, each checked against the model's own choice. The places take turns, and a row shows medians of the rounds;
-"building" is the speed of building against the first row of the same kind. All of them are processes of this machine: those beyond its cores gain nothing,
-and since one of a machine times at a time, neither do more servers.
+The candidates are configurations of a 3x3 convolution, each checked against the model's own choice. The places take
+turns, and a row shows medians of the rounds; "building" is the speed of building against the first row of the same
+kind. All of them are processes of this machine: those beyond its cores gain nothing, and since one of a machine times
+at a time, neither do more servers.
 """
 
 from __future__ import annotations
@@ -38,7 +40,9 @@ SIZES: dict[str, Sequence[int]] = {"here": (1, 2), "cluster": (1, 3), "tracker":
 def candidates(count: int) -> list[Candidate]:
     """Configurations of a convolution of 64 by 64 channels over 28x28 points, drawn with a fixed seed."""
     weights = relay.const((np.random.default_rng(1).random((64, 64, 3, 3), np.float32) - 0.5) / 24)
-    mod = tvm.IRModule.from_expr(relay.nn.conv2d(relay.var("x", shape=(1, 64, 28, 28)), weights, padding=(1, 1), channels=64, kernel_size=(3, 3)))
+    mod = tvm.IRModule.from_expr(
+        relay.nn.conv2d(relay.var("x", shape=(1, 64, 28, 28)), weights, padding=(1, 1), channels=64, kernel_size=(3, 3))
+    )
     (task,) = autotvm.task.extract_from_program(mod["main"], target="llvm", params={})
     drawn = np.random.default_rng(0).choice(len(task.config_space), count, replace=False)
     return [TaskCandidate.of(task, task.config_space.get(int(k))) for k in drawn]
@@ -56,7 +60,9 @@ def cluster(count: int) -> Iterator[tuple[Any, Any]]:
 
     with LocalCluster(n_workers=count, threads_per_worker=1, dashboard_address=None) as started:
         started.wait_for_workers(count)
-        with ClusterBuilder(started.scheduler_address) as builder, ClusterRunner(started.scheduler_address, **OPTIONS, threads=1) as runner:
+        with ClusterBuilder(started.scheduler_address) as builder, ClusterRunner(
+            started.scheduler_address, **OPTIONS, threads=1
+        ) as runner:
             yield builder, runner
 
 
@@ -109,7 +115,8 @@ def main() -> None:
         building, timing = statistics.median(row.building), statistics.median(row.timing)
         best = min(m.cost for m in row.results)
         print(
-            f"{place:>8} {count:5} {given.candidates / building:8.1f} {given.candidates / timing:8.1f} {base / building:8.2f}x "
+            f"{place:>8} {count:5} {given.candidates / building:8.1f} {given.candidates / timing:8.1f} "
+            f"{base / building:8.2f}x "
             f"{sum(not m.ok for m in row.results):7} {1e3 * best:7.3f} ms"
         )
 

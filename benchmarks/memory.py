@@ -3,8 +3,8 @@
     python benchmarks/memory.py                             # the standard models
     python benchmarks/memory.py mobilenet_v2 --batch 32     # many images at once
 
-Each figure is of a fresh process that has imported its libraries already: by how many megabytes its largest resident size
-exceeds the size before it loads the model. Ours loads what `save` wrote before.
+Each figure is of a fresh process that has imported its libraries already: by how many megabytes its largest resident
+size exceeds the size before it loads the model. Ours loads what `save` wrote before.
 """
 
 from __future__ import annotations
@@ -51,7 +51,9 @@ _COMPILE = "import sys, tilewright\ntilewright.compile(sys.argv[1], shapes={shap
 
 def child(program: str, *arguments: object) -> str:
     """What a fresh Python prints."""
-    return subprocess.run([sys.executable, "-c", program, *map(str, arguments)], check=True, capture_output=True, text=True).stdout
+    return subprocess.run(
+        [sys.executable, "-c", program, *map(str, arguments)], check=True, capture_output=True, text=True
+    ).stdout
 
 
 def measure(name: str, batch: int = 1) -> tuple[list[float], list[float]]:
@@ -74,7 +76,10 @@ def main() -> None:
     print(f"{'MB':24}{'ours, peak':>12}{'after':>10}{'ONNX Runtime':>14}{'after':>10}{'peak, ratio':>13}")
     for name in options.workloads or workloads.STANDARD:
         ours, theirs = measure(name, options.batch)
-        print(f"{name:24}{ours[0]:12.1f}{ours[1]:10.1f}{theirs[0]:14.1f}{theirs[1]:10.1f}{ours[0] / theirs[0]:13.2f}", flush=True)
+        print(
+            f"{name:24}{ours[0]:12.1f}{ours[1]:10.1f}{theirs[0]:14.1f}{theirs[1]:10.1f}{ours[0] / theirs[0]:13.2f}",
+            flush=True
+        )
 
 
 if __name__ == "__main__":

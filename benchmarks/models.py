@@ -31,8 +31,9 @@ SEED = 20240601
 
 @dataclass(frozen=True)
 class Source:
-    """One network: how it is built, what it is fed, which axes of the inputs and outputs the `_dyn` file leaves open, and whether there is
-    an `_int8` file, quantized statically. The kernels were not made for `further` networks: they show what others will see."""
+    """One network: how it is built, what it is fed, which axes of the inputs and outputs the `_dyn` file leaves open,
+    and whether there is an `_int8` file, quantized statically. The kernels were not made for `further` networks: they
+    show what others will see."""
 
     name: str
     build: Callable[[], Any]
@@ -50,11 +51,13 @@ def folder() -> Path:
     return Path(chosen) if chosen else Path.home() / ".cache" / "tilewright" / "models"
 
 
-# --- networks -----------------------------------------------------------------------------------------------------------
+# --- networks
+# -----------------------------------------------------------------------------------------------------------
 
 
 def declare_missing_operators() -> None:
-    """Builds of torchvision without its native part have no schema for these, and rules are attached to them on import."""
+    """Builds of torchvision without its native part have no schema for these, and rules are attached to them on
+    import."""
     import torch
 
     for schema in (
@@ -191,25 +194,33 @@ SOURCES: tuple[Source, ...] = (
     ),
     Source("gpt2", _transformer("GPT2"), _tokens(64, 50257, *_BERT_INPUTS[:2]), dynamic=True),
     *(Source(name, _torchvision(name), _picture(224), further=True) for name in (
-        "squeezenet1_1", "shufflenet_v2_x1_0", "regnet_y_400mf", "efficientnet_b0", "mnasnet1_0", "swin_t", "resnext50_32x4d", "alexnet",
+        "squeezenet1_1", "shufflenet_v2_x1_0", "regnet_y_400mf", "efficientnet_b0", "mnasnet1_0", "swin_t",
+        "resnext50_32x4d", "alexnet",
     )),
     Source("googlenet", _torchvision("googlenet", init_weights=False, aux_logits=False), _picture(224), further=True),
     Source("lraspp_mobilenet_v3_large", _segmentation("lraspp_mobilenet_v3_large"), _picture(320), further=True),
     Source("r3d_18", _torchvision("video.r3d_18"), _clip(8, 112), further=True),
-    *(Source(name, _timm(name), _picture(224), further=True) for name in ("mobilenetv4_conv_small", "mixer_s16_224", "poolformer_s12")),
+    *(
+        Source(name, _timm(name), _picture(224), further=True)
+        for name in ("mobilenetv4_conv_small", "mixer_s16_224", "poolformer_s12")
+    ),
     Source("distilbert", _transformer("DistilBert"), _tokens(128, 30522, *_BERT_INPUTS[:2]), further=True),
-    Source("albert", _transformer("Albert", hidden_size=768, num_attention_heads=12, intermediate_size=3072), _tokens(128, 30000, *_BERT_INPUTS), further=True),
+    Source(
+        "albert", _transformer("Albert", hidden_size=768, num_attention_heads=12, intermediate_size=3072),
+        _tokens(128, 30000, *_BERT_INPUTS), further=True
+    ),
 )
 
 
-# --- export -------------------------------------------------------------------------------------------------------------
+# --- export
+# -------------------------------------------------------------------------------------------------------------
 
 
 def _move_statistics(network: Any, inputs: dict[str, Any]) -> None:
     """Give layers biases that are not zero, and batch norms the statistics of random inputs, moved a little.
 
-    Without the latter, the signal dies on its way through a deep network with random weights: the answer would be the same
-    for every input, and comparing answers would find nothing.
+    Without the latter, the signal dies on its way through a deep network with random weights: the answer would be the
+    same for every input, and comparing answers would find nothing.
     """
     import torch
 
@@ -254,7 +265,8 @@ def export(source: Source, path: Path, dynamic: bool) -> None:
     axes = {name: dict(source.open_axes) for name in inputs}
     axes |= {name: {0: "batch"} if "input_ids" not in inputs else dict(source.open_axes) for name in source.outputs}
     with whole_file(path) as partial, torch.no_grad(), warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # the exporter is deprecated and warns about traced constants; the files are checked
+        # the exporter is deprecated and warns about traced constants; the files are checked
+        warnings.simplefilter("ignore")
         torch.onnx.export(
             network,
             tuple(inputs.values()),
@@ -269,7 +281,8 @@ def export(source: Source, path: Path, dynamic: bool) -> None:
 
 
 def quantize(source: Source, path: Path) -> None:
-    """Write `source` with unsigned activations per tensor and signed weights per channel, as pairs of (de)quantizations.
+    """Write `source` with unsigned activations per tensor and signed weights per channel, as pairs of
+    (de)quantizations.
 
     The ranges are those of four random inputs of a fixed seed; the weights are those of the float file.
     """
@@ -281,7 +294,10 @@ def quantize(source: Source, path: Path) -> None:
         def __init__(self) -> None:
             draw = np.random.default_rng(SEED)
             shapes = {name: tuple(value.shape) for name, value in source.inputs().items()}
-            self.left = [{name: draw.standard_normal(shape).astype(np.float32) for name, shape in shapes.items()} for _ in range(4)]
+            self.left = [
+                {name: draw.standard_normal(shape).astype(np.float32) for name, shape in shapes.items()}
+                for _ in range(4)
+            ]
 
         def get_next(self) -> dict[str, Any] | None:
             return self.left.pop() if self.left else None
@@ -290,8 +306,8 @@ def quantize(source: Source, path: Path) -> None:
         prepared = partial.with_name("prepared.onnx")
         quant_pre_process(str(ensure(source.name)), str(prepared))
         quantize_static(
-            str(prepared), str(partial), RandomInputs(), quant_format=QuantFormat.QDQ, per_channel=True, activation_type=QuantType.QUInt8,
-            weight_type=QuantType.QInt8,
+            str(prepared), str(partial), RandomInputs(), quant_format=QuantFormat.QDQ, per_channel=True,
+            activation_type=QuantType.QUInt8, weight_type=QuantType.QInt8,
         )
 
 
@@ -337,7 +353,10 @@ def main() -> int:
             print(f"{name:28s} FAILED  {type(error).__name__}: {str(error).splitlines()[0][:160]}", flush=True)
             failed.append(name)
         else:
-            print(f"{name:28s} {path.stat().st_size / 1e6:8.1f} MB  {time.perf_counter() - begin:6.1f} s  {path}", flush=True)
+            print(
+                f"{name:28s} {path.stat().st_size / 1e6:8.1f} MB  {time.perf_counter() - begin:6.1f} s  {path}",
+                flush=True
+            )
     return 1 if failed else 0
 
 

@@ -1,6 +1,8 @@
-"""Networks handed to oneDNN beside oneDNN's primitives alone, our own kernels, and a runtime that is built on oneDNN: turn by turn in one process.
+"""Networks handed to oneDNN beside oneDNN's primitives alone, our own kernels, and a runtime that is built on oneDNN:
+turn by turn in one process.
 
-`primitives` are the same primitives on the same memory without the program around them: what the hand-over costs is the ratio to them.
+`primitives` are the same primitives on the same memory without the program around them: what the hand-over costs is the
+ratio to them.
 
     python benchmarks/onednn.py                     # resnet50 and others
     python benchmarks/onednn.py resnet18 --threads 1 --peers ov

@@ -1,6 +1,8 @@
-"""Makes the ONNX files of `onnx_workloads.py` that no package carries, with the exporters that people use: torch's and skl2onnx.
+"""Makes the ONNX files of `onnx_workloads.py` that no package carries, with the exporters that people use: torch's and
+skl2onnx.
 
-Weights are random or fitted to made-up tables, always from the same seed. Files go where those of `models.py` go, and one that exists is kept.
+Weights are random or fitted to made-up tables, always from the same seed. Files go where those of `models.py` go, and
+one that exists is kept.
 
     python benchmarks/onnx_exports.py                     # everything
     python benchmarks/onnx_exports.py lstm_lm
@@ -23,11 +25,15 @@ import models
 WORDS = 2000
 WIDTH = 256
 CITIES = ("Bern", "Basel", "Chur", "Genf", "Luzern", "Zug")
-VOCABULARY = ["the", "a", "cat", "dog", "house", "river", "runs", "sleeps", "under", "over", "bright", "old", "new", "price", "offer", "free", "click", "winner", "meeting", "tomorrow", "report", "agenda", "budget", "lunch"]
+VOCABULARY = [
+    "the", "a", "cat", "dog", "house", "river", "runs", "sleeps", "under", "over", "bright", "old", "new", "price",
+    "offer", "free", "click", "winner", "meeting", "tomorrow", "report", "agenda", "budget", "lunch"
+]
 
 
 def lstm_lm(path: Path) -> None:
-    """A language model of two LSTM layers: ids (batch, length), the states before -> scores (batch, length, WORDS), the states after."""
+    """A language model of two LSTM layers: ids (batch, length), the states before -> scores (batch, length, WORDS), the
+    states after."""
     import torch
 
     torch.manual_seed(models.SEED)
@@ -46,19 +52,25 @@ def lstm_lm(path: Path) -> None:
             return self.scores(hidden), last_h, last_c
 
     inputs = {"ids": torch.zeros(2, 5, dtype=torch.int64), "h": torch.zeros(2, 2, WIDTH), "c": torch.zeros(2, 2, WIDTH)}
-    axes = {"ids": {0: "batch", 1: "length"}, "scores": {0: "batch", 1: "length"}, **{n: {1: "batch"} for n in ("h", "c", "last_h", "last_c")}}
+    axes = {
+        "ids": {0: "batch", 1: "length"}, "scores": {0: "batch", 1: "length"},
+        **{n: {1: "batch"} for n in ("h", "c", "last_h", "last_c")}
+    }
     _export(Model(), path, inputs, ["scores", "last_h", "last_c"], axes)
 
 
 def ssdlite(path: Path) -> None:
-    """torchvision's SSDlite, the picture's sizes open: picture (3, height, width) -> boxes (n, 4), scores (n), labels (n)."""
+    """torchvision's SSDlite, the picture's sizes open: picture (3, height, width) -> boxes (n, 4), scores (n), labels
+    (n)."""
     import torch
 
     with _native_operators():
         import torchvision
 
         torch.manual_seed(models.SEED)
-        network = torchvision.models.detection.ssdlite320_mobilenet_v3_large(weights=None, weights_backbone=None, num_classes=21, score_thresh=0.3)
+        network = torchvision.models.detection.ssdlite320_mobilenet_v3_large(
+            weights=None, weights_backbone=None, num_classes=21, score_thresh=0.3
+        )
         models._move_statistics(network.backbone, {"picture": torch.zeros(1, 3, 320, 320)})
         with torch.no_grad():
             for layer in network.head.classification_head.modules():
@@ -76,12 +88,15 @@ def ssdlite(path: Path) -> None:
                 (found,) = self.network([picture])
                 return found["boxes"], found["scores"], found["labels"]
 
-        axes = {"picture": {1: "height", 2: "width"}, "boxes": {0: "found"}, "scores": {0: "found"}, "labels": {0: "found"}}
+        axes = {
+            "picture": {1: "height", 2: "width"}, "boxes": {0: "found"}, "scores": {0: "found"}, "labels": {0: "found"}
+        }
         _export(Detector(), path, {"picture": torch.rand(3, 320, 400)}, ["boxes", "scores", "labels"], axes)
 
 
 def boosted_trees(path: Path) -> None:
-    """Scaled numbers and an encoded column of texts into gradient boosted trees: numbers (n, 6), city (n, 1) -> label (n), probabilities (n, 3)."""
+    """Scaled numbers and an encoded column of texts into gradient boosted trees: numbers (n, 6), city (n, 1) -> label
+    (n), probabilities (n, 3)."""
     from skl2onnx import to_onnx
     from skl2onnx.common.data_types import FloatTensorType, StringTensorType
     from sklearn.compose import ColumnTransformer
@@ -93,15 +108,20 @@ def boosted_trees(path: Path) -> None:
     numbers = random.standard_normal((600, 6)).astype(np.float32)
     table = np.concatenate([numbers.astype(object), random.choice(CITIES, (600, 1)).astype(object)], axis=1)
     kind = (numbers[:, 0] * numbers[:, 1] + (table[:, 6] == "Bern") > 0).astype(np.int64) + (numbers[:, 2] > 0.5)
-    parts = ColumnTransformer([("numbers", StandardScaler(), list(range(6))), ("city", OneHotEncoder(handle_unknown="ignore"), [6])])
-    fitted = Pipeline([("parts", parts), ("trees", GradientBoostingClassifier(n_estimators=60, max_depth=4, random_state=0))]).fit(table, kind)
+    parts = ColumnTransformer(
+        [("numbers", StandardScaler(), list(range(6))), ("city", OneHotEncoder(handle_unknown="ignore"), [6])]
+    )
+    fitted = Pipeline(
+        [("parts", parts), ("trees", GradientBoostingClassifier(n_estimators=60, max_depth=4, random_state=0))]
+    ).fit(table, kind)
     types = [("numbers", FloatTensorType([None, 6])), ("city", StringTensorType([None, 1]))]
     model = to_onnx(fitted, initial_types=types, options={"zipmap": False}, target_opset={"": 17, "ai.onnx.ml": 3})
     _write(model, path)
 
 
 def text_classifier(path: Path) -> None:
-    """Words of a text, counted and weighted, into a logistic regression: text (n, 1) -> label (n), a dictionary of probabilities for each."""
+    """Words of a text, counted and weighted, into a logistic regression: text (n, 1) -> label (n), a dictionary of
+    probabilities for each."""
     from skl2onnx import to_onnx
     from skl2onnx.common.data_types import StringTensorType
     from sklearn.feature_extraction.text import TfidfVectorizer
@@ -113,7 +133,12 @@ def text_classifier(path: Path) -> None:
     kind = np.array(["spam" if any(w in t for w in ("free", "click", "winner")) else "ham" for t in texts])
     fitted = Pipeline([("words", TfidfVectorizer()), ("classes", LogisticRegression())]).fit(texts, kind)
     options = {TfidfVectorizer: {"locale": "C"}}  # one that every machine has
-    _write(to_onnx(fitted, initial_types=[("text", StringTensorType([None]))], options=options, target_opset={"": 17, "ai.onnx.ml": 3}), path)
+    _write(
+        to_onnx(
+            fitted, initial_types=[("text", StringTensorType([None]))], options=options,
+            target_opset={"": 17, "ai.onnx.ml": 3}
+        ), path
+    )
 
 
 EXPORTS: dict[str, Callable[[Path], None]] = {
@@ -122,21 +147,25 @@ EXPORTS: dict[str, Callable[[Path], None]] = {
 
 
 def ensure(name: str) -> Path:
-    """The path of the file, made now when it is missing; raises `ImportError` where the packages that make it are missing."""
+    """The path of the file, made now when it is missing; raises `ImportError` where the packages that make it are
+    missing."""
     path = models.folder() / f"{name}.onnx"
     if not path.exists():
         EXPORTS[name](path)
     return path
 
 
-def _export(network: Any, path: Path, inputs: dict[str, Any], outputs: list[str], axes: dict[str, dict[int, str]]) -> None:
+def _export(
+    network: Any, path: Path, inputs: dict[str, Any], outputs: list[str], axes: dict[str, dict[int, str]]
+) -> None:
     import torch
 
     with models.whole_file(path) as partial, torch.no_grad(), warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # the exporter is deprecated and warns about traced constants; the files are checked
+        # the exporter is deprecated and warns about traced constants; the files are checked
+        warnings.simplefilter("ignore")
         torch.onnx.export(
-            network.eval(), tuple(inputs.values()), str(partial), input_names=list(inputs), output_names=outputs, dynamic_axes=axes,
-            opset_version=models.OPSET, dynamo=False,
+            network.eval(), tuple(inputs.values()), str(partial), input_names=list(inputs), output_names=outputs,
+            dynamic_axes=axes, opset_version=models.OPSET, dynamo=False,
         )
 
 
@@ -159,7 +188,9 @@ def _native_operators() -> Iterator[None]:
         while len(left):
             first, left = left[0], left[1:]
             kept.append(first)
-            low, high = torch.maximum(boxes[left, :2], boxes[first, :2]), torch.minimum(boxes[left, 2:], boxes[first, 2:])
+            low, high = torch.maximum(
+                boxes[left, :2], boxes[first, :2]
+            ), torch.minimum(boxes[left, 2:], boxes[first, 2:])
             both = (high - low).clamp(min=0).prod(1)
             area = (boxes[:, 2:] - boxes[:, :2]).prod(1)
             left = left[both <= iou_threshold * (area[left] + area[first] - both)]

@@ -1,9 +1,11 @@
-"""Real ONNX models with open sizes, ours beside ONNX Runtime: `InferenceSession` in the place of `InferenceSession`, ten shapes each.
+"""Real ONNX models with open sizes, ours beside ONNX Runtime: `InferenceSession` in the place of `InferenceSession`,
+ten shapes each.
 
-Answers are compared before anything is timed, and at a shape whose answer is wrong nothing is. Calls of the two take turns, shape by shape. What compiling
-takes is not in the times (`Model.warm_up`); with a cache (`TILEWRIGHT_CACHE_DIR`) that is filled, a second run compiles nothing. Where what a program does depends on the
-contents (`ssdlite_unseen`: how many boxes of each class a picture has), each of the ten calls that are timed has contents that none had before, and whatever it
-takes to be ready for them is in its time.
+Answers are compared before anything is timed, and at a shape whose answer is wrong nothing is. Calls of the two take
+turns, shape by shape. What compiling takes is not in the times (`Model.warm_up`); with a cache (`TILEWRIGHT_CACHE_DIR`)
+that is filled, a second run compiles nothing. Where what a program does depends on the contents (`ssdlite_unseen`: how
+many boxes of each class a picture has), each of the ten calls that are timed has contents that none had before, and
+whatever it takes to be ready for them is in its time.
 
     python benchmarks/onnx_models.py                                # every model that is here
     python benchmarks/onnx_models.py silero_vad ssdlite --threads 1
@@ -42,7 +44,8 @@ EXACT_ENOUGH = {"minilm_int8": 0.1, "mobilenet_v2_qdq": 0.1}
 
 @dataclass
 class Row:
-    """What was found for one model with one number of threads at one shape; times in seconds, ours and ONNX Runtime's."""
+    """What was found for one model with one number of threads at one shape; times in seconds, ours and ONNX
+    Runtime's."""
 
     model: str
     threads: int
@@ -60,7 +63,8 @@ class Row:
 
 
 def difference(found: Any, right: Any) -> float:
-    """The largest relative L2 distance of two answers; infinite when they differ in kind, shape, a text or a whole number."""
+    """The largest relative L2 distance of two answers; infinite when they differ in kind, shape, a text or a whole
+    number."""
     if isinstance(right, (list, tuple)):
         fits = isinstance(found, (list, tuple)) and len(found) == len(right)
         return max((difference(f, r) for f, r in zip(found, right, strict=True)), default=0.0) if fits else float("inf")
@@ -73,7 +77,9 @@ def difference(found: Any, right: Any) -> float:
     if right.dtype.kind != "f":
         return 0.0 if np.array_equal(found, right) else float("inf")
     distance = np.linalg.norm(found.astype(np.float64) - right.astype(np.float64))
-    return float(distance / max(float(np.linalg.norm(right.astype(np.float64))), 1e-30)) if distance <= np.inf else float("inf")
+    return float(
+        distance / max(float(np.linalg.norm(right.astype(np.float64))), 1e-30)
+    ) if distance <= np.inf else float("inf")
 
 
 def sessions(path: Path, threads: int) -> tuple[Any, Any]:
@@ -116,7 +122,8 @@ def measure(real: onnx_workloads.Real, threads: int, rounds: int) -> list[Row]:
 
 
 def measure_unseen(real: onnx_workloads.Real, threads: int, rounds: int, ours: Any, theirs: Any) -> list[Row]:
-    """Contents that no call before had: each round has ten others, which the two take one after another; answers are compared behind the clock."""
+    """Contents that no call before had: each round has ten others, which the two take one after another; answers are
+    compared behind the clock."""
     contents = real.contents()
     warm = list(itertools.islice(contents, real.unseen))
     for feed in warm:
@@ -175,7 +182,10 @@ def line(rows: list[Row]) -> list[str]:
     if not ratios:
         return [*cells, "", "", ""]
     slowest = max(ratios, key=ratios.__getitem__)
-    return [*cells, f"{min(ratios.values()):.2f}", f"{statistics.geometric_mean(ratios.values()):.2f}", f"{ratios[slowest]:.2f} ({slowest})"]
+    return [
+        *cells, f"{min(ratios.values()):.2f}", f"{statistics.geometric_mean(ratios.values()):.2f}",
+        f"{ratios[slowest]:.2f} ({slowest})"
+    ]
 
 
 def show(groups: list[list[Row]], console: Console, each: bool) -> None:
@@ -183,8 +193,14 @@ def show(groups: list[list[Row]], console: Console, each: bool) -> None:
     if each:
         for r in (r for rows in groups for r in rows if r.ours):
             ours, theirs = statistics.median(r.ours) * 1e3, statistics.median(r.theirs) * 1e3
-            console.print(f"{r.model}, {r.threads} thread(s), {r.shape}: {ours:.3f} ms, ONNX Runtime {theirs:.3f} ms, {r.ratio:.2f}", highlight=False)
-    table = Table("model", "threads", "shapes", "difference", "ratio: best", "mean", "worst", title="ours / ONNX Runtime, below 1 is faster")
+            console.print(
+                f"{r.model}, {r.threads} thread(s), {r.shape}: {ours:.3f} ms, ONNX Runtime {theirs:.3f} ms, "
+                f"{r.ratio:.2f}", highlight=False
+            )
+    table = Table(
+        "model", "threads", "shapes", "difference", "ratio: best", "mean", "worst",
+        title="ours / ONNX Runtime, below 1 is faster"
+    )
     for rows in groups:
         table.add_row(*line(rows))
     console.print(table)
@@ -221,7 +237,9 @@ def main() -> int:
                 break
     show(groups, console, options.each)
     if options.json:
-        options.json.write_text(json.dumps([dataclasses.asdict(r) | {"ratio": r.ratio} for rows in groups for r in rows], indent=1))
+        options.json.write_text(
+            json.dumps([dataclasses.asdict(r) | {"ratio": r.ratio} for rows in groups for r in rows], indent=1)
+        )
     return 1 if any(r.failure for rows in groups for r in rows) else 0
 
 

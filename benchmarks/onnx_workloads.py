@@ -1,7 +1,8 @@
 """Real ONNX models, and what each is fed: ten combinations of input sizes, as they come in use.
 
-A model is looked for by its name in `$TILEWRIGHT_MODELS` (see `models.py`), then in the package that carries it, and at last made by
-`onnx_exports.py`. Text readers are fed with pieces of the picture of `examples/ocr_demo`, since they answer noise with next to nothing.
+A model is looked for by its name in `$TILEWRIGHT_MODELS` (see `models.py`), then in the package that carries it, and at
+last made by `onnx_exports.py`. Text readers are fed with pieces of the picture of `examples/ocr_demo`, since they
+answer noise with next to nothing.
 """
 
 from __future__ import annotations
@@ -88,7 +89,9 @@ def _page() -> Array:
 def _pieces(batch: int, height: int, width: int) -> Feed:
     """Pieces of the picture, those of a batch a little apart."""
     page = np.tile(_page(), (1, 1, 1 + height // 600, 1 + width // 640))
-    return {"x": np.concatenate([page[:, :, 24 : 24 + height, 40 + 16 * k : 40 + 16 * k + width] for k in range(batch)])}
+    return {
+        "x": np.concatenate([page[:, :, 24 : 24 + height, 40 + 16 * k : 40 + 16 * k + width] for k in range(batch)])
+    }
 
 
 def _lines(batch: int, width: int) -> Feed:
@@ -98,7 +101,9 @@ def _lines(batch: int, width: int) -> Feed:
 def _speech(batch: int, rate: int) -> Feed:
     """A window of sound with the end of the one before it."""
     random, length = _draw(batch, rate), rate // 16000 * 288 + 288
-    sound = np.sin(np.arange(length) * 0.2 + np.arange(batch)[:, None]) * 0.3 + random.standard_normal((batch, length)) * 0.05
+    sound = np.sin(
+        np.arange(length) * 0.2 + np.arange(batch)[:, None]
+    ) * 0.3 + random.standard_normal((batch, length)) * 0.05
     state = random.standard_normal((2, batch, 128)) * 0.3
     return {"input": sound.astype(np.float32), "state": state.astype(np.float32), "sr": np.array(rate, np.int64)}
 
@@ -110,7 +115,10 @@ def _speech_16k(batch: int) -> Feed:
 
 def _windows(count: int) -> Feed:
     random = _draw(count)
-    return {"input": _speech(count, 16000)["input"], **{n: random.standard_normal((1, 1, 128)).astype(np.float32) * 0.3 for n in "hc"}}
+    return {
+        "input": _speech(count, 16000)["input"],
+        **{n: random.standard_normal((1, 1, 128)).astype(np.float32) * 0.3 for n in "hc"}
+    }
 
 
 def _tokens(batch: int, length: int) -> Feed:
@@ -133,12 +141,17 @@ def _images(name: str, size: int) -> Callable[[int], Feed]:
 
 def _table(rows: int) -> Feed:
     random = _draw(rows)
-    return {"numbers": random.standard_normal((rows, 6), np.float32), "city": random.choice((*onnx_exports.CITIES, "Rom"), (rows, 1)).astype(object)}
+    return {
+        "numbers": random.standard_normal((rows, 6), np.float32),
+        "city": random.choice((*onnx_exports.CITIES, "Rom"), (rows, 1)).astype(object)
+    }
 
 
 def _texts(rows: int) -> Feed:
     random = _draw(rows)
-    return {"text": np.array([" ".join(random.choice(onnx_exports.VOCABULARY, 3 + k % 9)) for k in range(rows)], object)}
+    return {
+        "text": np.array([" ".join(random.choice(onnx_exports.VOCABULARY, 3 + k % 9)) for k in range(rows)], object)
+    }
 
 
 def _sentences(batch: int, length: int) -> Feed:
@@ -148,30 +161,46 @@ def _sentences(batch: int, length: int) -> Feed:
 
 
 def _picture(height: int, width: int) -> Feed:
-    return {"picture": _images("x", max(height, width))(1)["x"][0, :, :height, :width] * np.float32(0.25) + np.float32(0.5)}
+    return {
+        "picture": _images("x", max(height, width))(1)["x"][0, :, :height, :width] * np.float32(0.25) + np.float32(0.5)
+    }
 
 
 def _another_picture(height: int, width: int, number: int) -> Feed:
-    x = _draw(height, width, number).standard_normal((3, 8, 8), np.float32)[:, np.arange(height) * 8 // height][:, :, np.arange(width) * 8 // width]
+    x = _draw(height, width, number).standard_normal((3, 8, 8), np.float32)[:, np.arange(height) * 8 // height][
+        :, :, np.arange(width) * 8 // width
+    ]
     return {"picture": x * np.float32(0.25) + np.float32(0.5)}
 
 
 _LINES = [(1, 96), (1, 160), (1, 320), (1, 480), (1, 640), (2, 320), (3, 240), (4, 320), (6, 200), (6, 320)]
-_PAGES = [(1, 160, 160), (1, 320, 320), (1, 320, 480), (1, 480, 640), (1, 640, 480), (1, 736, 736), (1, 640, 960), (1, 960, 960), (2, 320, 320), (2, 480, 640)]
+_PAGES = [
+    (1, 160, 160), (1, 320, 320), (1, 320, 480), (1, 480, 640), (1, 640, 480), (1, 736, 736), (1, 640, 960),
+    (1, 960, 960), (2, 320, 320), (2, 480, 640)
+]
 _RATES = [(batch, rate) for rate in (16000, 8000) for batch in (1, 2, 4, 8, 16)]
 _TOKENS = [(1, 8), (1, 16), (1, 31), (1, 64), (1, 128), (1, 256), (2, 20), (4, 32), (8, 64), (16, 24)]
 _SENTENCES = [(1, 1), (1, 2), (1, 8), (1, 20), (1, 64), (2, 16), (4, 1), (4, 32), (8, 20), (16, 12)]
 _ROWS = [(n,) for n in (1, 2, 3, 5, 10, 32, 100, 256, 1000, 4000)]
-_PICTURES = [(240, 320), (320, 240), (320, 320), (320, 480), (480, 320), (400, 400), (427, 640), (480, 640), (500, 375), (720, 1280)]
+_PICTURES = [
+    (240, 320), (320, 240), (320, 320), (320, 480), (480, 320), (400, 400), (427, 640), (480, 640), (500, 375),
+    (720, 1280)
+]
 _TURNED = [(batch, 48, 192) for (batch,) in BATCHES]
 
 REAL: tuple[Real, ...] = (
     Real("silero_vad", _speech, _RATES, "silero_vad", "data/silero_vad.onnx"),
     Real("silero_vad_op18_ifless", _speech, _RATES, "silero_vad", "data/silero_vad_op18_ifless.onnx"),
-    Real("silero_vad_16k_op15", lambda batch: _speech(batch, 16000), BATCHES, "silero_vad", "data/silero_vad_16k_op15.onnx"),
+    Real(
+        "silero_vad_16k_op15", lambda batch: _speech(batch, 16000), BATCHES, "silero_vad",
+        "data/silero_vad_16k_op15.onnx"
+    ),
     Real("silero_vad_half", _speech_16k, BATCHES, "silero_vad", "data/silero_vad_half.onnx"),
     Real("silero_vad_openvino_16k", _speech_16k, [(1,)], "silero_vad", "data/silero_vad_openvino_16k.onnx"),
-    Real("silero_vad_16k_sequence", _windows, [(n,) for n in (1, 2, 3, 5, 8, 13, 20, 31, 64, 100)], "silero_vad", "data/silero_vad_16k_sequence.onnx"),
+    Real(
+        "silero_vad_16k_sequence", _windows, [(n,) for n in (1, 2, 3, 5, 8, 13, 20, 31, 64, 100)], "silero_vad",
+        "data/silero_vad_16k_sequence.onnx"
+    ),
     Real("PP-OCRv6_det_small", _pieces, _PAGES, "rapidocr", "models/PP-OCRv6_det_small.onnx"),
     Real("PP-OCRv6_rec_small", _lines, _LINES, "rapidocr", "models/PP-OCRv6_rec_small.onnx"),
     Real("ch_ppocr_mobile_v2.0_cls", _pieces, _TURNED, "rapidocr", "models/ch_ppocr_mobile_v2.0_cls_mobile.onnx"),

@@ -1,9 +1,10 @@
 """One program for open sizes beside programs that were compiled for each size alone.
 
-    python benchmarks/open_sizes.py reader.onnx --shapes "x:[1,3,48,w=16..1280]" --at "x:[1,3,48,320]" --at "x:[1,3,48,101]"
+    python benchmarks/open_sizes.py reader.onnx --shapes "x:[1,3,48,w=16..1280]" --at "x:[1,3,48,320]" --at
+    "x:[1,3,48,101]"
 
-Each `--at` is a combination of sizes: the outputs of both programs are compared, then calls of both take turns. A ratio above 1 is what
-it costs not to know the sizes while compiling.
+Each `--at` is a combination of sizes: the outputs of both programs are compared, then calls of both take turns. A ratio
+above 1 is what it costs not to know the sizes while compiling.
 """
 
 from __future__ import annotations
@@ -35,7 +36,10 @@ class Found:
     difference: float
 
     def __str__(self) -> str:
-        return f"{self.shapes:40} open {self.open * 1e3:9.3f} ms   static {self.static * 1e3:9.3f} ms   ratio {self.open / self.static:.2f}   difference {self.difference:.0e}"
+        return (
+            f"{self.shapes:40} open {self.open * 1e3:9.3f} ms   static {self.static * 1e3:9.3f} ms   ratio "
+            f"{self.open / self.static:.2f}   difference {self.difference:.0e}"
+        )
 
 
 def race(runs: Sequence[Callable[[], Any]], seconds: float) -> list[float]:
@@ -54,7 +58,10 @@ def measure(model: str, program: Any, text: str, threads: int, seconds: float) -
     """Compile for one combination of sizes, compare and time; raises `ValueError` where the outputs differ."""
     alone = tilewright.compile(model, shapes=input_shapes(text), threads=threads)
     inputs = alone.executable.example_inputs()
-    pairs = [(np.asarray(a, np.float64), np.asarray(b, np.float64)) for a, b in zip(*(_listed(p(inputs)) for p in (program, alone)), strict=True)]
+    pairs = [
+        (np.asarray(a, np.float64), np.asarray(b, np.float64)) for a,
+        b in zip(*(_listed(p(inputs)) for p in (program, alone)), strict=True)
+    ]
     difference = max(float(np.abs(a - b).max() / max(np.abs(b).max(), 1e-30)) for a, b in pairs)
     if difference > TOLERANCE:
         raise ValueError(f"at {text} the outputs differ by {difference:.0e}")
@@ -71,7 +78,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("model")
     parser.add_argument("--shapes", required=True, help="the open sizes")
-    parser.add_argument("--at", required=True, action="append", help="one combination of sizes; may be given several times")
+    parser.add_argument(
+        "--at", required=True, action="append", help="one combination of sizes; may be given several times"
+    )
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--seconds", type=float, default=2.0, help="of each race")
     options = parser.parse_args(arguments)

@@ -2,8 +2,8 @@
 
     python benchmarks/patterns.py
 
-50 patterns on a graph of 5,000 calls: of chains of operators, with options, alternatives, attributes and dominators, some of which
-match. Then a chain of 10,000 calls, each of which is rewritten. Seconds, the median of five runs.
+50 patterns on a graph of 5,000 calls: of chains of operators, with options, alternatives, attributes and dominators,
+some of which match. Then a chain of 10,000 calls, each of which is rewritten. Seconds, the median of five runs.
 """
 
 from __future__ import annotations
@@ -16,7 +16,15 @@ from typing import Any
 
 from tilewright import relay
 from tilewright.ir import IRModule
-from tilewright.relay.dataflow_pattern import DFPattern, DFPatternCallback, dominates, is_constant, is_op, rewrite, wildcard
+from tilewright.relay.dataflow_pattern import (
+    DFPattern,
+    DFPatternCallback,
+    dominates,
+    is_constant,
+    is_op,
+    rewrite,
+    wildcard,
+)
 from tilewright.relay.dataflow_pattern.graph import Graph
 from tilewright.relay.dataflow_pattern.group import groups
 from tilewright.relay.transform import MergeComposite
@@ -59,7 +67,12 @@ def patterns() -> list[DFPattern]:
         found.append(last(dense.optional(is_op("nn.relu"))))
         found.append(is_op("add")(last(wildcard()) | is_op("nn.leaky_relu")(wildcard()), wildcard()))
         found.append(last(is_op("multiply")(wildcard(), is_op("sigmoid")(wildcard()))).has_dtype("float16"))
-        found.append(dominates(last(wildcard()), wildcard().has_attr({"TOpPattern": 0})(wildcard()), is_op("multiply")(wildcard(), wildcard())))
+        found.append(
+            dominates(
+                last(wildcard()), wildcard().has_attr({"TOpPattern": 0})(wildcard()),
+                is_op("multiply")(wildcard(), wildcard())
+            )
+        )
     return found
 
 
@@ -86,10 +99,15 @@ def main() -> None:
     for _ in range(_CHAIN):
         chain = relay.nn.relu(chain)
     callbacks = [Replace(a, b) for a, b in pairwise(_UNARY)]
-    print(f"{matched(function, fifty)} pieces of {len(fifty)} patterns in {_CALLS} calls: {seconds(lambda: matched(function, fifty)):.3f} s")
+    print(
+        f"{matched(function, fifty)} pieces of {len(fifty)} patterns in {_CALLS} calls: "
+        f"{seconds(lambda: matched(function, fifty)):.3f} s"
+    )
     print(f"the same as functions, one pattern after the other: {seconds(lambda: MergeComposite(table)(module)):.3f} s")
     print(f"{len(callbacks)} callbacks until nothing changes: {seconds(lambda: rewrite(callbacks, function)):.3f} s")
-    print(f"a chain of {_CHAIN} calls, all rewritten: {seconds(lambda: rewrite(Replace('nn.relu', 'tanh'), chain)):.3f} s")
+    print(
+        f"a chain of {_CHAIN} calls, all rewritten: {seconds(lambda: rewrite(Replace('nn.relu', 'tanh'), chain)):.3f} s"
+    )
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 """The runtimes that are compared: one function each that loads a model file and gives something to call.
 
-Everybody computes on the CPU, in float32 unless `Precision` says otherwise, with the same number of threads, and gets and gives numpy arrays.
+Everybody computes on the CPU, in float32 unless `Precision` says otherwise, with the same number of threads, and gets
+and gives numpy arrays.
 """
 
 from __future__ import annotations
@@ -23,7 +24,10 @@ def tilewright(path: Path, inputs: Inputs, threads: int, precision: str = "f32")
     """This project, compiled for the shapes of `inputs`; the function's `report` holds the seconds of each phase."""
     import tilewright
 
-    model = tilewright.compile(path, shapes={name: array.shape for name, array in inputs.items()}, threads=threads, mixed_precision=MIXED[precision])
+    model = tilewright.compile(
+        path, shapes={name: array.shape for name, array in inputs.items()}, threads=threads,
+        mixed_precision=MIXED[precision]
+    )
     several = len(model.outputs) > 1
 
     def run(feed: Inputs) -> list[NDArray[Any]]:
@@ -64,13 +68,16 @@ def litert(path: Path, inputs: Inputs, threads: int, precision: str = "f32") -> 
 
 
 def openvino(path: Path, inputs: Inputs, threads: int, precision: str = "f32") -> Run:
-    """OpenVINO's CPU plug-in, for the shapes of `inputs`, tuned for latency; but for f32, in the precision that it chooses."""
+    """OpenVINO's CPU plug-in, for the shapes of `inputs`, tuned for latency; but for f32, in the precision that it
+    chooses."""
     import openvino
 
     core = openvino.Core()
     model = core.read_model(path)
     model.reshape({name: list(array.shape) for name, array in inputs.items()})
-    hints = {"PERFORMANCE_HINT": "LATENCY", "INFERENCE_NUM_THREADS": threads} | ({"INFERENCE_PRECISION_HINT": "f32"} if precision == "f32" else {})
+    hints = {"PERFORMANCE_HINT": "LATENCY", "INFERENCE_NUM_THREADS": threads} | (
+        {"INFERENCE_PRECISION_HINT": "f32"} if precision == "f32" else {}
+    )
     compiled = core.compile_model(model, "CPU", hints)
     request = compiled.create_infer_request()
 
@@ -93,7 +100,8 @@ PACKAGES = {"litert": "ai_edge_litert"}
 
 
 def installed(names: list[str]) -> list[str]:
-    """Those of `names` (short ones allowed) that can be imported here; raises `KeyError` for a runtime that is not known."""
+    """Those of `names` (short ones allowed) that can be imported here; raises `KeyError` for a runtime that is not
+    known."""
     full = [SHORT.get(name, name) for name in names]
     for name in full:
         LOADERS[name]

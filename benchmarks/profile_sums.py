@@ -1,8 +1,10 @@
-"""Do the rows of a profile sum up to the time of a run? Of each model: the steps' sum, a timed run, and a run that nobody looks into.
+"""Do the rows of a profile sum up to the time of a run? Of each model: the steps' sum, a timed run, and a run that
+nobody looks into.
 
     python benchmarks/profile_sums.py model.onnx model.tflite --threads 1 --runs 100
 
-Rounds of profiles and of plain runs take turns, so that a slow spell of the machine is in both; the quickest of each counts.
+Rounds of profiles and of plain runs take turns, so that a slow spell of the machine is in both; the quickest of each
+counts.
 """
 
 from __future__ import annotations
@@ -37,12 +39,16 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=100)
     parser.add_argument("--rounds", type=int, default=5)
     options = parser.parse_args()
-    print(f"{'model':40} {'steps':>5} {'sum of rows us':>15} {'timed run us':>13} {'rows/run':>9} {'plain run us':>13} {'timed/plain':>12}")
+    print(
+        f"{'model':40} {'steps':>5} {'sum of rows us':>15} {'timed run us':>13} {'rows/run':>9} {'plain run us':>13} "
+        f"{'timed/plain':>12}"
+    )
     for path in options.models:
         profile, plain = measured(path, options.threads, options.runs, options.rounds)
         quickest = min(profile.all_runs)
         print(
-            f"{path.stem[:40]:40} {len(profile.steps):5} {1e6 * profile.seconds:15.2f} {1e6 * profile.wall:13.2f} {profile.seconds / profile.wall:9.2%} "
+            f"{path.stem[:40]:40} {len(profile.steps):5} {1e6 * profile.seconds:15.2f} {1e6 * profile.wall:13.2f} "
+            f"{profile.seconds / profile.wall:9.2%} "
             f"{1e6 * plain:13.2f} {quickest / plain:12.3f}")
 
 

@@ -1,10 +1,12 @@
-"""Quantised networks beside other runtimes: TFLite files beside LiteRT (XNNPACK) and OpenVINO, ONNX files beside ONNX Runtime and OpenVINO.
+"""Quantised networks beside other runtimes: TFLite files beside LiteRT (XNNPACK) and OpenVINO, ONNX files beside ONNX
+Runtime and OpenVINO.
 
-Turn by turn in one process, by the rules of `compare.py`. Each file is read by the runtimes that read its format. The TFLite files
-are those of the folder that `TILEWRIGHT_TFLITE_MODELS` names; the ONNX files are those of `models.py` that are quantized. Anomaly
-detection of MLPerf Tiny, an autoencoder of ten layers, is made here from its published configuration with random weights, MiniLM quantized
-dynamically, and the ONNX networks written as TFLite files with the same integers, so that LiteRT stands beside them.
-With `--float`, ours also races itself: each quantized network against the same in float32.
+Turn by turn in one process, by the rules of `compare.py`. Each file is read by the runtimes that read its format. The
+TFLite files are those of the folder that `TILEWRIGHT_TFLITE_MODELS` names; the ONNX files are those of `models.py` that
+are quantized. Anomaly detection of MLPerf Tiny, an autoencoder of ten layers, is made here from its published
+configuration with random weights, MiniLM quantized dynamically, and the ONNX networks written as TFLite files with the
+same integers, so that LiteRT stands beside them. With `--float`, ours also races itself: each quantized network against
+the same in float32.
 
     python benchmarks/quantised.py                                   # everything that is there
     python benchmarks/quantised.py vww_96_int8 resnet50_int8 --threads 1
@@ -28,7 +30,8 @@ import workloads
 
 READERS = {".tflite": ("tilewright", "litert", "openvino"), ".onnx": ("tilewright", "onnxruntime", "openvino")}
 TFLITE = (
-    "mobilenet_v1_0.25_224_quant", "mobilenet_v2_1.0_224_quant", "pretrainedResnet_quant", "vww_96_int8", "kws_ref_model", "person_detect",
+    "mobilenet_v1_0.25_224_quant", "mobilenet_v2_1.0_224_quant", "pretrainedResnet_quant", "vww_96_int8",
+    "kws_ref_model", "person_detect",
     "micro_speech_quantized",
 )
 REFUSED = ("person_detect",)
@@ -73,25 +76,35 @@ def against_float(name: str, threads: int, rounds: int) -> tuple[compare.Row, co
 
 def show(rows: list[compare.Row], console: Console) -> None:
     """Print the table: a line for each model, number of threads and runtime."""
-    table = Table("model", "threads", "runtime", "median ms", "ours / it", "difference", "load s", title=f"{os.cpu_count()} cores, ± half the interquartile range")
+    table = Table(
+        "model", "threads", "runtime", "median ms", "ours / it", "difference", "load s",
+        title=f"{os.cpu_count()} cores, ± half the interquartile range"
+    )
     ours = {(r.model, r.threads): r.median for r in rows if r.runtime == compare.OURS}
     for r in rows:
         if r.failure:
             table.add_row(r.model, str(r.threads), r.runtime, "failed", "", "", "")
             continue
         ratio = ours.get((r.model, r.threads), float("nan")) / r.median
-        table.add_row(r.model, str(r.threads), r.runtime, f"{r.median * 1e3:#.3g} ± {r.spread:.0%}", f"{ratio:.2f}", f"{r.difference:.0e}", f"{r.load:.2f}")
+        table.add_row(
+            r.model, str(r.threads), r.runtime, f"{r.median * 1e3:#.3g} ± {r.spread:.0%}", f"{ratio:.2f}",
+            f"{r.difference:.0e}", f"{r.load:.2f}"
+        )
     console.print(table)
     for r in filter(lambda r: r.failure, rows):
         console.print(f"{r.model}, {r.threads} thread(s), {r.runtime}: {r.failure}", highlight=False)
     for threads, ratio in compare.geometric_means(rows).items():
-        console.print(f"{threads} thread(s): geometric mean of ours / the best of the others = {ratio:.2f} (below 1 is faster)")
+        console.print(
+            f"{threads} thread(s): geometric mean of ours / the best of the others = {ratio:.2f} (below 1 is faster)"
+        )
 
 
 def arguments() -> argparse.Namespace:
     """What the command line says."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("models", nargs="*", help=f"names, or .tflite or .onnx files; default: {', '.join((*TFLITE, *ONNX, *MADE))}")
+    parser.add_argument(
+        "models", nargs="*", help=f"names, or .tflite or .onnx files; default: {', '.join((*TFLITE, *ONNX, *MADE))}"
+    )
     parser.add_argument("--threads", default="1,2", help="numbers of threads, comma separated")
     parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--float", action="store_true", help="also ours in float32, for the networks of models.py")
@@ -111,10 +124,15 @@ def main() -> int:
             console.print(f"left out: {missing.args[0]}", highlight=False)
             continue
         for threads in counts:
-            rows += compare.measure(work, peers.installed(list(READERS[work.path.suffix])), threads, options.rounds, TOLERANCE)
+            rows += compare.measure(
+                work, peers.installed(list(READERS[work.path.suffix])), threads, options.rounds, TOLERANCE
+            )
             if options.float and name in ONNX:
                 quantized, real = against_float(name, threads, options.rounds)
-                console.print(f"{name}, {threads} thread(s): {quantized.median * 1e3:.2f} ms, float32 {real.median * 1e3:.2f}: {real.median / quantized.median:.2f} times")
+                console.print(
+                    f"{name}, {threads} thread(s): {quantized.median * 1e3:.2f} ms, float32 {real.median * 1e3:.2f}: "
+                    f"{real.median / quantized.median:.2f} times"
+                )
     show(rows, console)
     if options.markdown:
         options.markdown.write_text(compare.markdown(rows))

@@ -1,11 +1,13 @@
-"""Whether quantised networks give the integers of the runtime that they are from: elements, how many differ, by how many steps at most.
+"""Whether quantised networks give the integers of the runtime that they are from: elements, how many differ, by how
+many steps at most.
 
-    python benchmarks/quantised_agreement.py                                     # torchvision's networks on every engine of torch, 100 inputs each
+    python benchmarks/quantised_agreement.py                                     # torchvision's networks on every
+        engine of torch, 100 inputs each
     python benchmarks/quantised_agreement.py resnet18 --engines x86,qnnpack --inputs 10
     python benchmarks/quantised_agreement.py resnet50_int8.onnx
 
-Networks of torch have random weights and are calibrated on random pictures. ONNX files (QDQ and QLinear) are compared with ONNX Runtime at its default,
-full optimisation. TFLite files have a program of their own, `tflite_agreement.py`.
+Networks of torch have random weights and are calibrated on random pictures. ONNX files (QDQ and QLinear) are compared
+with ONNX Runtime at its default, full optimisation. TFLite files have a program of their own, `tflite_agreement.py`.
 """
 
 from __future__ import annotations
@@ -49,7 +51,9 @@ class Row:
         wrong = found != wanted
         self.differing += int(wrong.sum())
         if wrong.any():
-            self.largest = max(self.largest, int(np.rint(np.abs(found[wrong].astype(np.float64) - wanted[wrong]) / step(wanted)).max()))
+            self.largest = max(
+                self.largest, int(np.rint(np.abs(found[wrong].astype(np.float64) - wanted[wrong]) / step(wanted)).max())
+            )
 
     def line(self) -> str:
         """The row as text."""
@@ -149,7 +153,10 @@ def _onnxruntime_answers(path: Path, inputs: Sequence[Array]) -> Iterator[Array]
 def main() -> int:
     """Print a line for each model; 1 when an element differs."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("models", nargs="*", help=f"networks of torchvision.models.quantization, .onnx files; default: {', '.join(NETWORKS)}")
+    parser.add_argument(
+        "models", nargs="*",
+        help=f"networks of torchvision.models.quantization, .onnx files; default: {', '.join(NETWORKS)}"
+    )
     parser.add_argument("--engines", default=",".join(ENGINES), help="engines of torch, comma separated")
     parser.add_argument("--inputs", type=int, default=100, help="how many inputs")
     parser.add_argument("--size", type=int, default=96, help="height and width of the pictures for torch")
@@ -160,7 +167,9 @@ def main() -> int:
     for name in options.models or NETWORKS:
         engines = [""] if Path(name).suffix == ".onnx" else options.engines.split(",")
         for engine in engines:
-            rows.append(of_torch(name, engine, options.inputs, options.size) if engine else of_file(Path(name), options.inputs))
+            rows.append(
+                of_torch(name, engine, options.inputs, options.size) if engine else of_file(Path(name), options.inputs)
+            )
             print(rows[-1].line(), flush=True)
     if options.json:
         options.json.write_text(json.dumps([dataclasses.asdict(r) for r in rows], indent=1))

@@ -1,5 +1,5 @@
-"""Quantized files that nobody gives away as they are needed: a network of MLPerf Tiny, a file that other runtimes do not open, corrected,
-a transformer that is quantized while it runs, and an ONNX network of bytes as a TFLite file."""
+"""Quantized files that nobody gives away as they are needed: a network of MLPerf Tiny, a file that other runtimes do
+not open, corrected, a transformer that is quantized while it runs, and an ONNX network of bytes as a TFLite file."""
 
 from __future__ import annotations
 
@@ -38,14 +38,17 @@ def anomaly_detection() -> Path:
         b = T(f"b{k}", (out,), "int32", random.integers(-500, 500, out).astype(np.int32), 0.05 * scale)
         tensors += [w, b, T(f"y{k}", (1, out), "int8", None, 0.05, 3 if last else -128)]
         values = {"FusedActivationFunction": 0 if last else 1}
-        operators.append(Op("FULLY_CONNECTED", [given, given + 1, given + 2], [given + 3], "FullyConnectedOptions", values))
+        operators.append(
+            Op("FULLY_CONNECTED", [given, given + 1, given + 2], [given + 3], "FullyConnectedOptions", values)
+        )
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(model(tensors, operators, [0], [len(tensors) - 1]))
     return path
 
 
 def corrected(path: Path) -> Path:
-    """A copy of a file whose biases say that they are quantized along a dimension that they do not have; others refuse it for that."""
+    """A copy of a file whose biases say that they are quantized along a dimension that they do not have; others refuse
+    it for that."""
     from tflite.Model import Model
 
     content = bytearray(path.read_bytes())
@@ -88,7 +91,8 @@ class _Described:
 
 
 def as_tflite(name: str) -> Callable[[], Path]:
-    """A function that writes the ONNX model `name` of `models.py`, QDQ of convolutions, sums and pools, as a TFLite file with the same integers and scales."""
+    """A function that writes the ONNX model `name` of `models.py`, QDQ of convolutions, sums and pools, as a TFLite
+    file with the same integers and scales."""
 
     def write() -> Path:
         path = models.folder() / f"{name}_tflite.tflite"
@@ -99,7 +103,11 @@ def as_tflite(name: str) -> Callable[[], Path]:
             from quantized_writers import to_tflite
 
             path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_bytes(to_tflite(cast(Network, _Qdq(onnx.shape_inference.infer_shapes(onnx.load(models.ensure(name)))).network())))
+            path.write_bytes(
+                to_tflite(
+                    cast(Network, _Qdq(onnx.shape_inference.infer_shapes(onnx.load(models.ensure(name)))).network())
+                )
+            )
         return path
 
     return write
@@ -142,7 +150,10 @@ class _Qdq:
     def _value(self, node: Any) -> Any:
         from quantized_networks import Value
 
-        return Value(np.broadcast_to(np.float32(0), self.shapes[node.input[0]]), np.float32(self.stored[node.input[1]]), int(self.stored[node.input[2]]))
+        return Value(
+            np.broadcast_to(np.float32(0), self.shapes[node.input[0]]), np.float32(self.stored[node.input[1]]),
+            int(self.stored[node.input[2]])
+        )
 
     def _layers(self, node: Any, out: Any) -> Iterator[Any]:
         """The layer of an operator. Raises `LookupError` for one that a TFLite file has otherwise."""
@@ -154,14 +165,20 @@ class _Qdq:
         given = tuple(self.bytes[i] for i in node.input if i in self.bytes)
         match node.op_type:
             case "Conv":
-                how = {"stride": attrs["strides"][0], "padding": tuple(attrs["pads"][:2]), "groups": attrs["group"], "act": "none"}
+                how = {
+                    "stride": attrs["strides"][0], "padding": tuple(attrs["pads"][:2]), "groups": attrs["group"],
+                    "act": "none"
+                }
                 yield Layer("conv", given, out, how, *self._weight(node))
             case "Gemm":
                 yield Layer("dense", given, out, {"act": "none"}, *self._weight(node))
             case "Add":
                 yield Layer("add", given, out, {"act": "none"})
             case "MaxPool":
-                yield Layer("max_pool", given, out, {"kernel": attrs["kernel_shape"][0], "stride": attrs["strides"][0], "padding": attrs["pads"][0]})
+                yield Layer(
+                    "max_pool", given, out,
+                    {"kernel": attrs["kernel_shape"][0], "stride": attrs["strides"][0], "padding": attrs["pads"][0]}
+                )
             case "GlobalAveragePool":
                 yield Layer("mean", given, out)
             case "Flatten":

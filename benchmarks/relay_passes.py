@@ -1,8 +1,9 @@
 """How long Relay takes over a network: its text, its types, every pass, and patterns.
 
-First the whole: printing, reading, `InferType` where no node knows its type, all passes of compiling, and 50 patterns over 5,000 calls
-(`patterns.py`), each beside the time that it shall stay below. Then each pass: those of compiling, in their order, and the
-others, each on its own. Milliseconds of one core, the median of several runs; passes that run more than once are added up.
+First the whole: printing, reading, `InferType` where no node knows its type, all passes of compiling, and 50 patterns
+over 5,000 calls (`patterns.py`), each beside the time that it shall stay below. Then each pass: those of compiling, in
+their order, and the others, each on its own. Milliseconds of one core, the median of several runs; passes that run more
+than once are added up.
 
     python benchmarks/relay_passes.py resnet50 --rounds 5
 """
@@ -48,7 +49,10 @@ OTHERS: tuple[Pass, ...] = (
 )
 
 
-LIMITS = {"print": 200, "read": 500, "InferType from nothing": 200, "all passes of compiling": 1000, "5,000 calls x 50 patterns": 1000}
+LIMITS = {
+    "print": 200, "read": 500, "InferType from nothing": 200, "all passes of compiling": 1000,
+    "5,000 calls x 50 patterns": 1000
+}
 """Milliseconds that the whole of each shall stay below for resnet50."""
 
 
@@ -68,8 +72,9 @@ def language(mod: IRModule) -> dict[str, float]:
             e.set_type(None)
     graph, fifty = patterns.graph(), patterns.patterns()
     found = [
-        timed(lambda: astext(mod)), timed(lambda: parse(text, init_meta_table=table)), timed(lambda: transform.InferType()(untyped)),
-        timed(lambda: graph_passes()(mod)), timed(lambda: patterns.matched(graph, fifty)),
+        timed(lambda: astext(mod)), timed(lambda: parse(text, init_meta_table=table)),
+        timed(lambda: transform.InferType()(untyped)), timed(lambda: graph_passes()(mod)),
+        timed(lambda: patterns.matched(graph, fifty)),
     ]
     if untyped["main"].checked_type != mod["main"].checked_type:
         raise AssertionError("InferType found other types than the importer")
@@ -108,9 +113,15 @@ def main() -> None:
     console = Console()
     for title, measure in (("Relay", language), ("compiling", compiling), ("others", others)):
         rounds = [measure(mod) for _ in range(options.rounds)]
-        table = Table("what" if measure is language else "pass", "ms", *(["limit"] if measure is language else []), title=f"{options.network}: {title}")
+        table = Table(
+            "what" if measure is language else "pass", "ms", *(["limit"] if measure is language else []),
+            title=f"{options.network}: {title}"
+        )
         for name in rounds[0]:
-            table.add_row(name, f"{1e3 * statistics.median(r[name] for r in rounds):.1f}", *([str(LIMITS[name])] if measure is language else []))
+            table.add_row(
+                name, f"{1e3 * statistics.median(r[name] for r in rounds):.1f}",
+                *([str(LIMITS[name])] if measure is language else [])
+            )
         if measure is not language:
             table.add_row("all", f"{1e3 * statistics.median(sum(r.values()) for r in rounds):.1f}")
         console.print(table)

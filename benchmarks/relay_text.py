@@ -41,9 +41,12 @@ def measure(mod: IRModule, rounds: int) -> list[str]:
     assert_structural_equal(parse(short, init_meta_table=table), mod)
     assert_structural_equal(parse(whole), mod)
     runs: list[Callable[[], Any]] = [
-        lambda: astext(mod), lambda: parse(short, init_meta_table=table), lambda: astext(mod, show_meta_data=True), lambda: parse(whole),
+        lambda: astext(mod), lambda: parse(short, init_meta_table=table), lambda: astext(mod, show_meta_data=True),
+        lambda: parse(whole),
     ]
-    return [f"{len(short) / 1e3:.0f} kB", f"{len(whole) / 1e6:.1f} MB", *(f"{seconds(run, rounds):.3f} s" for run in runs)]
+    return [
+        f"{len(short) / 1e3:.0f} kB", f"{len(whole) / 1e6:.1f} MB", *(f"{seconds(run, rounds):.3f} s" for run in runs)
+    ]
 
 
 def main() -> int:

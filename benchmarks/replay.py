@@ -4,9 +4,10 @@
     python benchmarks/replay.py write after --networks resnet18 --processors znver4 c
     python benchmarks/replay.py compare before after --show 3      # exit code 1 where a program differs
 
-A refactoring leaves every program as it is: the LLVM text of each kernel, the C text, the description of the steps, and the bytes of
-the artifact. Where a text differs on purpose, `compare` names the networks to be timed. Networks are those of `relay.testing` with random
-weights of a fixed seed, in float32, in bfloat16 and in int8, and the TFLite files of `--files`.
+A refactoring leaves every program as it is: the LLVM text of each kernel, the C text, the description of the steps, and
+the bytes of the artifact. Where a text differs on purpose, `compare` names the networks to be timed. Networks are those
+of `relay.testing` with random weights of a fixed seed, in float32, in bfloat16 and in int8, and the TFLite files of
+`--files`.
 """
 
 from __future__ import annotations
@@ -55,7 +56,10 @@ FLOAT: dict[str, tuple[str, dict[str, Any]]] = {
     "inception_v3": ("inception_v3", {}),
 }
 """By name, the module of `relay.testing` and its arguments."""
-NARROW = ("mlp", "lstm", "resnet18", "resnet50", "resnet18_nhwc", "mobilenet", "squeezenet1.1", "densenet121", "inception_v3", "vgg11")
+NARROW = (
+    "mlp", "lstm", "resnet18", "resnet50", "resnet18_nhwc", "mobilenet", "squeezenet1.1", "densenet121", "inception_v3",
+    "vgg11"
+)
 """Those that are written in bfloat16 and in int8, too."""
 NETWORKS = (*FLOAT, *(f"{n}_bf16" for n in NARROW), *(f"{n}_int8" for n in NARROW))
 Row = dict[str, Any]
@@ -77,7 +81,8 @@ def module_of(name: str) -> Any:
 
 
 def program(source: Any, target: str, mixed_precision: str) -> tuple[dict[str, str], str]:
-    """The texts of a program by what they are, and the hash of its artifact. `source` is a module, or the path of a file."""
+    """The texts of a program by what they are, and the hash of its artifact. `source` is a module, or the path of a
+    file."""
     import tilewright
     from tilewright.compiler.cache import Cache
 
@@ -118,7 +123,10 @@ def write(folder: Path, networks: Sequence[str], processors: Sequence[str], jobs
         waiting = {f"{n} {p}": pool.submit(write_one, n, p, folder) for n, p in left}
         for key, made in waiting.items():
             rows[key] = made.result()
-            print(f"{key:40s} {rows[key]['seconds']:7.1f} s  {len(rows[key]['texts']):4d} texts  {rows[key]['error'][:120]}", flush=True)
+            print(
+                f"{key:40s} {rows[key]['seconds']:7.1f} s  {len(rows[key]['texts']):4d} texts  "
+                f"{rows[key]['error'][:120]}", flush=True
+            )
             index.write_text(json.dumps(rows, indent=1))
 
 
@@ -143,10 +151,14 @@ def compare(before: Path, after: Path, show: int) -> int:
     shown = count = 0
     for key, texts, error in differences(before, after):
         count += 1
-        print(f"{key}: {error or ', '.join(t for t, _, _ in texts[:8]) or 'the bytes of the artifact alone'}{f' and {len(texts) - 8} more' if len(texts) > 8 else ''}")
+        print(
+            f"{key}: {error or ', '.join(t for t, _, _ in texts[:8]) or 'the bytes of the artifact alone'}{f' and {len(texts) - 8} more' if len(texts) > 8 else ''}"  # noqa: E501
+        )
         for what, old, new in texts[: show - shown]:
             shown += 1
-            lines = difflib.unified_diff(text_of(before, old), text_of(after, new), f"before/{what}", f"after/{what}", lineterm="", n=2)
+            lines = difflib.unified_diff(
+                text_of(before, old), text_of(after, new), f"before/{what}", f"after/{what}", lineterm="", n=2
+            )
             print(*list(lines)[:60], sep="\n")
     old, new = (json.loads((f / "index.json").read_text()) for f in (before, after))
     both = {*old} & {*new}

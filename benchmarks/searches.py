@@ -1,12 +1,14 @@
-"""Ten kernels, searched in three ways: every tile there is with the rest by the model, by templates, and without templates.
+"""Ten kernels, searched in three ways: every tile there is with the rest by the model, by templates, and without
+templates.
 
     python benchmarks/searches.py                                  # all ten, 200 trials each
     python benchmarks/searches.py dense_64x768 softmax --trials 64 --folder /tmp/searches
 
-Each kernel is a small network of Relay, its weights constants. What the compiler does by itself, the best of all tiles (the small space, of the model's
-algorithm), and what the two searches found are built as programs, whose answers are compared, and then timed in turn. A search is to reach 0.95
-of the speed of the better of the first two, and never to end behind the first. What was measured is kept in the folder, so that
-`--trials 0` only times again; trials of an earlier run are known to the searches.
+Each kernel is a small network of Relay, its weights constants. What the compiler does by itself, the best of all tiles
+(the small space, of the model's algorithm), and what the two searches found are built as programs, whose answers are
+compared, and then timed in turn. A search is to reach 0.95 of the speed of the better of the first two, and never to
+end behind the first. What was measured is kept in the folder, so that `--trials 0` only times again; trials of an
+earlier run are known to the searches.
 """
 
 from __future__ import annotations
@@ -35,13 +37,20 @@ SHORTEST = 5e-3
 
 
 def _weights(*shape: int) -> Any:
-    return relay.const((np.random.default_rng(1).random(shape, np.float32) - 0.5) / np.sqrt(np.prod(shape[1:])).astype(np.float32))
+    return relay.const(
+        (np.random.default_rng(1).random(shape, np.float32) - 0.5) / np.sqrt(np.prod(shape[1:])).astype(np.float32)
+    )
 
 
 def conv(channels: int, size: int, out: int, kernel: int, stride: int = 1, groups: int = 1) -> Any:
     x = relay.var("x", shape=(1, channels, size, size))
     w = _weights(out, channels // groups, kernel, kernel)
-    return relay.nn.relu(relay.nn.conv2d(x, w, strides=(stride, stride), padding=(kernel // 2, kernel // 2), groups=groups, channels=out, kernel_size=(kernel, kernel)))
+    return relay.nn.relu(
+        relay.nn.conv2d(
+            x, w, strides=(stride, stride), padding=(kernel // 2, kernel // 2), groups=groups, channels=out,
+            kernel_size=(kernel, kernel)
+        )
+    )
 
 
 def dense(rows: int, depth: int, out: int) -> Any:
@@ -93,11 +102,14 @@ def searched(name: str, mod: Any, trials: int, folder: Path) -> None:
         exhausted(task, small)
     if not template.exists():
         option = autotvm.measure_option(builder=autotvm.LocalBuilder(), runner=autotvm.LocalRunner(**OPTION))
-        autotvm.tuner.get_tuner("auto", task).tune(n_trial=trials, measure_option=option, callbacks=[autotvm.callback.log_to_file(str(template))])
+        autotvm.tuner.get_tuner("auto", task).tune(
+            n_trial=trials, measure_option=option, callbacks=[autotvm.callback.log_to_file(str(template))]
+        )
     if not free.exists():
         tasks, weights = auto_scheduler.extract_tasks(mod, {}, "llvm", include_simple_tasks=True)
         auto_scheduler.TaskScheduler(tasks, weights, callbacks=[]).tune(auto_scheduler.TuningOptions(
-            trials, num_measures_per_round=32, runner=auto_scheduler.LocalRunner(**OPTION), measure_callbacks=[auto_scheduler.RecordToFile(str(free))], verbose=0,
+            trials, num_measures_per_round=32, runner=auto_scheduler.LocalRunner(**OPTION),
+            measure_callbacks=[auto_scheduler.RecordToFile(str(free))], verbose=0,
         ))
 
 
@@ -140,7 +152,8 @@ def timed(made: dict[str, Any], x: Any, rounds: int) -> dict[str, list[float]]:
                 begin = time.perf_counter()
                 made[kind].run()
                 calls.append(time.perf_counter() - begin)
-            times[kind].append(statistics.median(calls[1:]))  # the first finds the caches full of another program's values
+            # the first finds the caches full of another program's values
+            times[kind].append(statistics.median(calls[1:]))
     return times
 
 
@@ -150,7 +163,10 @@ def main() -> int:
     parser.add_argument("kernels", nargs="*", default=list(KERNELS), help=", ".join(KERNELS))
     parser.add_argument("--trials", type=int, default=200, help="of each search")
     parser.add_argument("--rounds", type=int, default=40)
-    parser.add_argument("--folder", type=Path, default=Path(tempfile.gettempdir()) / "tilewright-searches", help="where records are kept")
+    parser.add_argument(
+        "--folder", type=Path, default=Path(tempfile.gettempdir()) / "tilewright-searches",
+        help="where records are kept"
+    )
     given = parser.parse_args()
     given.folder.mkdir(parents=True, exist_ok=True)
     short = 0
@@ -163,14 +179,25 @@ def main() -> int:
         shape = tuple(int(d) for d in mod["main"].params[0].type_annotation.shape)
         times = timed(made, np.random.default_rng(0).random(shape, np.float32), given.rounds)
         middle = {kind: statistics.median(t) for kind, t in times.items()}
-        best = [min(m, s) for m, s in zip(times["model"], times["small"], strict=True)] if middle["small"] > middle["model"] else times["small"]
-        reached = {kind: statistics.median(b / t for b, t in zip(best, times[kind], strict=True)) for kind in ("template", "free")}
-        against = {kind: statistics.median(m / t for m, t in zip(times["model"], times[kind], strict=True)) for kind in ("template", "free")}
+        best = [
+            min(m, s) for m, s in zip(times["model"], times["small"], strict=True)
+        ] if middle["small"] > middle["model"] else times["small"]
+        reached = {
+            kind: statistics.median(b / t for b, t in zip(best, times[kind], strict=True))
+            for kind in ("template", "free")
+        }
+        against = {
+            kind: statistics.median(m / t for m, t in zip(times["model"], times[kind], strict=True))
+            for kind in ("template", "free")
+        }
         fell = any(r < ENOUGH for r in reached.values())
         short += fell
         figures = " ".join(f"{kind} {1e3 * t:.4f}" for kind, t in middle.items())
-        print(f"{name:<22} ms: {figures}   of the best small: template {reached['template']:.2f}, free {reached['free']:.2f}; "
-              f"of the model's speed: {against['template']:.2f}, {against['free']:.2f}{'   SHORT' if fell else ''}", flush=True)
+        print(
+            f"{name:<22} ms: {figures}   of the best small: template {reached['template']:.2f}, free "
+            f"{reached['free']:.2f}; "
+              f"of the model's speed: {against['template']:.2f}, {against['free']:.2f}{'   SHORT' if fell else ''}",
+              flush=True)
     return 1 if short else 0
 
 

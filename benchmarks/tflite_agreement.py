@@ -1,12 +1,15 @@
-"""Whether TFLite networks give the numbers of TensorFlow Lite's reference kernels: elements, how many differ, by how much at most; and what a picture shows.
+"""Whether TFLite networks give the numbers of TensorFlow Lite's reference kernels: elements, how many differ, by how
+much at most; and what a picture shows.
 
-    python benchmarks/tflite_agreement.py FOLDER                                  # every .tflite file in it, 100 random inputs each
+    python benchmarks/tflite_agreement.py FOLDER                                  # every .tflite file in it, 100
+        random inputs each
     python benchmarks/tflite_agreement.py net.tflite --inputs 10 --litert /path/to/python --micro /path/to/python
     python benchmarks/tflite_agreement.py FOLDER --picture cat.jpg --labels labels.txt
 
-Integers must be equal, floats within 1e-5 of themselves and of the largest. The kernels are those of `ai_edge_litert` (`OpResolverType.BUILTIN_REF`), and of
-`tflite_micro` for a file that LiteRT refuses; other Pythons may have them. Networks of images also get pieces of the picture; where there are labels,
-classifiers of as many classes must see what `--shows` says in it.
+Integers must be equal, floats within 1e-5 of themselves and of the largest. The kernels are those of `ai_edge_litert`
+(`OpResolverType.BUILTIN_REF`), and of `tflite_micro` for a file that LiteRT refuses; other Pythons may have them.
+Networks of images also get pieces of the picture; where there are labels, classifiers of as many classes must see what
+`--shows` says in it.
 """
 
 from __future__ import annotations
@@ -45,9 +48,13 @@ class Row:
     """Why there is nothing to count."""
 
     def add(self, found: Array, wanted: Array) -> None:
-        """Count one output; the largest distance is in steps for integers, and for floats in parts of the largest number."""
+        """Count one output; the largest distance is in steps for integers, and for floats in parts of the largest
+        number."""
         if (found.shape, found.dtype) != (wanted.shape, wanted.dtype):
-            raise ValueError(f"{self.model}: an output is {found.dtype} {found.shape}, and {wanted.dtype} {wanted.shape} was expected")
+            raise ValueError(
+                f"{self.model}: an output is {found.dtype} {found.shape}, and {wanted.dtype} {wanted.shape} was "
+                "expected"
+            )
         self.elements += wanted.size
         distance = np.abs(found.astype(np.float64) - wanted)
         if wanted.dtype.kind == "f":
@@ -60,10 +67,15 @@ class Row:
 
     def line(self) -> str:
         """The row as text."""
-        return f"{self.model:40} {self.runtime:14} {self.inputs:>6} {self.elements:>9} {self.differing:>9} {self.largest:>8.2g} {self.why}".rstrip()
+        return (
+            f"{self.model:40} {self.runtime:14} {self.inputs:>6} {self.elements:>9} {self.differing:>9} "
+            f"{self.largest:>8.2g} {self.why}".rstrip()
+        )
 
 
-def inputs_of(signature: Sequence[tuple[str, Sequence[Any], str]], count: int, picture: Path | None) -> list[list[Array]]:
+def inputs_of(
+    signature: Sequence[tuple[str, Sequence[Any], str]], count: int, picture: Path | None
+) -> list[list[Array]]:
     """`count` times random inputs, the same in every run; then pieces of the picture for a network of one image."""
     rng = np.random.default_rng(0)
     found = [[_random(rng, tuple(shape), dtype) for _, shape, dtype in signature] for _ in range(count)]
@@ -101,7 +113,9 @@ def as_input(picture: Array, dtype: str) -> Array:
     """Bytes of a picture as a network takes them: as they are, less 128, or from -1 to 1."""
     if dtype == "uint8":
         return picture
-    return (picture.astype(np.int16) - 128).astype(np.int8) if dtype == "int8" else (picture / np.float32(127.5) - 1).astype(dtype)
+    return (picture.astype(np.int16) - 128).astype(np.int8) if dtype == "int8" else (
+        picture / np.float32(127.5) - 1
+    ).astype(dtype)
 
 
 def agreement(path: Path, count: int, litert: str, micro: str = "", picture: Path | None = None) -> Row:
@@ -133,19 +147,23 @@ def _several(found: Any) -> list[Any]:
 
 
 def seen(path: Path, picture: Path, labels: Sequence[str]) -> list[str]:
-    """The three classes that a classifier finds likeliest in the picture; nothing where it has other classes than there are labels."""
+    """The three classes that a classifier finds likeliest in the picture; nothing where it has other classes than there
+    are labels."""
     import tilewright
     from tilewright.relay.frontend.tflite import signature
 
     inputs = signature(path)
     if len(inputs) != 1 or not _is_image(inputs[0][1]):
         return []
-    scores = _several(tilewright.compile(path, threads=1)(as_input(next(pieces(picture, inputs[0][1])), inputs[0][2])))[0].reshape(-1)
+    scores = _several(
+        tilewright.compile(path, threads=1)(as_input(next(pieces(picture, inputs[0][1])), inputs[0][2]))
+    )[0].reshape(-1)
     return [labels[k] for k in np.argsort(scores)[::-1][:3]] if len(scores) == len(labels) else []
 
 
 def main() -> int:
-    """Print a line for each file; 1 when an element differs, a file has no answer to compare with, or the picture shows something else."""
+    """Print a line for each file; 1 when an element differs, a file has no answer to compare with, or the picture shows
+    something else."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("models", nargs="+", type=Path, help=".tflite files, or folders of them")
     parser.add_argument("--inputs", type=int, default=100, help="how many random inputs")
@@ -168,7 +186,10 @@ def main() -> int:
         for path in files:
             best = seen(path, options.picture, labels)
             others += bool(best) and not any(options.shows in label for label in best)
-            print(f"{path.stem} sees in {options.picture.name}: {', '.join(best)}" if best else f"{path.stem} has other classes")
+            print(
+                f"{path.stem} sees in {options.picture.name}: {', '.join(best)}" if best
+                else f"{path.stem} has other classes"
+            )
     if options.json:
         options.json.write_text(json.dumps([dataclasses.asdict(r) for r in rows], indent=1))
     return 1 if others or any(r.differing or r.why for r in rows) else 0

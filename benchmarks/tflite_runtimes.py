@@ -1,4 +1,5 @@
-"""What other runtimes of TFLite models answer: LiteRT by its reference kernels or by those that it chooses itself, and `tflite-micro`; in the Python that has them."""
+"""What other runtimes of TFLite models answer: LiteRT by its reference kernels or by those that it chooses itself, and
+`tflite-micro`; in the Python that has them."""
 
 from __future__ import annotations
 
@@ -52,7 +53,8 @@ class RefusedError(Exception):
 
 
 def answers(script: str, python: str, path: Path, inputs: Sequence[Sequence[Array]], outputs: int) -> list[list[Array]]:
-    """What a runtime, one of the scripts above, in another Python answers to each of the inputs. Raises `RefusedError`."""
+    """What a runtime, one of the scripts above, in another Python answers to each of the inputs. Raises
+    `RefusedError`."""
     with tempfile.TemporaryDirectory() as scratch:
         given, made = Path(scratch, "inputs.npz"), Path(scratch, "outputs.npz")
         named: dict[str, Any] = {f"{k}_{n}": x for k, several in enumerate(inputs) for n, x in enumerate(several)}

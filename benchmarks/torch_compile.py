@@ -1,8 +1,9 @@
 """`torch.compile(backend="tilewright")` beside torch itself and inductor, turn by turn in one process.
 
-`python benchmarks/torch_compile.py resnet18 bert --threads 1 2` prints for each network and number of threads the median of a call by each of
-the three, the ratios, and how far our outputs are from those of torch relative to the largest; `small` is a network so small that
-what a call costs around the program is all that there is. Inductor needs a C++ compiler. A thread of torch is one of ours.
+`python benchmarks/torch_compile.py resnet18 bert --threads 1 2` prints for each network and number of threads the
+median of a call by each of the three, the ratios, and how far our outputs are from those of torch relative to the
+largest; `small` is a network so small that what a call costs around the program is all that there is. Inductor needs a
+C++ compiler. A thread of torch is one of ours.
 """
 
 from __future__ import annotations
@@ -72,7 +73,10 @@ def ready(name: str, threads: int) -> tuple[dict[str, Callable[[], Any]], float]
     torch.set_num_threads(threads)
     torch._dynamo.reset()
     network, inputs = NETWORKS[name]()
-    found = {"eager": network, "inductor": torch.compile(network), "tilewright": torch.compile(network, backend=compile_graph)}
+    found = {
+        "eager": network, "inductor": torch.compile(network),
+        "tilewright": torch.compile(network, backend=compile_graph)
+    }
     with warnings.catch_warnings(), torch.no_grad():
         warnings.simplefilter("ignore")
         wanted = network(*inputs)
@@ -101,7 +105,9 @@ def medians(calls: dict[str, Callable[[], Any]], seconds: float) -> dict[str, fl
 def main(arguments: Sequence[str]) -> int:
     """Print a line for each network and number of threads; 1 where outputs differ."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(NETWORKS)}; resnet18 and bert where none is given")
+    parser.add_argument(
+        "names", nargs="*", metavar="NAME", help=f"of {', '.join(NETWORKS)}; resnet18 and bert where none is given"
+    )
     parser.add_argument("--threads", type=int, nargs="*", default=[1, 2])
     parser.add_argument("--seconds", type=float, default=8)
     options = parser.parse_args(arguments)
@@ -114,7 +120,9 @@ def main(arguments: Sequence[str]) -> int:
             calls, far = ready(name, threads)
             took = medians(calls, options.seconds)
             times = ", ".join(f"{way} {1e3 * took[way]:.3f} ms" for way in WAYS)
-            print(f"{name}, {threads} threads: {times}; of inductor's time {took['tilewright'] / took['inductor']:.2f}, of torch's {took['tilewright'] / took['eager']:.2f}; "
+            print(
+                f"{name}, {threads} threads: {times}; of inductor's time {took['tilewright'] / took['inductor']:.2f}, "
+                f"of torch's {took['tilewright'] / took['eager']:.2f}; "
                   f"difference {far:.1e}{' WRONG' * (not far <= TOLERANCE)}", flush=True)
             wrong += not far <= TOLERANCE
     return int(wrong > 0)

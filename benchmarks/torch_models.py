@@ -1,11 +1,12 @@
 """Networks of torchvision, timm and transformers through both doors of the PyTorch frontend, compared with torch.
 
-`python benchmarks/torch_models.py` runs them all, each in a process of its own, so that its memory is given back; names choose, `--door script`
-or `--door export` is one way of two, `--import-only` stops before compiling, `--here` stays in this process. A line for each: the largest
-difference relative to the largest output, or what went wrong; at the end, how many agree by each door, and those that do not.
+`python benchmarks/torch_models.py` runs them all, each in a process of its own, so that its memory is given back; names
+choose, `--door script` or `--door export` is one way of two, `--import-only` stops before compiling, `--here` stays in
+this process. A line for each: the largest difference relative to the largest output, or what went wrong; at the end,
+how many agree by each door, and those that do not.
 
-`--results FOLDER` writes a file for each network and takes what agreed from there: a run that was stopped goes on, one after a change
-runs what failed. `--list` runs nothing, and says what the folder has.
+`--results FOLDER` writes a file for each network and takes what agreed from there: a run that was stopped goes on, one
+after a change runs what failed. `--list` runs nothing, and says what the folder has.
 """
 
 from __future__ import annotations
@@ -27,22 +28,30 @@ from models import declare_missing_operators
 from tilewright.relay.frontend.pytorch import from_pytorch
 
 TORCHVISION: Final = (
-    "alexnet", "convnext_tiny", "densenet121", "efficientnet_b0", "efficientnet_v2_s", "googlenet", "inception_v3", "maxvit_t", "mnasnet0_5", "mobilenet_v2",
-    "mobilenet_v3_large", "mobilenet_v3_small", "regnet_x_400mf", "regnet_y_400mf", "resnet18", "resnet50", "resnext50_32x4d", "shufflenet_v2_x0_5", "squeezenet1_0",
+    "alexnet", "convnext_tiny", "densenet121", "efficientnet_b0", "efficientnet_v2_s", "googlenet", "inception_v3",
+    "maxvit_t", "mnasnet0_5", "mobilenet_v2",
+    "mobilenet_v3_large", "mobilenet_v3_small", "regnet_x_400mf", "regnet_y_400mf", "resnet18", "resnet50",
+    "resnext50_32x4d", "shufflenet_v2_x0_5", "squeezenet1_0",
     "squeezenet1_1", "swin_t", "swin_v2_t", "vgg11_bn", "vit_b_16", "wide_resnet50_2",
 )
 SEGMENTATION: Final = ("deeplabv3_mobilenet_v3_large", "fcn_resnet50", "lraspp_mobilenet_v3_large")
 VIDEO: Final = ("r3d_18", "mc3_18", "r2plus1d_18")
 TIMM: Final = (
-    "beit_base_patch16_224", "cait_xxs24_224", "coat_tiny", "convit_tiny", "convmixer_768_32", "convnextv2_atto", "crossvit_tiny_240", "cspresnet50", "deit_tiny_patch16_224",
-    "dla34", "dpn68", "edgenext_xx_small", "efficientformer_l1", "efficientvit_b0", "eva02_tiny_patch14_224", "fastvit_t8", "gcvit_xxtiny", "ghostnet_100", "hardcorenas_a",
-    "hrnet_w18_small", "inception_v4", "levit_128s", "mixer_s16_224", "mobilenetv4_conv_small", "mobilevit_xxs", "mobilevitv2_050", "mvitv2_tiny", "nfnet_f0",
-    "pit_ti_224", "poolformer_s12", "pvt_v2_b0", "repvgg_a0", "res2net50_14w_8s", "resmlp_12_224", "rexnet_100", "selecsls42b", "skresnet18", "tinynet_e", "tnt_s_patch16_224",
+    "beit_base_patch16_224", "cait_xxs24_224", "coat_tiny", "convit_tiny", "convmixer_768_32", "convnextv2_atto",
+    "crossvit_tiny_240", "cspresnet50", "deit_tiny_patch16_224",
+    "dla34", "dpn68", "edgenext_xx_small", "efficientformer_l1", "efficientvit_b0", "eva02_tiny_patch14_224",
+    "fastvit_t8", "gcvit_xxtiny", "ghostnet_100", "hardcorenas_a",
+    "hrnet_w18_small", "inception_v4", "levit_128s", "mixer_s16_224", "mobilenetv4_conv_small", "mobilevit_xxs",
+    "mobilevitv2_050", "mvitv2_tiny", "nfnet_f0",
+    "pit_ti_224", "poolformer_s12", "pvt_v2_b0", "repvgg_a0", "res2net50_14w_8s", "resmlp_12_224", "rexnet_100",
+    "selecsls42b", "skresnet18", "tinynet_e", "tnt_s_patch16_224",
     "twins_svt_small", "visformer_tiny", "vit_tiny_patch16_224", "volo_d1_224", "xcit_nano_12_p16_224",
 )
 TRANSFORMERS: Final = (
-    "albert", "bart", "bert", "camembert", "convbert", "deberta", "deberta-v2", "distilbert", "electra", "ernie", "gpt2", "gpt_neo", "gpt_neox", "gptj", "layoutlm",
-    "llama", "mistral", "mobilebert", "mpnet", "nystromformer", "opt", "phi", "qwen2", "roberta", "roformer", "splinter", "squeezebert", "t5", "xlm-roberta",
+    "albert", "bart", "bert", "camembert", "convbert", "deberta", "deberta-v2", "distilbert", "electra", "ernie",
+    "gpt2", "gpt_neo", "gpt_neox", "gptj", "layoutlm",
+    "llama", "mistral", "mobilebert", "mpnet", "nystromformer", "opt", "phi", "qwen2", "roberta", "roformer",
+    "splinter", "squeezebert", "t5", "xlm-roberta",
 )
 TOLERANCE: Final = 1e-4
 DOORS: Final = ("export", "script")
@@ -82,7 +91,9 @@ class _First:
             def forward(self, *args: Any) -> Any:
                 found = self.network(*args)
                 values = found.values() if isinstance(found, dict) else found
-                return tuple(v for v in values if isinstance(v, torch.Tensor)) if not isinstance(found, torch.Tensor) else found
+                return tuple(
+                    v for v in values if isinstance(v, torch.Tensor)
+                ) if not isinstance(found, torch.Tensor) else found
 
         return Tensors().eval()
 
@@ -91,10 +102,14 @@ def _torchvision(name: str) -> Made:
     import torchvision
 
     if name in SEGMENTATION:
-        return _First.of(getattr(torchvision.models.segmentation, name)(weights=None, weights_backbone=None).eval()), _picture(1, 3, 128, 128)
+        return _First.of(
+            getattr(torchvision.models.segmentation, name)(weights=None, weights_backbone=None).eval()
+        ), _picture(1, 3, 128, 128)
     if name in VIDEO:
         return getattr(torchvision.models.video, name)(weights=None).eval(), _picture(1, 3, 8, 56, 56)
-    options = {"init_weights": True, "aux_logits": False} if name == "googlenet" else {"init_weights": True} if name == "inception_v3" else {}
+    options = {
+        "init_weights": True, "aux_logits": False
+    } if name == "googlenet" else {"init_weights": True} if name == "inception_v3" else {}
     size = 299 if name == "inception_v3" else 224
     return getattr(torchvision.models, name)(weights=None, **options).eval(), _picture(1, 3, size, size)
 
@@ -110,15 +125,23 @@ def _transformer(kind: str) -> Made:
     import torch
     from transformers import AutoConfig, AutoModel
 
-    small: dict[str, Any] = {"hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 128, "d_model": 64, "n_embd": 64, "n_layer": 2, "n_head": 4,
+    small: dict[str, Any] = {
+        "hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 128, "d_model": 64,
+        "n_embd": 64, "n_layer": 2, "n_head": 4,
              "num_layers": 2, "encoder_layers": 2, "decoder_layers": 2, "vocab_size": 1000, "use_cache": False}
     fresh = AutoConfig.for_model(kind)
     options = {k: v for k, v in small.items() if hasattr(fresh, k)}
     if kind in ("mobilebert", "squeezebert", "t5", "albert", "gpt_neo", "convbert", "gptj", "phi", "bart", "mpnet"):
-        options = {k: v for k, v in options.items() if k in ("vocab_size", "use_cache", "num_hidden_layers", "num_layers")} if kind not in ("gpt_neo",) else {
-            "vocab_size": 1000, "use_cache": False, "hidden_size": 64, "num_layers": 2, "num_heads": 4, "attention_types": [[["global", "local"], 1]]}
+        options = {
+            k: v for k, v in options.items() if k in ("vocab_size", "use_cache", "num_hidden_layers", "num_layers")
+        } if kind not in ("gpt_neo",) else {
+            "vocab_size": 1000, "use_cache": False, "hidden_size": 64, "num_layers": 2, "num_heads": 4,
+            "attention_types": [[["global", "local"], 1]]}
     if kind == "bart":
-        options |= {"d_model": 64, "encoder_layers": 2, "decoder_layers": 2, "encoder_attention_heads": 4, "decoder_attention_heads": 4, "encoder_ffn_dim": 128, "decoder_ffn_dim": 128}
+        options |= {
+            "d_model": 64, "encoder_layers": 2, "decoder_layers": 2, "encoder_attention_heads": 4,
+            "decoder_attention_heads": 4, "encoder_ffn_dim": 128, "decoder_ffn_dim": 128
+        }
     if "num_key_value_heads" in vars(fresh) or kind in ("llama", "mistral", "qwen2"):
         options["num_key_value_heads"] = 2
     config = AutoConfig.for_model(kind, **options)
@@ -141,7 +164,8 @@ def _transformer(kind: str) -> Made:
 
 
 def awake(network: Any) -> None:
-    """Weights that a fresh network has at one number (heads at zero, scales of layers near it) become different ones, so that all parts of it tell in what it gives."""
+    """Weights that a fresh network has at one number (heads at zero, scales of layers near it) become different ones,
+    so that all parts of it tell in what it gives."""
     import torch
 
     with torch.no_grad():
@@ -176,11 +200,15 @@ def difference(module: Any, network: Any, inputs: tuple[Any, ...]) -> float:
     found = list(got) if isinstance(got, (tuple, list)) else [got]
     if len(found) != len(wanted):
         raise ValueError(f"{len(found)} outputs, and torch gives {len(wanted)}")
-    return max(float(np.abs(f - w.numpy()).max() / max(1e-30, float(w.abs().max()))) for f, w in zip(found, wanted, strict=True))
+    return max(
+        float(np.abs(f - w.numpy()).max() / max(1e-30, float(w.abs().max()))) for f,
+        w in zip(found, wanted, strict=True)
+    )
 
 
 Line = tuple[str, str, str]
-"""A network, a door (none where the network is not made), and what is said of it: FAILED at the beginning of what is not as it should be."""
+"""A network, a door (none where the network is not made), and what is said of it: FAILED at the beginning of what is
+not as it should be."""
 
 
 def lines(name: str, doors: Sequence[str], import_only: bool) -> Iterator[Line]:
@@ -207,13 +235,18 @@ def lines(name: str, doors: Sequence[str], import_only: bool) -> Iterator[Line]:
 
 def apart(name: str, doors: Sequence[str], import_only: bool, seconds: float) -> Iterator[Line]:
     """The same from a process that ends with it."""
-    command = [sys.executable, "-W", "ignore", __file__, name, "--here", *(["--door", doors[0]] if len(doors) == 1 else []), *(["--import-only"] if import_only else [])]
+    command = [
+        sys.executable, "-W", "ignore", __file__, name, "--here", *(["--door", doors[0]] if len(doors) == 1 else []),
+        *(["--import-only"] if import_only else [])
+    ]
     try:
         ran = subprocess.run(command, capture_output=True, text=True, check=False, timeout=seconds)
         written, ended = ran.stdout, f"FAILED the process ended with {ran.returncode}: {ran.stderr[-200:]}"
     except subprocess.TimeoutExpired as error:
         written, ended = (error.stdout or b"").decode(), f"FAILED not ended after {seconds:g} s"
-    said = {door: text for line in written.splitlines() for door in ("", *doors) for mark in [f"{name} {door}: " if door else f"{name}: "]
+    said = {door: text for line in written.splitlines() for door in ("", *doors) for mark in [
+        f"{name} {door}: " if door else f"{name}: "
+    ]
             if line.startswith(mark) for text in [line.removeprefix(mark)]}
     if "" in said:
         yield name, "", said[""]
@@ -246,7 +279,10 @@ def summary(found: Sequence[Line], doors: Sequence[str]) -> str:
     for door in doors:
         of = [line for line in found if line[1] == door]
         failed = [name for name, _, text in of if text.startswith("FAILED")]
-        said.append(f"{door}: {len(of) - len(failed)} of {len(of)} agree with torch{f'; not: {chr(44).join(failed)}' if failed else ''}")
+        said.append(
+            f"{door}: {len(of) - len(failed)} of {len(of)} agree with "
+            f"torch{f'; not: {chr(44).join(failed)}' if failed else ''}"
+        )
     return "\n".join([*said, f"{sum(not door for _, door, _ in found)} networks could not be made"])
 
 
@@ -263,12 +299,17 @@ def main(arguments: Sequence[str]) -> int:
     options = parser.parse_args(arguments)
     table, doors = models(), (options.door,) if options.door else DOORS
     declare_missing_operators()
-    chosen = [n for n in table if not options.names or n in options.names or any(part in n for part in options.names if part not in table)]
+    chosen = [
+        n for n in table if not options.names or n in options.names
+        or any(part in n for part in options.names if part not in table)
+    ]
     found: list[Line] = []
     for name in chosen:
         of = kept(name, doors, options.results)
         if not options.list and (not of or any(text.startswith("FAILED") or not door for _, door, text in of)):
-            ran = lines(name, doors, options.import_only) if options.here else apart(name, doors, options.import_only, options.seconds)
+            ran = lines(name, doors, options.import_only) if options.here else apart(
+                name, doors, options.import_only, options.seconds
+            )
             of = list(shown(ran))
             if options.results is not None:
                 keep(name, of, options.results)

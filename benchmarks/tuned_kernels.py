@@ -3,9 +3,10 @@
     python benchmarks/tuned_kernels.py                       # all four, 96 trials each
     python benchmarks/tuned_kernels.py conv3d --trials 200 --records tuned.json
 
-A schedule by hand is a function of a few sizes, of which all combinations below are timed and the best counts. All answers are compared
-with those of the plain loops first; then plain, hand, search (and the library's kernel, for the matrix product) are timed in
-turn, so that what else the machine does falls on all of them. The figure is the median of the rounds, behind it their quartiles.
+A schedule by hand is a function of a few sizes, of which all combinations below are timed and the best counts. All
+answers are compared with those of the plain loops first; then plain, hand, search (and the library's kernel, for the
+matrix product) are timed in turn, so that what else the machine does falls on all of them. The figure is the median of
+the rounds, behind it their quartiles.
 """
 
 from __future__ import annotations
@@ -41,23 +42,41 @@ def depthwise(size: int, channels: int) -> list[Tensor]:
     x, w = te.placeholder((size, size, channels), name="X"), te.placeholder((5, 5, channels), name="W")
     a, b, out = te.reduce_axis((0, 5), "a"), te.reduce_axis((0, 5), "b"), (size - 1) // 3 + 1
     padded = te.compute(
-        (size + 4, size + 4, channels), lambda y, z, c: te.if_then_else(te.all(y >= 2, y < size + 2, z >= 2, z < size + 2), x[y - 2, z - 2, c], 0.0), name="P",
+        (size + 4, size + 4, channels),
+        lambda y, z, c: te.if_then_else(te.all(y >= 2, y < size + 2, z >= 2, z < size + 2), x[y - 2, z - 2, c], 0.0),
+        name="P",
     )
-    return [x, w, te.compute((out, out, channels), lambda y, z, c: te.sum(padded[y * 3 + a, z * 3 + b, c] * w[a, b, c], axis=[a, b]), name="D")]
+    return [
+        x, w,
+        te.compute(
+            (out, out, channels), lambda y, z, c: te.sum(padded[y * 3 + a, z * 3 + b, c] * w[a, b, c], axis=[a, b]),
+            name="D"
+        )
+    ]
 
 
 @auto_scheduler.register_workload
 def conv3d(size: int, inputs: int, outputs: int) -> list[Tensor]:
     """3x3x3, channels last, without padding."""
-    x, w = te.placeholder((size + 2, size + 2, size + 2, inputs), name="X"), te.placeholder((3, 3, 3, inputs, outputs), name="W")
+    x, w = te.placeholder(
+        (size + 2, size + 2, size + 2, inputs), name="X"
+    ), te.placeholder((3, 3, 3, inputs, outputs), name="W")
     a, b, c, r = (te.reduce_axis((0, n), v) for n, v in ((3, "a"), (3, "b"), (3, "c"), (inputs, "r")))
-    return [x, w, te.compute((size, size, size, outputs), lambda z, y, q, o: te.sum(x[z + a, y + b, q + c, r] * w[a, b, c, r, o], axis=[a, b, c, r]), name="C")]
+    return [
+        x, w,
+        te.compute(
+            (size, size, size, outputs),
+            lambda z, y, q, o: te.sum(x[z + a, y + b, q + c, r] * w[a, b, c, r, o], axis=[a, b, c, r]), name="C"
+        )
+    ]
 
 
 @auto_scheduler.register_workload
 def attention(heads: int, n: int, depth: int) -> list[Tensor]:
     """Softmax of relu(Q K) + 1 times V: an activation before the softmax, keys stored transposed."""
-    q, k, v = te.placeholder((heads, n, depth), name="Q"), te.placeholder((heads, depth, n), name="K"), te.placeholder((heads, n, depth), name="V")
+    q, k, v = te.placeholder(
+        (heads, n, depth), name="Q"
+    ), te.placeholder((heads, depth, n), name="K"), te.placeholder((heads, n, depth), name="V")
     r, j1, j2, j3 = (te.reduce_axis((0, e), name) for e, name in ((depth, "r"), (n, "j1"), (n, "j2"), (n, "j3")))
     s = te.compute((heads, n, n), lambda b, i, j: te.sum(q[b, i, r] * k[b, r, j], axis=r), name="S")
     t = te.compute((heads, n, n), lambda b, i, j: maximum(s[b, i, j], const(0.0, "float32")) + 1.0, name="T")
@@ -69,7 +88,9 @@ def attention(heads: int, n: int, depth: int) -> list[Tensor]:
 
 
 # Schedules by hand.
-def tile_in_registers(s: Schedule, stage: Any, spatial: list[Any], depth: list[Any], lanes: int, unroll: int = 1) -> None:
+def tile_in_registers(
+    s: Schedule, stage: Any, spatial: list[Any], depth: list[Any], lanes: int, unroll: int = 1
+) -> None:
     """A sum for one tile: reductions outside, the tile written out, lanes along its last axis."""
     vector, lane = s[stage].split(spatial[-1], factor=lanes)
     outer, inner = (s[stage].split(depth[-1], factor=unroll)) if unroll > 1 else (depth[-1], None)
@@ -102,7 +123,9 @@ def matmul_by_hand(n: int, rows: int, columns: int, unroll: int, packed: bool) -
     return s, args
 
 
-def depthwise_by_hand(size: int, channels: int, across: int, vectors: int, padded_inside: bool) -> tuple[Schedule, list[Tensor]]:
+def depthwise_by_hand(
+    size: int, channels: int, across: int, vectors: int, padded_inside: bool
+) -> tuple[Schedule, list[Tensor]]:
     args = depthwise(size, channels)
     d = args[-1]
     p = next(t for t in d.op.inputs if t.name == "P")
@@ -127,7 +150,9 @@ def depthwise_by_hand(size: int, channels: int, across: int, vectors: int, padde
     return s, args
 
 
-def conv3d_by_hand(size: int, inputs: int, outputs: int, across: int, vectors: int, unroll: int) -> tuple[Schedule, list[Tensor]]:
+def conv3d_by_hand(
+    size: int, inputs: int, outputs: int, across: int, vectors: int, unroll: int
+) -> tuple[Schedule, list[Tensor]]:
     args = conv3d(size, inputs, outputs)
     c = args[-1]
     s = te.create_schedule(c.op)
@@ -146,7 +171,9 @@ def conv3d_by_hand(size: int, inputs: int, outputs: int, across: int, vectors: i
     return s, args
 
 
-def attention_by_hand(heads: int, n: int, depth: int, block: int, rows: int, vectors: int) -> tuple[Schedule, list[Tensor]]:
+def attention_by_hand(
+    heads: int, n: int, depth: int, block: int, rows: int, vectors: int
+) -> tuple[Schedule, list[Tensor]]:
     args = attention(heads, n, depth)
     r = args[-1]
     o, total = r.op.inputs
@@ -207,7 +234,9 @@ def library(name: str, args: tuple[int, ...]) -> Any:
         return tvm.build(topi.x86.schedule_dense([c]), [a, b, c], "llvm")
 
 
-def by_hand(hand: Hand, args: tuple[int, ...], grid: tuple[tuple[Any, ...], ...], data: list[Any], answer: Any) -> Iterator[tuple[float, tuple[Any, ...], Any]]:
+def by_hand(
+    hand: Hand, args: tuple[int, ...], grid: tuple[tuple[Any, ...], ...], data: list[Any], answer: Any
+) -> Iterator[tuple[float, tuple[Any, ...], Any]]:
     for sizes in itertools.product(*grid):
         schedule, tensors = hand(*args, *sizes)
         function = tvm.build(schedule, tensors, "llvm")
@@ -239,7 +268,10 @@ def compare(name: str, trials: int, records: str, rounds: int) -> None:
 
     task = auto_scheduler.SearchTask(func=make, args=args, target="llvm")
     if trials:
-        policy = auto_scheduler.SketchPolicy(task, seed=0, init_search_callbacks=[auto_scheduler.PreloadMeasuredStates(records)] if Path(records).exists() else None)
+        policy = auto_scheduler.SketchPolicy(
+            task, seed=0,
+            init_search_callbacks=[auto_scheduler.PreloadMeasuredStates(records)] if Path(records).exists() else None
+        )
         task.tune(auto_scheduler.TuningOptions(
             trials, num_measures_per_round=32, runner=auto_scheduler.LocalRunner(number=1, repeat=3, min_repeat_ms=5),
             measure_callbacks=[auto_scheduler.RecordToFile(records)], verbose=1,
@@ -258,17 +290,30 @@ def compare(name: str, trials: int, records: str, rounds: int) -> None:
     for k, t in times.items():
         low, middle, high = statistics.quantiles(t, n=4)
         rate = task.compute_dag.flop_ct / middle / 1e9
-        print(f"{name:<10} {k:<8} {middle * 1e3:9.4f} ms  ({low * 1e3:.4f} … {high * 1e3:.4f})  {rate:8.1f} GFLOPS" + (f"  sizes {sizes}" if k == "hand" else ""))
+        print(
+            f"{name:<10} {k:<8} {middle * 1e3:9.4f} ms  ({low * 1e3:.4f} … {high * 1e3:.4f})  {rate:8.1f} GFLOPS"
+            + (f"  sizes {sizes}" if k == "hand" else "")
+        )
     medians = {k: statistics.median(t) for k, t in times.items()}
-    line = f"{name:<10} search is {medians['plain'] / medians['search']:.1f} times as fast as plain loops, {medians['hand'] / medians['search']:.2f} of the speed of the hand's"
-    print(line + (f", {medians['library'] / medians['search']:.2f} of the library's" if kernel is not None else ""), flush=True)
+    line = (
+        f"{name:<10} search is {medians['plain'] / medians['search']:.1f} times as fast as plain loops, "
+        f"{medians['hand'] / medians['search']:.2f} of the speed of the hand's"
+    )
+    print(
+        line + (f", {medians['library'] / medians['search']:.2f} of the library's" if kernel is not None else ""),
+        flush=True
+    )
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("kernels", nargs="*", default=list(KERNELS), help=", ".join(KERNELS))
-    parser.add_argument("--trials", type=int, default=96, help="measured candidates of each kernel; 0: take the records as they are")
-    parser.add_argument("--records", default="tuned_kernels.json", help="where results are kept, and read from when there are some")
+    parser.add_argument(
+        "--trials", type=int, default=96, help="measured candidates of each kernel; 0: take the records as they are"
+    )
+    parser.add_argument(
+        "--records", default="tuned_kernels.json", help="where results are kept, and read from when there are some"
+    )
     parser.add_argument("--rounds", type=int, default=15)
     options = parser.parse_args()
     for name in options.kernels:

@@ -4,9 +4,10 @@
     python benchmarks/tuned_models.py --model det.onnx --input-shapes "x:[1,3,640,640]"
     python benchmarks/tuned_models.py --model some.onnx --records records.json        # no tuning, only the comparison
 
-Each model is tuned by `tilewright tune` for the minutes given (trials of an earlier run are known), in a process of its own. Then both programs run in
-turn in this one, on the same inputs; outputs are compared first. The ratio is the median of the pairs, with its 95 % confidence interval; kernels of a
-machine that others use as well make wide intervals, which are shown as they are.
+Each model is tuned by `tilewright tune` for the minutes given (trials of an earlier run are known), in a process of its
+own. Then both programs run in turn in this one, on the same inputs; outputs are compared first. The ratio is the median
+of the pairs, with its 95 % confidence interval; kernels of a machine that others use as well make wide intervals, which
+are shown as they are.
 """
 
 from __future__ import annotations
@@ -36,13 +37,19 @@ def arrays(answer: Any) -> list[np.ndarray[Any, Any]]:
     return [np.asarray(a, np.float64) for a in flat(answer if isinstance(answer, tuple) else (answer,))]
 
 
-def compare(path: Path, shapes: str, records: Path, threads: int, pairs: int, seconds: float) -> tuple[Comparison, float]:
-    """The tuned model against the untuned one, and the largest difference of their outputs as a part of the largest output."""
+def compare(
+    path: Path, shapes: str, records: Path, threads: int, pairs: int, seconds: float
+) -> tuple[Comparison, float]:
+    """The tuned model against the untuned one, and the largest difference of their outputs as a part of the largest
+    output."""
     sizes = input_shapes(shapes) or None
     plain = tilewright.compile(path, sizes, threads=threads)
     tuned = tilewright.compile(path, sizes, threads=threads, records=records)
     inputs = feed(plain.inputs, {}, Fill.RANDOM)
-    off = max(float(np.abs(a - b).max(initial=0) / max(np.abs(b).max(initial=0), 1e-9)) for a, b in zip(arrays(tuned(**inputs)), arrays(plain(**inputs)), strict=True))
+    off = max(
+        float(np.abs(a - b).max(initial=0) / max(np.abs(b).max(initial=0), 1e-9)) for a,
+        b in zip(arrays(tuned(**inputs)), arrays(plain(**inputs)), strict=True)
+    )
     if not off <= TOLERANCE:
         raise SystemExit(f"{path.name}: the tuned outputs differ by {off:.2g} of the largest, more than {TOLERANCE}")
     return in_turn(lambda: plain(**inputs), lambda: tuned(**inputs), pairs, seconds), off
@@ -50,7 +57,10 @@ def compare(path: Path, shapes: str, records: Path, threads: int, pairs: int, se
 
 def tune(path: Path, shapes: str, records: Path, minutes: float, threads: int) -> None:
     """`tilewright tune`, whose table goes to the standard error."""
-    command = [sys.executable, "-m", "tilewright", "tune", str(path), "-o", str(records), "--minutes", str(minutes), "--threads", str(threads), "--input-shapes", shapes]
+    command = [
+        sys.executable, "-m", "tilewright", "tune", str(path), "-o", str(records), "--minutes", str(minutes),
+        "--threads", str(threads), "--input-shapes", shapes
+    ]
     subprocess.run(command, check=True)
 
 
@@ -62,7 +72,9 @@ def main() -> None:
     parser.add_argument("--minutes", type=float, default=10.0)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--records", type=Path, help="compare with these records, without tuning")
-    parser.add_argument("--folder", type=Path, default=Path(tempfile.gettempdir()) / "tilewright-tuned", help="where records are kept")
+    parser.add_argument(
+        "--folder", type=Path, default=Path(tempfile.gettempdir()) / "tilewright-tuned", help="where records are kept"
+    )
     parser.add_argument("--pairs", type=int, default=PAIRS)
     parser.add_argument("--seconds", type=float, default=60.0, help="the most that a comparison takes")
     parser.add_argument("--json", type=Path, help="also write the figures here")
@@ -75,8 +87,16 @@ def main() -> None:
             tune(path, given.input_shapes, records, given.minutes, given.threads)
         found, off = compare(path, given.input_shapes, records, given.threads, given.pairs, given.seconds)
         verdict = "faster" if found.is_faster else "slower" if found.is_slower else "equal within the noise"
-        print(f"{path.stem:24s} {1e3 * found.first:9.3f} ms untuned {1e3 * found.second:9.3f} ms tuned   {found}   {verdict}; outputs differ by {off:.1e}", flush=True)
-        rows.append({"model": path.stem, "untuned": found.first, "tuned": found.second, "ratio": found.ratio, "low": found.low, "high": found.high, "pairs": found.pairs})
+        print(
+            f"{path.stem:24s} {1e3 * found.first:9.3f} ms untuned {1e3 * found.second:9.3f} ms tuned   {found}   "
+            f"{verdict}; outputs differ by {off:.1e}", flush=True
+        )
+        rows.append(
+            {
+                "model": path.stem, "untuned": found.first, "tuned": found.second, "ratio": found.ratio,
+                "low": found.low, "high": found.high, "pairs": found.pairs
+            }
+        )
     if given.json is not None:
         given.json.write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
 

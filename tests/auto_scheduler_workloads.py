@@ -27,7 +27,9 @@ def small_matmul(n: int, m: int, k: int) -> list[Tensor]:
 
 @auto_scheduler.register_workload
 def matmul_add(n: int, m: int, k: int, dtype: str) -> list[Tensor]:
-    a, b, c = te.placeholder((n, k), dtype, name="A"), te.placeholder((k, m), dtype, name="B"), te.placeholder((n, m), dtype, name="C")
+    a, b, c = te.placeholder(
+        (n, k), dtype, name="A"
+    ), te.placeholder((k, m), dtype, name="B"), te.placeholder((n, m), dtype, name="C")
     r = te.reduce_axis((0, k), "k")
     product = te.compute((n, m), lambda i, j: te.sum(a[i, r] * b[r, j], axis=r), name="product")
     return [a, b, c, te.compute((n, m), lambda i, j: product[i, j] + c[i, j], name="out")]
@@ -47,8 +49,13 @@ def softmax(n: int, m: int) -> list[Tensor]:
 def window_sum(n: int, c: int) -> list[Tensor]:
     x, w = te.placeholder((n, n, c), name="X"), te.placeholder((3, 3, c), name="W")
     a, b = te.reduce_axis((0, 3), "a"), te.reduce_axis((0, 3), "b")
-    padded = te.compute((n + 2, n + 2, c), lambda y, z, d: te.if_then_else(te.all(y >= 1, y <= n, z >= 1, z <= n), x[y - 1, z - 1, d], 0.0), name="P")
-    return [x, w, te.compute((n, n, c), lambda y, z, d: te.sum(padded[y + a, z + b, d] * w[a, b, d], axis=[a, b]), name="D")]
+    padded = te.compute(
+        (n + 2, n + 2, c),
+        lambda y, z, d: te.if_then_else(te.all(y >= 1, y <= n, z >= 1, z <= n), x[y - 1, z - 1, d], 0.0), name="P"
+    )
+    return [
+        x, w, te.compute((n, n, c), lambda y, z, d: te.sum(padded[y + a, z + b, d] * w[a, b, d], axis=[a, b]), name="D")
+    ]
 
 
 @auto_scheduler.register_workload
@@ -59,7 +66,8 @@ def total(n: int) -> list[Tensor]:
 
 
 def random_workload(seed: int) -> list[Tensor]:
-    """A chain of two to four computations over small whole numbers: products, window sums, row sums and plain arithmetic."""
+    """A chain of two to four computations over small whole numbers: products, window sums, row sums and plain
+    arithmetic."""
     choose = random.Random(seed)
     value = te.placeholder((choose.randint(3, 12), choose.randint(3, 17)), name="P")
     inputs = [value]
@@ -70,16 +78,25 @@ def random_workload(seed: int) -> list[Tensor]:
                 other = te.placeholder((n, choose.choice([5, 8, 16, 24])), name=f"Q{step}")
                 inputs.append(other)
                 k = te.reduce_axis((0, n), "k")
-                value = te.compute((m, other.extents[1]), lambda i, j, v=value, o=other, k=k: te.sum(v[i, k] * o[k, j], axis=k), name=f"M{step}")
+                value = te.compute(
+                    (m, other.extents[1]), lambda i, j, v=value, o=other, k=k: te.sum(v[i, k] * o[k, j], axis=k),
+                    name=f"M{step}"
+                )
             case 1:
                 k = te.reduce_axis((0, 2), "k")
-                value = te.compute((m, n), lambda i, j, v=value, k=k, n=n: te.sum(te.if_then_else(j + k < n, v[i, (j + k) % n], 0.0), axis=k), name=f"W{step}")
+                value = te.compute(
+                    (m, n),
+                    lambda i, j, v=value, k=k, n=n: te.sum(te.if_then_else(j + k < n, v[i, (j + k) % n], 0.0), axis=k),
+                    name=f"W{step}"
+                )
             case 2:
                 k = te.reduce_axis((0, n), "k")
                 row = te.compute((m,), lambda i, v=value, k=k: te.max(v[i, k], axis=k), name=f"R{step}")
                 value = te.compute((m, n), lambda i, j, v=value, row=row: v[i, j] - row[i], name=f"D{step}")
             case _:
-                value = te.compute((m, n), lambda i, j, v=value, c=float(choose.randint(-2, 2)): v[i, j] * c + 1.0, name=f"E{step}")
+                value = te.compute(
+                    (m, n), lambda i, j, v=value, c=float(choose.randint(-2, 2)): v[i, j] * c + 1.0, name=f"E{step}"
+                )
     return [*inputs, value]
 
 
@@ -90,7 +107,8 @@ def arrays(tensors: Sequence[Tensor], seed: int = 0) -> list[np.ndarray[Any, Any
 
 
 class Pretended:
-    """A builder and runner that lets the model of the processor say how long a program takes, and fails every `fails`-th."""
+    """A builder and runner that lets the model of the processor say how long a program takes, and fails every
+    `fails`-th."""
 
     def __init__(self, fails: int = 0) -> None:
         self.fails, self.seen, self.form = fails, [""], ".tar"

@@ -1,4 +1,5 @@
-"""A headless Chromium that tests drive, over the pipe of its DevTools protocol: nothing but the browser itself is needed.
+"""A headless Chromium that tests drive, over the pipe of its DevTools protocol: nothing but the browser itself is
+needed.
 
     with Browser(chromium(), folder) as browser:
         page = browser.open(path_of_a_file)
@@ -50,12 +51,15 @@ class Browser:
         theirs, self._write = os.pipe()
         self._read, answers = os.pipe()
         options = [
-            "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run", "--disable-extensions", "--disable-background-networking",
-            "--disable-component-update", "--disable-sync", "--hide-scrollbars", "--remote-debugging-pipe", f"--user-data-dir={folder}", f"--window-size={size[0]},{size[1]}", "about:blank",
+            "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run",
+            "--disable-extensions", "--disable-background-networking",
+            "--disable-component-update", "--disable-sync", "--hide-scrollbars", "--remote-debugging-pipe",
+            f"--user-data-dir={folder}", f"--window-size={size[0]},{size[1]}", "about:blank",
         ]
         self._process = subprocess.Popen(
             [sys.executable, "-c", _LAUNCH, str(theirs), str(answers), program, *options],
-            pass_fds=(theirs, answers), start_new_session=True, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+            pass_fds=(theirs, answers), start_new_session=True, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
         )
         os.close(theirs)
         os.close(answers)
@@ -77,7 +81,9 @@ class Browser:
     def call(self, method: str, session: str = "", **parameters: Any) -> dict[str, Any]:
         """The answer of one command. Raises `BrowserError` where it is an error, or does not come."""
         self._number += 1
-        message = {"id": self._number, "method": method, "params": parameters, **({"sessionId": session} if session else {})}
+        message = {
+            "id": self._number, "method": method, "params": parameters, **({"sessionId": session} if session else {})
+        }
         os.write(self._write, json.dumps(message).encode() + b"\0")
         end = time.monotonic() + LIMIT
         while True:
@@ -95,7 +101,9 @@ class Browser:
             ready, _, _ = select.select([self._read], [], [], max(0.0, end - time.monotonic()))
             data = os.read(self._read, 1 << 20) if ready else b""
             if not data:
-                raise BrowserError("the browser has ended" if ready else f"the browser has said nothing for {LIMIT:.0f} s")
+                raise BrowserError(
+                    "the browser has ended" if ready else f"the browser has said nothing for {LIMIT:.0f} s"
+                )
             self._rest += data
         message, self._rest = self._rest.split(b"\0", 1)
         found: dict[str, Any] = json.loads(message)
@@ -107,7 +115,10 @@ class Browser:
         page = Page(self, self.call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"])
         for domain in ("Page", "Runtime", "Network", "Log"):
             page.call(f"{domain}.enable")
-        page.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": "dark" if dark else "light"}])
+        page.call(
+            "Emulation.setEmulatedMedia",
+            features=[{"name": "prefers-color-scheme", "value": "dark" if dark else "light"}]
+        )
         page.call("Page.navigate", url=path.resolve().as_uri() + fragment)
         page.until("document.readyState === 'complete' && document.querySelector('main')")
         return page
@@ -126,7 +137,10 @@ class Page:
         """The value of an expression, or of the promise that it is. Raises `BrowserError` with what it throws."""
         answer = self.call("Runtime.evaluate", expression=expression, awaitPromise=True, returnByValue=True)
         if "exceptionDetails" in answer:
-            raise BrowserError(f"{expression}: {answer['exceptionDetails'].get('exception', {}).get('description', answer['exceptionDetails'])}")
+            raise BrowserError(
+                f"{expression}: "
+                f"{answer['exceptionDetails'].get('exception', {}).get('description', answer['exceptionDetails'])}"
+            )
         return answer["result"].get("value")
 
     def until(self, condition: str) -> None:
@@ -149,8 +163,13 @@ class Page:
 
     def click(self, selector: str) -> None:
         """Click, with the pointer, on the first element that is selected."""
-        self.evaluate(f"document.querySelector({json.dumps(selector)}).scrollIntoView({{block: 'center', inline: 'nearest'}})")
-        x, y = self.evaluate(f"(() => {{ const b = document.querySelector({json.dumps(selector)}).getClientRects()[0]; return [b.x + Math.min(b.width / 2, 60), b.y + b.height / 2]; }})()")
+        self.evaluate(
+            f"document.querySelector({json.dumps(selector)}).scrollIntoView({{block: 'center', inline: 'nearest'}})"
+        )
+        x, y = self.evaluate(
+            f"(() => {{ const b = document.querySelector({json.dumps(selector)}).getClientRects()[0]; return [b.x + "
+            f"Math.min(b.width / 2, 60), b.y + b.height / 2]; }})()"
+        )
         for kind in ("mousePressed", "mouseReleased"):
             self.call("Input.dispatchMouseEvent", type=kind, x=x, y=y, button="left", clickCount=1)
 
@@ -168,6 +187,8 @@ class Page:
                     found.append(str(event["params"]["exceptionDetails"]))
                 case "Log.entryAdded" if event["params"]["entry"]["level"] == "error":
                     found.append(str(event["params"]["entry"]["text"]))
-                case "Network.requestWillBeSent" if not event["params"]["request"]["url"].startswith(("file:", "data:", "blob:", "about:")):
+                case "Network.requestWillBeSent" if not event["params"]["request"]["url"].startswith(
+                    ("file:", "data:", "blob:", "about:")
+                ):
                     found.append(str(event["params"]["request"]["url"]))
         return found

@@ -24,7 +24,10 @@ class CFunctions:
 
     def __init__(self, funcs: Sequence[PrimFunc], compiler: Compiler | None = None) -> None:
         self.text = emit_module(funcs)
-        self._code = LoadedCode([compile_c(self.text, C, compiler), pool_object(C)], [*(f.name for f in funcs), "tw_pool_create", "tw_pool_destroy"])
+        self._code = LoadedCode(
+            [compile_c(self.text, C, compiler), pool_object(C)],
+            [*(f.name for f in funcs), "tw_pool_create", "tw_pool_destroy"]
+        )
         self._destroy = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(self._code.address("tw_pool_destroy"))
         self._context = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_int64)(self._code.address("tw_pool_create"))(1)
 

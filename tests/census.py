@@ -1,7 +1,7 @@
 """Counts of collected and skipped tests, by reason, held against what `census.toml` allows.
 
-A full run fails where fewer tests were collected than the file says, where a whole module was skipped, or where a test was skipped for
-a reason that the file does not list, that does not hold on this machine, or more often than it says.
+A full run fails where fewer tests were collected than the file says, where a whole module was skipped, or where a test
+was skipped for a reason that the file does not list, that does not hold on this machine, or more often than it says.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ _ROOT = Path(__file__).parent.parent
 
 
 def _is_installed(package: str) -> bool:
-    """Whether a package can be imported, by the name that one imports; of a dotted name, its first part is looked for."""
+    """Whether a package can be imported, by the name that one imports; of a dotted name, its first part is looked
+    for."""
     return importlib.util.find_spec(package.partition(".")[0]) is not None
 
 
@@ -39,7 +40,8 @@ _ABSENT: dict[str, Callable[[str], bool]] = {
 
 @dataclass(frozen=True)
 class Skip:
-    r"""A pattern of reasons for which at most `most` tests may be skipped: where one of `without` is absent, or anywhere if there is none.
+    r"""A pattern of reasons for which at most `most` tests may be skipped: where one of `without` is absent, or
+    anywhere if there is none.
 
     `without` may name what the reason names: `\1` is the first group of the pattern.
     """
@@ -55,7 +57,9 @@ class Skip:
         return [need for need in map(match.expand, self.without) if not need.endswith(":")]
 
     def is_fair(self, reason: str) -> bool:
-        return not self.without or any(_ABSENT[kind](name) for kind, _, name in (need.partition(":") for need in self.needs(reason)))
+        return not self.without or any(
+            _ABSENT[kind](name) for kind, _, name in (need.partition(":") for need in self.needs(reason))
+        )
 
 
 @dataclass(frozen=True)
@@ -71,7 +75,8 @@ class Census:
         return cls(said["collected"], [Skip(**s) for s in said["skip"]])
 
     def complaints(self, collected: int, skipped: Mapping[str, int], modules: Sequence[str] = ()) -> list[str]:
-        """What is wrong with a full run of `collected` tests: `skipped` counts by reason, `modules` those skipped as a whole."""
+        """What is wrong with a full run of `collected` tests: `skipped` counts by reason, `modules` those skipped as a
+        whole."""
         found = [f"the whole module {module} was skipped" for module in modules]
         if collected < self.collected:
             found.append(f"{collected} tests were collected, fewer than the {self.collected} of {FILE.name}")
@@ -83,7 +88,9 @@ class Census:
                 continue
             counts[at] += count
             if not self.skips[at].is_fair(reason):
-                found.append(f"{count} skipped as '{reason}', though {' and '.join(self.skips[at].needs(reason))} are here")
+                found.append(
+                    f"{count} skipped as '{reason}', though {' and '.join(self.skips[at].needs(reason))} are here"
+                )
         for at, count in counts.items():
             skip = self.skips[at]
             if count > skip.most:

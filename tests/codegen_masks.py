@@ -25,8 +25,10 @@ Array = np.ndarray[Any, Any]
 GUARD = 64
 TYPES = ("int8", "int16", "int32", "int64", "float16", "bfloat16", "float32", "float64")
 NARROWED = (
-    ("int64", "int32"), ("int64", "int16"), ("int64", "int8"), ("int32", "int16"), ("int32", "int8"), ("int16", "int8"), ("int32", "uint8"), ("int32", "bool"),
-    ("float64", "float32"), ("float64", "float16"), ("float64", "bfloat16"), ("float32", "float16"), ("float32", "bfloat16"),
+    ("int64", "int32"), ("int64", "int16"), ("int64", "int8"), ("int32", "int16"), ("int32", "int8"), ("int16", "int8"),
+    ("int32", "uint8"), ("int32", "bool"),
+    ("float64", "float32"), ("float64", "float16"), ("float64", "bfloat16"), ("float32", "float16"),
+    ("float32", "bfloat16"),
 )
 PAIRS = (*((t, t) for t in TYPES), *NARROWED, *((b, a) for a, b in NARROWED))
 LANES = range(1, 65)
@@ -47,7 +49,8 @@ def lanes_from(base: PrimExpr, step: int, lanes: int) -> PrimExpr:
 
 @dataclass(frozen=True)
 class Case:
-    """One kernel; `masks` has one row for each iteration. Known masks are constants in the code, others are read from memory."""
+    """One kernel; `masks` has one row for each iteration. Known masks are constants in the code, others are read from
+    memory."""
 
     way: str
     source: str
@@ -57,7 +60,10 @@ class Case:
 
     def __str__(self) -> str:
         rows = " ".join("".join("01"[on] for on in row) for row in self.masks[:1])
-        return f"{self.way} {self.source} -> {self.to} under {rows} {self.known or f'and {len(self.masks) - 1} more, read'}"
+        return (
+            f"{self.way} {self.source} -> {self.to} under {rows} "
+            f"{self.known or f'and {len(self.masks) - 1} more, read'}"
+        )
 
     @property
     def lanes(self) -> int:
@@ -77,7 +83,9 @@ class Case:
             value, stored = E.if_then_else(mask, value, const(0, f"{self.source}x{n}")), None
         place = lanes_from(E.add(E.mul(row, self.room), GUARD), step, n)
         value = E.cast(f"{self.to}x{n}", value)
-        body: Stmt = Store(b, value, (place,), stored) if n > 1 or stored is None else IfThenElse(stored, Store(b, value, (place,)))
+        body: Stmt = Store(b, value, (place,), stored) if n > 1 or stored is None else IfThenElse(
+            stored, Store(b, value, (place,))
+        )
         return PrimFunc(name, (a, b, m), For(row, as_expr(0), as_expr(rows), SERIAL, body))
 
     @property
@@ -99,7 +107,9 @@ class Case:
     def arrays(self, rng: np.random.Generator) -> list[Array]:
         n = self.lanes * (5 if self.way == "gather" else 1)
         kind = DataType(self.source)
-        some = rng.standard_normal(n) * 100 if kind.is_float else rng.integers(0, 256, 8 * n, dtype=np.uint8).view("int64")
+        some = rng.standard_normal(n) * 100 if kind.is_float else rng.integers(
+            0, 256, 8 * n, dtype=np.uint8
+        ).view("int64")
         a = some.astype(kind.numpy())
         b = np.full(len(self.masks) * self.room, 1 if self.to == "bool" else 85, DataType(self.to).numpy())
         return [a, b, np.array(self.masks, bool).reshape(-1)]
@@ -114,14 +124,17 @@ def masks_of(lanes: int, rng: np.random.Generator) -> list[tuple[bool, ...]]:
 
 
 def all_cases(seed: int) -> Iterator[Case]:
-    """Known masks one by one, where stores of neighbours come in each way of knowing them; read masks all in one kernel."""
+    """Known masks one by one, where stores of neighbours come in each way of knowing them; read masks all in one
+    kernel."""
     rng = np.random.default_rng(seed)
     for way in WAYS:
         for source, to in PAIRS:
             for lanes in LANES:
                 masks = masks_of(lanes, rng)
                 yield Case(way, source, to, tuple(masks))
-                known = masks[:: 1 if way == "store" else 4] if lanes in COMMON_LANES else [masks[k] for k in rng.integers(len(masks), size=2)]
+                known = masks[:: 1 if way == "store" else 4] if lanes in COMMON_LANES else [
+                    masks[k] for k in rng.integers(len(masks), size=2)
+                ]
                 for mask in known:
                     yield Case(way, source, to, (mask,), KNOWN[int(rng.integers(len(KNOWN)))])
 

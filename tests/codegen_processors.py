@@ -1,4 +1,5 @@
-"""Run many small functions on the processors that this machine has or can emulate, one library and one start for all of them."""
+"""Run many small functions on the processors that this machine has or can emulate, one library and one start for all of
+them."""
 
 from __future__ import annotations
 
@@ -23,10 +24,14 @@ from tilewright.tir.stmt import PrimFunc
 Array = np.ndarray[Any, Any]
 PROCESSORS = {
     "x86-64": "llvm -mtriple=x86_64-linux-gnu -mcpu=x86-64", "haswell": "llvm -mtriple=x86_64-linux-gnu -mcpu=haswell",
-    "skylake-avx512": "llvm -mtriple=x86_64-linux-gnu -mcpu=skylake-avx512", "znver5": "llvm -mtriple=x86_64-linux-gnu -mcpu=znver5",
+    "skylake-avx512": "llvm -mtriple=x86_64-linux-gnu -mcpu=skylake-avx512",
+    "znver5": "llvm -mtriple=x86_64-linux-gnu -mcpu=znver5",
     "aarch64": "llvm -mtriple=aarch64-linux-gnu",
 }
-OF_BYTES = {**PROCESSORS, "cortex-a76": "llvm -mtriple=aarch64-linux-gnu -mcpu=cortex-a76", "neoverse-v1": "llvm -mtriple=aarch64-linux-gnu -mcpu=neoverse-v1"}
+OF_BYTES = {
+    **PROCESSORS, "cortex-a76": "llvm -mtriple=aarch64-linux-gnu -mcpu=cortex-a76",
+    "neoverse-v1": "llvm -mtriple=aarch64-linux-gnu -mcpu=neoverse-v1"
+}
 """The same, and those that have other instructions for bytes."""
 EMULATOR, COMPILER = "qemu-aarch64", "aarch64-linux-gnu-gcc"
 
@@ -100,13 +105,18 @@ def _run_emulated(works: Sequence[Work], objects: list[bytes], folder: Path, thr
 
 
 def _driver(works: Sequence[Work], offsets: list[list[int]], size: int, threads: int) -> str:
-    lines = ["#include <stdio.h>", "#include <stdint.h>", f"static unsigned char memory[{size}] __attribute__((aligned(64)));",
+    lines = [
+        "#include <stdio.h>", "#include <stdint.h>",
+        f"static unsigned char memory[{size}] __attribute__((aligned(64)));",
              "void *tw_pool_create(int64_t); void tw_pool_destroy(void *);"]
     lines += [f"void {w.func.name}({', '.join(['void *'] * (len(w.arrays) + 1))});" for w in works]
     lines += ["int main(int n, char **names) {", "  FILE *f = fopen(names[1], \"rb\");",
               "  if (!f || fread(memory, 1, sizeof memory, f) != sizeof memory) return 2;", "  fclose(f);",
               f"  void *pool = tw_pool_create({threads});"]
-    lines += [f"  {w.func.name}(pool, {', '.join(f'memory + {o}' for o in at)});" for w, at in zip(works, offsets, strict=True)]
+    lines += [
+        f"  {w.func.name}(pool, {', '.join(f'memory + {o}' for o in at)});" for w,
+        at in zip(works, offsets, strict=True)
+    ]
     lines += ["  tw_pool_destroy(pool);", "  f = fopen(names[2], \"wb\");",
               "  return !f || fwrite(memory, 1, sizeof memory, f) != sizeof memory || fclose(f) ? 3 : 0;", "}"]
     return "\n".join(lines) + "\n"

@@ -1,9 +1,11 @@
-"""Command lines with what comes of them: `(line, exit code, what is said)`. What is said stands in the output where the code is 0, else in the error.
+"""Command lines with what comes of them: `(line, exit code, what is said)`. What is said stands in the output where the
+code is 0, else in the error.
 
-The files that they name are made by `test_command_lines.py`: `m.onnx` a perceptron, `o.onnx` one of open size, `c.onnx` convolutions, `t.tflite`
-integers, `r.relay` and `q.relay` text of known and open size, `p.pt` an archive that is none of torch's; `g.tar`, `a.tar`, `l.tar`, `v.tar` packages (graph,
-aot, library format, tar of objects), `k.tar` a library of C text, `w.tar` one for open sizes, `f.tar` one for aarch64, `s.so` a library, `b.tar` a damaged package; `in.npz`, `other.npz`, `short.npz`, `text.npz` inputs;
-`autotvm.json`, `ansor.json`, `log.json` records, the last without any.
+The files that they name are made by `test_command_lines.py`: `m.onnx` a perceptron, `o.onnx` one of open size, `c.onnx`
+convolutions, `t.tflite` integers, `r.relay` and `q.relay` text of known and open size, `p.pt` an archive that is none
+of torch's; `g.tar`, `a.tar`, `l.tar`, `v.tar` packages (graph, aot, library format, tar of objects), `k.tar` a library
+of C text, `w.tar` one for open sizes, `f.tar` one for aarch64, `s.so` a library, `b.tar` a damaged package; `in.npz`,
+`other.npz`, `short.npz`, `text.npz` inputs; `autotvm.json`, `ansor.json`, `log.json` records, the last without any.
 """
 
 from __future__ import annotations
@@ -69,9 +71,15 @@ TARGETS: tuple[Case, ...] = (
     ("tvmc compile m.onnx -f tar --target 'llvm -mcpu=x86-64-v3 -mtriple=x86_64-linux-gnu'", 0, "Wrote"),
     ("tvmc compile m.onnx -f tar --target 'llvm -mtriple=aarch64-linux-gnu -device=arm_cpu'", 0, "Wrote"),
     ("tvmc compile m.onnx -f tar --target '\"llvm\" -mattr=\"+neon\" -mtriple=aarch64-linux-gnu'", 0, "Wrote"),
-    ("tvmc compile m.onnx -f tar --target '{\"kind\": \"llvm\", \"mcpu\": \"x86-64-v2\", \"mtriple\": \"x86_64-linux-gnu\"}'", 0, "Wrote"),
+    (
+        "tvmc compile m.onnx -f tar --target '{\"kind\": \"llvm\", \"mcpu\": \"x86-64-v2\", \"mtriple\": "
+        "\"x86_64-linux-gnu\"}'", 0, "Wrote"
+    ),
     ("tvmc compile m.onnx -f tar --target target.json", 0, "Wrote"),
-    ("tvmc compile m.onnx -f tar --target llvm --target-llvm-mtriple=aarch64-linux-gnu --target-llvm-mcpu neoverse-n1", 0, "Wrote"),
+    (
+        "tvmc compile m.onnx -f tar --target llvm --target-llvm-mtriple=aarch64-linux-gnu --target-llvm-mcpu "
+        "neoverse-n1", 0, "Wrote"
+    ),
     ("tvmc compile m.onnx -f tar --target target.json --target-llvm-num-cores 2", 0, "Wrote"),
     ("tvmc compile c.onnx -f tar --target 'bnns, llvm'", 0, "Wrote"),
     ("tvmc compile c.onnx -f tar --target 'bnns, llvm -mtriple=aarch64-linux-gnu'", 0, "Wrote"),
@@ -138,7 +146,10 @@ COMPILING: tuple[Case, ...] = (
     ("tvmc compile m.onnx --target llvm -f tar -O0", 0, "Wrote"),
     ("tvmc compile m.onnx --target llvm -f tar --opt-level 1", 0, "Wrote"),
     ("tvmc compile m.onnx --target llvm -f tar --disabled-pass FuseOps,FoldConstant", 0, "Wrote"),
-    ("tvmc compile m.onnx --target llvm -f tar --pass-config relay.FuseOps.max_depth=2 --pass-config relay.FoldGate.enabled=0", 0, "Wrote"),
+    (
+        "tvmc compile m.onnx --target llvm -f tar --pass-config relay.FuseOps.max_depth=2 --pass-config "
+        "relay.FoldGate.enabled=0", 0, "Wrote"
+    ),
     ("tvmc compile m.onnx --target llvm -f tar --module-name net", 0, "Wrote"),
     ("tvmc compile m.onnx --target llvm -f tar --dump-code relay,tir,ll,asm", 0, "Wrote"),
     ("tvmc compile c.onnx --target 'npu, llvm' -f tar --dump-offloads -", 0, "npu: "),
@@ -146,16 +157,35 @@ COMPILING: tuple[Case, ...] = (
     ("tvmc compile c.onnx --target llvm -f tar --desired-layout NHWC", 0, "Wrote"),
     ("tvmc compile c.onnx --target llvm -f tar --desired-layout NHWC:HWIO --desired-layout-ops nn.conv2d", 0, "Wrote"),
     ("tvmc compile --target llvm --desired-layout NHWC --desired-layout-ops nn.conv2d c.onnx", 2, "Missing argument"),
-    ("tvmc compile c.onnx --desired-layout NCHW NHWC --desired-layout-ops nn.conv2d nn.max_pool2d --target llvm -f tar", 0, "Wrote"),
+    (
+        "tvmc compile c.onnx --desired-layout NCHW NHWC --desired-layout-ops nn.conv2d nn.max_pool2d --target llvm -f "
+        "tar", 0, "Wrote"
+    ),
     ("tvmc compile m.onnx --target llvm -f tar --mixed-precision", 0, "Wrote"),
-    ("tvmc compile m.onnx --target llvm -f tar --mixed-precision --mixed-precision-calculation-type bfloat16", 0, "Wrote"),
-    ("tvmc compile m.onnx --target llvm -f tar --mixed-precision --mixed-precision-acc-type float16 --mixed-precision-ops nn.dense nn.softmax", 0, "Wrote"),
+    (
+        "tvmc compile m.onnx --target llvm -f tar --mixed-precision --mixed-precision-calculation-type bfloat16", 0,
+        "Wrote"
+    ),
+    (
+        "tvmc compile m.onnx --target llvm -f tar --mixed-precision --mixed-precision-acc-type float16 "
+        "--mixed-precision-ops nn.dense nn.softmax", 0, "Wrote"
+    ),
     ("tvmc compile m.onnx --target llvm -f tar --executor graph --executor-graph-link-params 1", 0, "Wrote"),
-    ("tvmc compile m.onnx --target llvm -f tar --executor aot --executor-aot-unpacked-api true --executor-aot-interface-api c", 0, "Wrote"),
-    ("tvmc compile m.onnx --target llvm -f mlf --executor aot --executor-aot-workspace-byte-alignment 16 --executor-aot-constant-byte-alignment 8", 0, "Wrote"),
-    ("tvmc compile m.onnx --target llvm -f mlf --executor-aot-link-params 1 --runtime crt --runtime-crt-system-lib 1", 0, "Wrote"),
+    (
+        "tvmc compile m.onnx --target llvm -f tar --executor aot --executor-aot-unpacked-api true "
+        "--executor-aot-interface-api c", 0, "Wrote"
+    ),
+    (
+        "tvmc compile m.onnx --target llvm -f mlf --executor aot --executor-aot-workspace-byte-alignment 16 "
+        "--executor-aot-constant-byte-alignment 8", 0, "Wrote"
+    ),
+    (
+        "tvmc compile m.onnx --target llvm -f mlf --executor-aot-link-params 1 --runtime crt --runtime-crt-system-lib 1", 0, "Wrote"  # noqa: E501
+    ),
     ("tvmc compile m.onnx --target llvm -f tar --runtime cpp --runtime-cpp-system-lib 0", 0, "Wrote"),
-    ("tvmc compile m.onnx --target llvm -f tar --workspace-pools sram --workspace-pools-size-hint-bytes sram:1000000", 0, "Wrote"),
+    (
+        "tvmc compile m.onnx --target llvm -f tar --workspace-pools sram --workspace-pools-size-hint-bytes sram:1000000", 0, "Wrote"  # noqa: E501
+    ),
     ("tvmc compile m.onnx --target llvm -f tar --workspace-pools sram --workspace-pools-targets sram:llvm", 0, "Wrote"),
     ("tvmc compile m.onnx --target llvm --cross-compiler cc --cross-compiler-options '-O2 -shared'", 0, "Wrote"),
     ("tvmc --config default compile m.onnx -f tar", 0, "Wrote module.tar"),
@@ -171,7 +201,10 @@ COMPILING: tuple[Case, ...] = (
     ("tilewright compile m.onnx -o m.so --cross-compiler cc --cross-compiler-options=-O2", 0, "Wrote m.so"),
     ("tilewright compile o.onnx -o o.tar --input-shapes x:[n,16]", 0, "Wrote o.tar"),
     ("tilewright compile m.onnx -o m.tar --mixed-precision bfloat16 -v", 0, "Wrote m.tar"),
-    ("tilewright compile m.onnx -o m.tar --disabled-pass FuseOps --pass-config relay.FuseOps.max_depth=8", 0, "Wrote m.tar"),
+    (
+        "tilewright compile m.onnx -o m.tar --disabled-pass FuseOps --pass-config relay.FuseOps.max_depth=8", 0,
+        "Wrote m.tar"
+    ),
     ("tilewright compile m.onnx -o m.tar --dump-code relay", 0, "Wrote m.tar"),
     ("tilewright compile t.tflite -o t.tar --target 'npu, llvm' --require-offload 10%", 0, "Wrote t.tar"),
     ("tilewright check m.onnx", 0, "Gemm"),
@@ -209,42 +242,111 @@ REFUSED: tuple[Case, ...] = (
     ("tvmc compile m.onnx --target llvm --tuning-records nosuch.json", 4, "nosuch.json: the records cannot be read"),
     ("tvmc compile m.onnx --target llvm --tuning-records list.json", 4, "list.json:1: not a tuning record"),
     ("tvmc compile m.onnx --target llvm --tuning-records ansor.json", 4, "ansor.json, line 1"),
-    ("tvmc compile m.onnx --target llvm --executor graph --executor-graph-link-params 0", 4, "--executor-graph-link-params=0 cannot be"),
+    (
+        "tvmc compile m.onnx --target llvm --executor graph --executor-graph-link-params 0", 4,
+        "--executor-graph-link-params=0 cannot be"
+    ),
     ("tvmc compile m.onnx --target llvm --executor-graph-link-params maybe", 4, "'maybe' is neither 1 nor 0"),
-    ("tvmc compile m.onnx --target llvm --executor-aot-unpacked-api 1", 4, "is of the executor aot, and the executor is graph"),
-    ("tvmc compile m.onnx --target llvm --executor aot --executor-aot-unpacked-api 0", 4, "--executor-aot-unpacked-api=0 cannot be"),
-    ("tvmc compile m.onnx --target llvm --executor aot --executor-aot-interface-api packed", 4, "--executor-aot-interface-api=packed cannot be"),
-    ("tvmc compile m.onnx --target llvm --executor aot --executor-aot-interface-api rust", 4, "there is no interface 'rust'"),
-    ("tvmc compile m.onnx --target llvm --executor aot --executor-aot-workspace-byte-alignment 128", 4, "memory is aligned to 64 bytes"),
-    ("tvmc compile m.onnx --target llvm --executor aot --executor-aot-constant-byte-alignment 12", 4, "write a power of two"),
+    (
+        "tvmc compile m.onnx --target llvm --executor-aot-unpacked-api 1", 4,
+        "is of the executor aot, and the executor is graph"
+    ),
+    (
+        "tvmc compile m.onnx --target llvm --executor aot --executor-aot-unpacked-api 0", 4,
+        "--executor-aot-unpacked-api=0 cannot be"
+    ),
+    (
+        "tvmc compile m.onnx --target llvm --executor aot --executor-aot-interface-api packed", 4,
+        "--executor-aot-interface-api=packed cannot be"
+    ),
+    (
+        "tvmc compile m.onnx --target llvm --executor aot --executor-aot-interface-api rust", 4,
+        "there is no interface 'rust'"
+    ),
+    (
+        "tvmc compile m.onnx --target llvm --executor aot --executor-aot-workspace-byte-alignment 128", 4,
+        "memory is aligned to 64 bytes"
+    ),
+    (
+        "tvmc compile m.onnx --target llvm --executor aot --executor-aot-constant-byte-alignment 12", 4,
+        "write a power of two"
+    ),
     ("tvmc compile m.onnx --target llvm --executor graph -f mlf", 4, "cannot be in the Model Library Format"),
     ("tvmc compile m.onnx --target llvm --runtime-cpp-system-lib 1", 4, "a library is loaded from its file"),
     ("tvmc compile m.onnx --target llvm -f mlf --runtime-cpp-system-lib 0", 4, "are linked into a program"),
-    ("tvmc compile m.onnx --target llvm --runtime-crt-system-lib 1", 4, "is of the runtime crt, and the runtime is cpp"),
+    (
+        "tvmc compile m.onnx --target llvm --runtime-crt-system-lib 1", 4,
+        "is of the runtime crt, and the runtime is cpp"
+    ),
     ("tvmc compile m.onnx --target llvm --desired-layout-ops nn.conv2d", 4, "give that, too"),
     ("tvmc compile c.onnx --target llvm --desired-layout N-H", 4, "'N-H' is no layout"),
     ("tvmc compile c.onnx --target llvm --desired-layout NCHW NHWC", 4, "2 layouts for 3 operators"),
-    ("tvmc compile c.onnx --target llvm --desired-layout NHWC --desired-layout-ops nn.nosuch", 4, "there is no operator 'nn.nosuch'"),
+    (
+        "tvmc compile c.onnx --target llvm --desired-layout NHWC --desired-layout-ops nn.nosuch", 4,
+        "there is no operator 'nn.nosuch'"
+    ),
     ("tvmc compile m.onnx --target llvm --mixed-precision-ops nn.dense", 4, "--mixed-precision is about"),
-    ("tvmc compile m.onnx --target llvm --mixed-precision --mixed-precision-ops nn.nosuch", 4, "there is no operator 'nn.nosuch'"),
-    ("tvmc compile m.onnx --target llvm --mixed-precision --mixed-precision-calculation-type float32", 4, "is what is computed in without"),
-    ("tvmc compile m.onnx --target llvm --mixed-precision --mixed-precision-acc-type bfloat16", 4, "are summed in float32 or in float16"),
+    (
+        "tvmc compile m.onnx --target llvm --mixed-precision --mixed-precision-ops nn.nosuch", 4,
+        "there is no operator 'nn.nosuch'"
+    ),
+    (
+        "tvmc compile m.onnx --target llvm --mixed-precision --mixed-precision-calculation-type float32", 4,
+        "is what is computed in without"
+    ),
+    (
+        "tvmc compile m.onnx --target llvm --mixed-precision --mixed-precision-acc-type bfloat16", 4,
+        "are summed in float32 or in float16"
+    ),
     ("tvmc compile m.onnx --target llvm --workspace-pools a,b", 4, "2 pools are given"),
     ("tvmc compile m.onnx --target llvm --workspace-pools-size-hint-bytes a:100", 4, "there is no pool 'a'"),
-    ("tvmc compile m.onnx --target llvm --workspace-pools a --workspace-pools-size-hint-bytes 100", 4, "write NAME:VALUE"),
-    ("tvmc compile m.onnx --target llvm --workspace-pools a --workspace-pools-size-hint-bytes a:big", 4, "'big' is no number of bytes"),
-    ("tvmc compile m.onnx --target llvm --workspace-pools a --workspace-pools-size-hint-bytes a:1", 4, "the pool 'a' has 1 bytes"),
-    ("tvmc compile m.onnx --target llvm --workspace-pools a --workspace-pools-targets a:npu", 4, "the workspace is used by llvm"),
-    ("tvmc compile m.onnx --target llvm --workspace-pools a --workspace-pools-clock-frequency-hz a:100", 4, "helps to choose between pools"),
-    ("tvmc compile m.onnx --target llvm --workspace-pools a --workspace-pools-read-bandwidth-bytes-per-cycle a:8", 4, "helps to choose between pools"),
-    ("tvmc compile m.onnx --target llvm --workspace-pools a --workspace-pools-write-bandwidth-bytes-per-cycle a:8", 4, "helps to choose between pools"),
-    ("tvmc compile m.onnx --target llvm --workspace-pools a --workspace-pools-read-latency-cycles a:8", 4, "helps to choose between pools"),
-    ("tvmc compile m.onnx --target llvm --workspace-pools a --workspace-pools-write-latency-cycles a:8", 4, "helps to choose between pools"),
-    ("tvmc compile m.onnx --target llvm --workspace-pools a --workspace-pools-burst-bytes a:llvm:8", 4, "helps to choose between pools"),
+    (
+        "tvmc compile m.onnx --target llvm --workspace-pools a --workspace-pools-size-hint-bytes 100", 4,
+        "write NAME:VALUE"
+    ),
+    (
+        "tvmc compile m.onnx --target llvm --workspace-pools a --workspace-pools-size-hint-bytes a:big", 4,
+        "'big' is no number of bytes"
+    ),
+    (
+        "tvmc compile m.onnx --target llvm --workspace-pools a --workspace-pools-size-hint-bytes a:1", 4,
+        "the pool 'a' has 1 bytes"
+    ),
+    (
+        "tvmc compile m.onnx --target llvm --workspace-pools a --workspace-pools-targets a:npu", 4,
+        "the workspace is used by llvm"
+    ),
+    (
+        "tvmc compile m.onnx --target llvm --workspace-pools a --workspace-pools-clock-frequency-hz a:100", 4,
+        "helps to choose between pools"
+    ),
+    (
+        "tvmc compile m.onnx --target llvm --workspace-pools a --workspace-pools-read-bandwidth-bytes-per-cycle a:8", 4,
+        "helps to choose between pools"
+    ),
+    (
+        "tvmc compile m.onnx --target llvm --workspace-pools a --workspace-pools-write-bandwidth-bytes-per-cycle a:8",
+        4, "helps to choose between pools"
+    ),
+    (
+        "tvmc compile m.onnx --target llvm --workspace-pools a --workspace-pools-read-latency-cycles a:8", 4,
+        "helps to choose between pools"
+    ),
+    (
+        "tvmc compile m.onnx --target llvm --workspace-pools a --workspace-pools-write-latency-cycles a:8", 4,
+        "helps to choose between pools"
+    ),
+    (
+        "tvmc compile m.onnx --target llvm --workspace-pools a --workspace-pools-burst-bytes a:llvm:8", 4,
+        "helps to choose between pools"
+    ),
     ("tvmc compile m.onnx --target llvm --cross-compiler no-such-cc", 4, "there is no compiler 'no-such-cc'"),
     ("tvmc compile m.onnx --target llvm --cross-compiler-options -O2", 4, "name it"),
     ("tvmc compile m.onnx --target llvm --cross-compiler cc --cross-compiler-options \"-DX='\"", 4, "cannot be read"),
-    ("tvmc compile m.onnx --target llvm --cross-compiler cc --cross-compiler-options -nosuchoption", 4, "could not be linked"),
+    (
+        "tvmc compile m.onnx --target llvm --cross-compiler cc --cross-compiler-options -nosuchoption", 4,
+        "could not be linked"
+    ),
     ("tvmc compile m.onnx --target llvm --cross-compiler cc -f tar", 4, "has objects that are not linked"),
     ("tvmc compile m.onnx --target 'llvm -mtriple=aarch64-linux-gnu' --cross-compiler cc", 4, "could not be linked"),
     ("tvmc compile m.onnx --target llvm -f tar -o nosuch/p.tar", 4, "cannot write 'nosuch/p.tar'"),
@@ -287,7 +389,10 @@ RUNNING: tuple[Case, ...] = (
     ("tilewright profile s.so --repeat 2 --no-peaks --format csv", 0, "Name,Duration (us),Percent"),
     ("tilewright profile s.so --repeat 2 --no-peaks --format json --memory", 0, "peak_step"),
     ("tilewright profile s.so --repeat 2 --no-peaks --aggregate --memory", 0, "peak of the arena"),
-    ("tilewright profile s.so --repeat 2 --no-peaks --trace run.pftrace -o report.csv --format csv", 0, "Wrote report.csv"),
+    (
+        "tilewright profile s.so --repeat 2 --no-peaks --trace run.pftrace -o report.csv --format csv", 0,
+        "Wrote report.csv"
+    ),
     ("tilewright profile o.onnx", 2, "--input-shapes"),
     ("tilewright run m.onnx --profile --repeat 1", 0, "(between steps)"),
     ("tilewright compile m.onnx --max-arena 1M -o fits.tar", 0, "Wrote fits.tar"),
@@ -312,12 +417,18 @@ RUNNING: tuple[Case, ...] = (
     ("tvmc run . --device cpu", 4, "a project of a board is run with --device micro"),
     ("tvmc run k.tar", 4, "is a model in C, which a project compiles"),
     ("tvmc compile m.onnx --target c -f mlf --module-name net -o n.tar", 0, "Wrote n.tar"),
-    ("tvmc compile m.onnx --target c -f mlf --workspace-pools ram", 4, "the workspace of a model in C is an array in its text"),
+    (
+        "tvmc compile m.onnx --target c -f mlf --workspace-pools ram", 4,
+        "the workspace of a model in C is an array in its text"
+    ),
     ("tvmc micro", 2, "Missing command"),
     ("tvmc micro -h", 0, "create-project"),
     ("tvmc micro create-project", 2, "Missing argument"),
     ("tvmc micro create-project made k.tar host", 0, "Created made of 'net' for host"),
-    ("tvmc micro create-project made k.tar qemu-arm --project-option board=mps2-an500 optimization=s", 0, "Created made"),
+    (
+        "tvmc micro create-project made k.tar qemu-arm --project-option board=mps2-an500 optimization=s", 0,
+        "Created made"
+    ),
     ("tvmc micro create-project made k.tar qemu-arm --list-options", 0, "board=mps2-an385"),
     ("tvmc micro create-project made k.tar zephyr", 4, "there is no template 'zephyr'; choose from host, qemu-arm"),
     ("tvmc micro create-project made k.tar template", 4, "give the folder of your template"),
@@ -363,7 +474,10 @@ TUNING: tuple[Case, ...] = (
     ("tvmc tune m.onnx --target llvm -o nosuch/r.json", 4, "in a folder that exists"),
     ("tvmc tune m.onnx --target llvm -o r.json --tuning-records log.json", 4, "has no records"),
     ("tvmc tune m.onnx --target llvm -o r.json --tuning-records ansor.json", 4, "add --enable-autoscheduler"),
-    ("tvmc tune m.onnx --target llvm -o r.json --tuning-records autotvm.json --enable-autoscheduler", 4, "leave --enable-autoscheduler out"),
+    (
+        "tvmc tune m.onnx --target llvm -o r.json --tuning-records autotvm.json --enable-autoscheduler", 4,
+        "leave --enable-autoscheduler out"
+    ),
     ("tilewright tune m.onnx --tuner xgb_rnk", 2, "did you mean 'xgb_rank'?"),
     ("tilewright tune o.onnx", 2, "say which with --input-shapes"),
     ("tilewright tune m.onnx --minutes 0", 2, "--minutes"),

@@ -19,7 +19,9 @@ os.environ["TILEWRIGHT_FREEZE_NODES"] = "1"
 _CACHE = tempfile.mkdtemp(prefix="tilewright-test-cache-")
 atexit.register(shutil.rmtree, _CACHE, ignore_errors=True)
 os.environ["TILEWRIGHT_CACHE_DIR"] = _CACHE
-os.environ["TILEWRIGHT_TIMING_LOCK"] = os.path.join(_CACHE, "timing")  # noqa: PTH118  # tests do not wait for what else this machine times
+os.environ[
+    "TILEWRIGHT_TIMING_LOCK"
+] = os.path.join(_CACHE, "timing")  # noqa: PTH118  # tests do not wait for what else this machine times
 
 
 def pytest_report_header() -> str:
@@ -33,7 +35,8 @@ _CORE_CASES = 2
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The core is every test but the slow ones and those of whole models; of a parametrized test, a few cases drawn each day."""
+    """The core is every test but the slow ones and those of whole models; of a parametrized test, a few cases drawn
+    each day."""
     cases: dict[str, list[pytest.Item]] = {}
     for item in items:
         if not any(item.get_closest_marker(name) for name in ("slow", "models")):
@@ -53,10 +56,15 @@ def slow_clock(monkeypatch: pytest.MonkeyPatch) -> int:
 
 
 def _run(config: pytest.Config) -> Run | None:
-    """The tests of this run, if it is a full one: all folders, nothing chosen by name or mark, and no worker of another run."""
+    """The tests of this run, if it is a full one: all folders, nothing chosen by name or mark, and no worker of another
+    run."""
     reporter = config.pluginmanager.get_plugin("terminalreporter")
-    chosen = any(config.getoption(o, None) for o in ("keyword", "markexpr", "lf", "collectonly", "maxfail", "deselect", "ignore"))
-    if hasattr(config, "workerinput") or reporter is None or chosen or config.args_source is not pytest.Config.ArgsSource.TESTPATHS:
+    chosen = any(
+        config.getoption(o, None) for o in ("keyword", "markexpr", "lf", "collectonly", "maxfail", "deselect", "ignore")
+    )
+    if hasattr(
+        config, "workerinput"
+    ) or reporter is None or chosen or config.args_source is not pytest.Config.ArgsSource.TESTPATHS:
         return None
     return Run.of(reporter.stats)
 
@@ -78,7 +86,9 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
     found = [value for r in reports for name, value in getattr(r, "user_properties", ()) if name == "conformance"]
     if found:
         total, passed, native = map(sum, zip(*found, strict=True))
-        terminalreporter.write_line(f"ONNX conformance suite: {passed} of {total} cases pass, {native} of them compiled from end to end")
+        terminalreporter.write_line(
+            f"ONNX conformance suite: {passed} of {total} cases pass, {native} of them compiled from end to end"
+        )
     run = _run(config)
     for line in run.lines() if run is not None else []:
         terminalreporter.write_line(line)

@@ -1,4 +1,5 @@
-"""Samples of test sets that are too large to run each time: drawn by a seed that changes each day and is printed with the results.
+"""Samples of test sets that are too large to run each time: drawn by a seed that changes each day and is printed with
+the results.
 
 `TILEWRIGHT_TEST_SEED` repeats the samples of a day; `TILEWRIGHT_TEST_ALL=1` runs the whole sets.
 """
@@ -19,7 +20,8 @@ T = TypeVar("T")
 
 
 def sample(items: Sequence[T], count: int, salt: str = "") -> list[T]:
-    """Return today's `count` of `items`, in their order, or all of them where all are asked for. `salt` tells samples of one day apart."""
+    """Return today's `count` of `items`, in their order, or all of them where all are asked for. `salt` tells samples
+    of one day apart."""
     if ALL or count >= len(items):
         return list(items)
     chosen = random.Random(f"{SEED} {salt}").sample(range(len(items)), count)

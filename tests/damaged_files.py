@@ -1,8 +1,10 @@
-"""Sends damaged and hostile model files through doors of the compiler, each in a process of its own, and says what became of them.
+"""Sends damaged and hostile model files through doors of the compiler, each in a process of its own, and says what
+became of them.
 
-`tests/onnx_mutations.py`, `tests/tflite_mutations.py` and `tests/torch_mutations.py` give it their files. An offender is a crash, an
-error that is none of ours or says nothing, more than `SECONDS` of compiling, more than `MEMORY` bytes, or code of the file that was run.
-The number of an offender is its reproducer: `--only 1234` sends that file alone, and `--keep FOLDER` writes those of all offenders.
+`tests/onnx_mutations.py`, `tests/tflite_mutations.py` and `tests/torch_mutations.py` give it their files. An offender
+is a crash, an error that is none of ours or says nothing, more than `SECONDS` of compiling, more than `MEMORY` bytes,
+or code of the file that was run. The number of an offender is its reproducer: `--only 1234` sends that file alone, and
+`--keep FOLDER` writes those of all offenders.
 """
 
 from __future__ import annotations
@@ -33,14 +35,17 @@ from tilewright.base.types import DataType
 from tilewright.driver.main import main as command_line
 
 MEMORY, SECONDS, LONGEST = 1 << 30, 10, 240
-"""Bytes of data in a child beyond those it begins with; processor seconds; seconds on the clock, for what waits for ever."""
+"""Bytes of data in a child beyond those it begins with; processor seconds; seconds on the clock, for what waits for
+ever."""
 LARGEST_INPUT = 1 << 24
 BAD = ("crash", "traceback", "silent", "hang", "memory", "vague", "executed")
 VAGUE = ("cannot be made sense of", "more memory than there is")
 """What is said where nothing better was known: whatever ends there should have been refused by name."""
 EXECUTED = "was-executed"
 """A hostile file makes a folder of this name in the current one, where its code is run."""
-_PRELOADED = ("tilewright.compiler.build", "tilewright.compiler.stage_growth", "tilewright.compiler.check", "tilewright.relay.interpreter",
+_PRELOADED = (
+    "tilewright.compiler.build", "tilewright.compiler.stage_growth", "tilewright.compiler.check",
+    "tilewright.relay.interpreter",
               "tilewright.backends.cpu.llvm.jit", "tilewright.driver.report", "tilewright.runtime.artifact")
 Random = np.random.Generator
 Damage = Callable[[bytes, Random], bytes]
@@ -48,7 +53,8 @@ Damage = Callable[[bytes, Random], bytes]
 
 @dataclass(frozen=True, slots=True)
 class Made:
-    """A damaged file: what it was made from and how, its bytes, and the shapes of inputs that it does not say itself."""
+    """A damaged file: what it was made from and how, its bytes, and the shapes of inputs that it does not say
+    itself."""
 
     how: str
     data: bytes
@@ -60,7 +66,8 @@ Door = Callable[[Path, Made, Random], str]
 
 @dataclass(frozen=True)
 class Format:
-    """A format of files: how the one of a number is made, by which doors it goes, what stands beside it, what is imported before."""
+    """A format of files: how the one of a number is made, by which doors it goes, what stands beside it, what is
+    imported before."""
 
     file: str
     make: Callable[[int], Made]
@@ -199,11 +206,13 @@ DAMAGE: tuple[Damage, ...] = (flip, cut, repeat)
 
 
 def faulty(
-    data: bytes, random: Random, changes: Sequence[Damage], weights: Sequence[float], lost: tuple[type[Exception], ...], otherwise: Callable[[Random], Damage],
+    data: bytes, random: Random, changes: Sequence[Damage], weights: Sequence[float], lost: tuple[type[Exception], ...],
+    otherwise: Callable[[Random], Damage],
 ) -> tuple[str, bytes]:
     """`data` with one to three of `changes`, and their names; one file in twelve is damaged as bytes.
 
-    Where an earlier fault leaves nothing to change, which raises one of `lost`, there is damage that `otherwise` chooses.
+    Where an earlier fault leaves nothing to change, which raises one of `lost`, there is damage that `otherwise`
+    chooses.
     """
     if random.random() < 0.08:
         damage = DAMAGE[random.integers(len(DAMAGE))]
@@ -254,7 +263,9 @@ def _child(folder: Path, form: Format, door: str, number: int) -> None:
         kind = form.doors[door](folder, made, np.random.default_rng(number))
     except CompileError as found:
         error = f"{type(found).__name__}: {found}"
-        kind = "silent" if not found.message.strip() else "vague" if any(v in found.message for v in VAGUE) else "run refused" if Path("phase").read_text() == "run" else "refused"
+        kind = "silent" if not found.message.strip() else "vague" if any(
+            v in found.message for v in VAGUE
+        ) else "run refused" if Path("phase").read_text() == "run" else "refused"
     except Exception as found:  # whatever else is raised is what is looked for
         kind, error = "traceback", f"{type(found).__name__}{_places(found)}: {str(found)[:300]}"
         if isinstance(found, InternalError):
@@ -280,8 +291,11 @@ def _places(error: BaseException) -> str:
 # In the parent.
 
 
-def outcomes(form: Format, numbers: Sequence[int], jobs: int, doors: Sequence[str] = (), keep: Path | None = None) -> Iterator[Outcome]:
-    """What becomes of the files of these numbers; the children are forked from this process, which has everything loaded."""
+def outcomes(
+    form: Format, numbers: Sequence[int], jobs: int, doors: Sequence[str] = (), keep: Path | None = None
+) -> Iterator[Outcome]:
+    """What becomes of the files of these numbers; the children are forked from this process, which has everything
+    loaded."""
     for name in (*_PRELOADED, *form.preloaded):
         __import__(name)
     turns, shared = doors or form.turns, _of_status("VmRSS")
@@ -322,7 +336,10 @@ def _outcome(number: int, door: str, folder: Path, status: int, peak: int) -> Ou
     made, phase, native = (_left(folder / name) for name in ("made", "phase", "native"))
     code = os.waitstatus_to_exitcode(status)
     if (folder / EXECUTED).exists():
-        return Outcome(number, made, door, "executed", _left(folder / EXECUTED / "why"), f"{phase}: {_left(folder / 'outcome')[:200]}")
+        return Outcome(
+            number, made, door, "executed", _left(folder / EXECUTED / "why"),
+            f"{phase}: {_left(folder / 'outcome')[:200]}"
+        )
     if code in (-signal.SIGXCPU, -signal.SIGALRM, -signal.SIGKILL):
         # A model may say that a loop has as many turns as it likes: what runs too long is told apart.
         kind = "ran long" if phase == "run" and "relay/transform" not in native else "hang"
@@ -345,7 +362,10 @@ def _left(file: Path) -> str:
 def _stack(native: str) -> str:
     """The last places of a stack that was printed by a dying child, innermost first, and what stood before it."""
     places = re.findall(r'File "([^"]+)", line (\d+) in (\S+)', native)
-    return f"{native.partition('File ')[0][:200].strip()} {' < '.join(f'{Path(f).name}:{n} {w}' for f, n, w in places[:9])}"
+    return (
+        f"{native.partition('File ')[0][:200].strip()} "
+        f"{' < '.join(f'{Path(f).name}:{n} {w}' for f, n, w in places[:9])}"
+    )
 
 
 def shape_of(message: str) -> str:
@@ -381,7 +401,9 @@ def options(description: str | None, count: int, doors: Sequence[str]) -> argpar
     parser.add_argument("--only", type=int, nargs="*", help="the numbers of single models")
     parser.add_argument("--door", choices=doors, help="this door for all of them")
     parser.add_argument("--jobs", type=int, default=2)
-    parser.add_argument("--small", action="store_true", help="from the small models alone, which need no suite to be loaded")
+    parser.add_argument(
+        "--small", action="store_true", help="from the small models alone, which need no suite to be loaded"
+    )
     parser.add_argument("--messages", action="store_true", help="show each kind of message once")
     parser.add_argument("--json", action="store_true", help="one line of JSON with the counts and the offenders")
     parser.add_argument("--keep", type=Path, help="a folder for the models of offenders")
@@ -394,7 +416,14 @@ def report(form: Format, chosen: argparse.Namespace) -> int:
     found = list(outcomes(form, numbers, chosen.jobs, [chosen.door] if chosen.door else (), chosen.keep))
     bad = [o for o in found if o.bad]
     if chosen.json:
-        print(json.dumps({"counts": collections.Counter(o.kind for o in found), "bad": [f"{o.number} {o.door} {o.kind} {o.error}: {o.words}" for o in bad]}))
+        print(
+            json.dumps(
+                {
+                    "counts": collections.Counter(o.kind for o in found),
+                    "bad": [f"{o.number} {o.door} {o.kind} {o.error}: {o.words}" for o in bad]
+                }
+            )
+        )
     else:
         show(found, chosen.messages)
     return int(bool(bad))

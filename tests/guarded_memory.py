@@ -41,7 +41,8 @@ class Plan:
 
 @contextmanager
 def guarded_workspace() -> Iterator[list[Plan]]:
-    """Plan workspaces in which every value has a place of its own between guard bytes; the list gets the plans that are made."""
+    """Plan workspaces in which every value has a place of its own between guard bytes; the list gets the plans that are
+    made."""
     made: list[Plan] = []
 
     def apart(pieces: Sequence[Living], limit: int | None = None) -> tuple[list[int], int]:

@@ -27,7 +27,8 @@ def variables(names: str) -> list[Var]:
 
 
 def outputs(func: PrimFunc, seed: int = 0, size_of_all: int = 5) -> list[np.ndarray]:
-    """The arrays after running `func` on random inputs, which depend on the sizes of its parameters only; open sizes are `size_of_all`."""
+    """The arrays after running `func` on random inputs, which depend on the sizes of its parameters only; open sizes
+    are `size_of_all`."""
     rng = np.random.default_rng(seed)
     numbers = dict.fromkeys(func.attrs.get(NUMBERS, ()), size_of_all)
     arrays = []
@@ -60,7 +61,10 @@ def conv2d(h: int = 6, w: int = 9, c: int = 3, f: int = 4, k: int = 3, stride: i
     body = seq(
         loops((m, tile, U), (n, f, V), body=Store(acc, const(0, "float32"), (m, n))),
         loops((kh, k, S), (kw, k, kw_kind), (ci, c, S), (m, tile, U), (n, f, V), body=Store(acc, term, (m, n))),
-        loops((m, tile, U), (n, f, V), body=IfThenElse(xo * tile + m < ow, Store(C, maximum(acc[m, n], 0.0), (y, xo * tile + m, n)))),
+        loops(
+            (m, tile, U), (n, f, V),
+            body=IfThenElse(xo * tile + m < ow, Store(C, maximum(acc[m, n], 0.0), (y, xo * tile + m, n)))
+        ),
     )
     return PrimFunc("conv2d", (A, W, C), loops((y, oh, P), (xo, -(-ow // tile), S), body=Allocate(acc, body)))
 
@@ -74,10 +78,15 @@ def matmul(m: int = 10, n: int = 13, k: int = 5, tile: int = 4, lanes: int = 8, 
     inside = all_of(i < m, j < n)
     body = seq(
         loops((mi, tile, U), (ni, lanes, V), body=Store(acc, const(0, "float32"), (mi, ni))),
-        loops((r, k, S), (mi, tile, U), (ni, lanes, V), body=IfThenElse(inside, Store(acc, acc[mi, ni] + A[i, r] * B[r, j], (mi, ni)))),
+        loops(
+            (r, k, S), (mi, tile, U), (ni, lanes, V),
+            body=IfThenElse(inside, Store(acc, acc[mi, ni] + A[i, r] * B[r, j], (mi, ni)))
+        ),
         loops((mi, tile, U), (ni, lanes, V), body=IfThenElse(inside, Store(C, acc[mi, ni], (i, j)))),
     )
-    return PrimFunc("matmul", (A, B, C), loops((mo, -(-m // tile), outer), (no, -(-n // lanes), S), body=Allocate(acc, body)))
+    return PrimFunc(
+        "matmul", (A, B, C), loops((mo, -(-m // tile), outer), (no, -(-n // lanes), S), body=Allocate(acc, body))
+    )
 
 
 def max_pool(h: int = 7, w: int = 7, c: int = 5, k: int = 3, stride: int = 2, pad: int = 1) -> PrimFunc:
@@ -111,7 +120,9 @@ def fused_add(shape: Sequence[int] = (4, 6, 8), lanes: int = 4) -> PrimFunc:
     f, j = variables("f j")
     e: PrimExpr = f * lanes + j
     at = (e // c // w, e // c % w, e % c)
-    return PrimFunc("fused_add", (A, C), loops((f, h * w * c // lanes, P), (j, lanes, V), body=Store(C, Load(A, at) + 1.0, at)))
+    return PrimFunc(
+        "fused_add", (A, C), loops((f, h * w * c // lanes, P), (j, lanes, V), body=Store(C, Load(A, at) + 1.0, at))
+    )
 
 
 def pad(n: int = 10, before: int = 3, after: int = 4, lanes: int = 4) -> PrimFunc:
@@ -121,7 +132,10 @@ def pad(n: int = 10, before: int = 3, after: int = 4, lanes: int = 4) -> PrimFun
     o, j = variables("o j")
     i = o * lanes + j
     value = if_then_else(all_of(i >= before, i < n + before), A[i - before], 5.0)
-    return PrimFunc("pad", (A, C), loops((o, -(-total // lanes), S), (j, lanes, V), body=IfThenElse(i < total, Store(C, value, (i,)))))
+    return PrimFunc(
+        "pad", (A, C),
+        loops((o, -(-total // lanes), S), (j, lanes, V), body=IfThenElse(i < total, Store(C, value, (i,))))
+    )
 
 
 PROGRAMS: dict[str, Callable[[], PrimFunc]] = {

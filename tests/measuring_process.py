@@ -49,7 +49,10 @@ def main() -> None:
     print("begin", flush=True)
     for first in range(0, count, 16):
         part = candidates[first : first + 16]
-        measure(part, builder, runner, records, lambda k, m, part=part: print(json.loads(part[k].config)["index"], flush=True))
+        measure(
+            part, builder, runner, records,
+            lambda k, m, part=part: print(json.loads(part[k].config)["index"], flush=True)
+        )
     print("done", flush=True)
 
 

@@ -1,4 +1,5 @@
-"""Planted faults of memory: programs with one wrong access each, the arrays that lead to it, and what has to be said of it."""
+"""Planted faults of memory: programs with one wrong access each, the arrays that lead to it, and what has to be said of
+it."""
 
 from __future__ import annotations
 
@@ -26,7 +27,10 @@ from tilewright.scalar.expr import Buffer
 
 Array = npt.NDArray[Any]
 N: Final = 16
-CONFIG: Final = {"tir.instrument_bound_checkers": True, "tir.instrument_uninitialized_reads": True, "tir.instrument_overlapping_arguments": True}
+CONFIG: Final = {
+    "tir.instrument_bound_checkers": True, "tir.instrument_uninitialized_reads": True,
+    "tir.instrument_overlapping_arguments": True
+}
 
 
 @dataclass(frozen=True)
@@ -67,8 +71,11 @@ def numbers(n: int = N, dtype: str = "float32") -> Array:
 Emit = Callable[[Any, Sequence[Any], Sequence[Any]], None]
 
 
-def built(name: str, emit: Emit, ins: Sequence[tuple[Any, str]], outs: Sequence[tuple[Any, str]] = (((N,), "float32"),)) -> Any:
-    """A checked function of inputs `a`, `b`, … and the output `out`, or `out_v0`, `out_v1`, …, for the current target."""
+def built(
+    name: str, emit: Emit, ins: Sequence[tuple[Any, str]], outs: Sequence[tuple[Any, str]] = (((N,), "float32"),)
+) -> Any:
+    """A checked function of inputs `a`, `b`, … and the output `out`, or `out_v0`, `out_v1`, …, for the current
+    target."""
     inputs = [te.placeholder(shape, dtype, name="abcdef"[k]) for k, (shape, dtype) in enumerate(ins)]
 
     def body(given: Sequence[Buffer], made: Sequence[Buffer]) -> object:
@@ -229,14 +236,18 @@ def _indices(*values: int, dtype: str = "int32") -> Array:
 
 
 def _with_indices(
-    name: str, emit: Emit, right: Sequence[int], wrong: Sequence[int], kind: str, buffer: str, where: str, *, dtype: str = "int32", element: str = "float32",
+    name: str, emit: Emit, right: Sequence[int], wrong: Sequence[int], kind: str, buffer: str, where: str, *,
+    dtype: str = "int32", element: str = "float32",
     shape: tuple[int, ...] = (N,), out: tuple[int, ...] = (N,), more: Sequence[Array] = (), says: str = "",
 ) -> Planted:
     """A program over data `a`, indices `b` and `more`; it runs with the right indices, not with the wrong ones."""
     data = numbers(int(np.prod(shape)), element).reshape(shape)
 
     def make() -> Any:
-        return built(name, emit, [(shape, element), ((len(right),), dtype), *((x.shape, str(x.dtype)) for x in more)], [(out, element)])
+        return built(
+            name, emit, [(shape, element), ((len(right),), dtype), *((x.shape, str(x.dtype)) for x in more)],
+            [(out, element)]
+        )
 
     arrays = [[data, _indices(*at, dtype=dtype), *more, np.zeros(out, element)] for at in (right, wrong)]
     return Planted(f"builder-{name}", called(make, *arrays), kind, buffer, where, name, says)
@@ -248,41 +259,72 @@ def _parallel(emit: Any) -> Emit:
 
 HUGE: Final = 1_000_000_000
 BUILDER: Final = [
-    _with_indices("gather_high", indexed, (0, 5, 15), (0, 5, 16), READ, "a", "i = 2", says="index 0 is 16, and may be 0 to 15"),
+    _with_indices(
+        "gather_high", indexed, (0, 5, 15), (0, 5, 16), READ, "a", "i = 2", says="index 0 is 16, and may be 0 to 15"
+    ),
     _with_indices("gather_low", indexed, (0, 5, 15), (0, -1, 15), READ, "a", "i = 1", says="index 0 is -1"),
-    _with_indices("gather_far", indexed, (0, 5, 15), (HUGE, 5, 15), READ, "a", "i = 0", says=f"a[{HUGE}] of float32 a[16]"),
+    _with_indices(
+        "gather_far", indexed, (0, 5, 15), (HUGE, 5, 15), READ, "a", "i = 0", says=f"a[{HUGE}] of float32 a[16]"
+    ),
     _with_indices("gather_far_low", indexed, (1, 2, 3), (1, 2, -HUGE), READ, "a", "i = 2"),
-    _with_indices("gather_bytes", indexed, (0, 5, 15), (0, 200, 15), READ, "a", "i = 1", dtype="uint8", element="int8", says="int8 a[16]"),
-    _with_indices("gather_wide", indexed, (0, 5, 15), (0, 1 << 40, 15), READ, "a", "i = 1", dtype="int64", element="float64"),
+    _with_indices(
+        "gather_bytes", indexed, (0, 5, 15), (0, 200, 15), READ, "a", "i = 1", dtype="uint8", element="int8",
+        says="int8 a[16]"
+    ),
+    _with_indices(
+        "gather_wide", indexed, (0, 5, 15), (0, 1 << 40, 15), READ, "a", "i = 1", dtype="int64", element="float64"
+    ),
     _with_indices("gather_parallel", _parallel(indexed), (0, 5, 15), (0, 5, 99), READ, "a", "i = 2"),
-    _with_indices("scatter_high", written_at, (0, 5, 15), (0, 16, 15), WRITE, "out", "i = 1", says="writes out of bounds: out[16]"),
+    _with_indices(
+        "scatter_high", written_at, (0, 5, 15), (0, 16, 15), WRITE, "out", "i = 1", says="writes out of bounds: out[16]"
+    ),
     _with_indices("scatter_low", written_at, (0, 5, 15), (-3, 5, 15), WRITE, "out", "i = 0", says="index 0 is -3"),
     _with_indices("scatter_far", written_at, (0, 5, 15), (0, 5, HUGE), WRITE, "out", "i = 2"),
     _with_indices("scatter_parallel", _parallel(written_at), (0, 5, 15), (0, -HUGE, 15), WRITE, "out", "i = 1"),
     _with_indices("scratch_high", scratched, (0, 1, 3), (0, 1, 4), WRITE, "scratch", "i = 2", says="may be 0 to 3"),
     _with_indices("scratch_low", scratched, (0, 1, 3), (0, -1, 3), WRITE, "scratch", "i = 1"),
-    _with_indices("scratch_read", scratch_read, (0, 1, 3), (0, 1, 4), READ, "scratch", "i = 2", says="scratch[1, 4] of float32 scratch[2, 4]: index 1 is 4"),
+    _with_indices(
+        "scratch_read", scratch_read, (0, 1, 3), (0, 1, 4), READ, "scratch", "i = 2",
+        says="scratch[1, 4] of float32 scratch[2, 4]: index 1 is 4"
+    ),
     _with_indices("let", let_bound, (0, 1, 7), (0, 1, 8), READ, "a", "i = 2", says="a[16]"),
     _with_indices("two_tables", through_two, (0, 1, 2), (0, 4, 2), READ, "c", "i = 1", more=[_indices(1, 2, 3, 77)]),
-    _with_indices("two_tables_deep", through_two, (0, 1, 2), (0, 1, 3), READ, "a", "i = 2", more=[_indices(1, 2, 3, 77)], says="index 0 is 77"),
+    _with_indices(
+        "two_tables_deep", through_two, (0, 1, 2), (0, 1, 3), READ, "a", "i = 2", more=[_indices(1, 2, 3, 77)],
+        says="index 0 is 77"
+    ),
     _with_indices("condition", in_condition, (0, 1, 2), (0, 16, 2), READ, "a", "i = 1"),
     _with_indices("extent", as_extent, (16, 3, 0), (1, 17, 2), WRITE, "out", "i = 1, k = 16"),
     _with_indices("extent_table", extent_from, (0, 1), (0, 5), READ, "c", "i = 1", more=[_indices(1, 2, 3)]),
     _with_indices("half_guarded", half_guarded, (0, 20, 2), (0, 20, -2), READ, "a", "i = 2", says="index 0 is -2"),
-    _with_indices("plane_high", in_plane, (0, 1, 3), (0, 4, 3), READ, "a", "i = 1, j = 0", shape=(4, 4), out=(4, 4), says="a[4, 0] of float32 a[4, 4]: index 0 is 4"),
+    _with_indices(
+        "plane_high", in_plane, (0, 1, 3), (0, 4, 3), READ, "a", "i = 1, j = 0", shape=(4, 4), out=(4, 4),
+        says="a[4, 0] of float32 a[4, 4]: index 0 is 4"
+    ),
     _with_indices("plane_low", in_plane, (0, 1, 3), (0, 1, -1), READ, "a", "i = 2, j = 0", shape=(4, 4), out=(4, 4)),
     _with_indices("vectors", in_vectors, (0, 4, 12), (0, 13, 12), READ, "a", "i = 1, v = 3"),
     _with_indices("copies", in_copies, (0, 1, 7), (0, 1, 8), READ, "a", "i = 2, u = 0"),
-    _with_indices("even_only", even_only, (0, 2, 6), (0, 3, 6), UNINITIALIZED, "scratch", "i = 1", says="reads scratch[3], which nothing has written yet"),
-    _with_indices("written_where", written_where, (1, 1, 1), (1, 0, 1), UNINITIALIZED, "seen", "i = 1", says="seen[1, 0]"),
+    _with_indices(
+        "even_only", even_only, (0, 2, 6), (0, 3, 6), UNINITIALIZED, "scratch", "i = 1",
+        says="reads scratch[3], which nothing has written yet"
+    ),
+    _with_indices(
+        "written_where", written_where, (1, 1, 1), (1, 0, 1), UNINITIALIZED, "seen", "i = 1", says="seen[1, 0]"
+    ),
     _with_indices("forgotten", forgotten, (1, 1, 1), (1, 2, 1), UNINITIALIZED, "kept", "i = 1"),
     _with_indices("one_more_column", one_more_column, (0, 1, 3), (0, 4, 3), READ, "plane", "y = 0, x = 1"),
 ]
 
 
-def _always(name: str, emit: Emit, kind: str, buffer: str, where: str, out: tuple[int, ...] = (N,), shape: tuple[int, ...] = (N,)) -> Planted:
+def _always(
+    name: str, emit: Emit, kind: str, buffer: str, where: str, out: tuple[int, ...] = (N,),
+    shape: tuple[int, ...] = (N,)
+) -> Planted:
     arrays = [numbers(int(np.prod(shape))).reshape(shape), np.zeros(out, np.float32)]
-    return Planted(f"builder-{name}", called(lambda: built(name, emit, [(shape, "float32")], [(out, "float32")]), arrays, arrays), kind, buffer, where, name, always=True)
+    return Planted(
+        f"builder-{name}", called(lambda: built(name, emit, [(shape, "float32")], [(out, "float32")]), arrays, arrays),
+        kind, buffer, where, name, always=True
+    )
 
 
 BUILDER += [
@@ -328,7 +370,9 @@ OVERLAPS: Final = [
 
 
 # Schedules: computations that read one element too far, or one before the first, in whatever loops.
-def scheduled(name: str, compute: Callable[[Any], Any], change: Callable[[Any, Any, Any], object], extent: int = N) -> Callable[[], Any]:
+def scheduled(
+    name: str, compute: Callable[[Any], Any], change: Callable[[Any, Any, Any], object], extent: int = N
+) -> Callable[[], Any]:
     def make() -> Any:
         a = te.placeholder((N,), name="a")
         made = compute(a)
@@ -406,11 +450,14 @@ def fused(s: Any, a: Any, made: Any) -> None:
 
 
 def _scheduled(
-    name: str, compute: Callable[[Any], Any], change: Callable[[Any, Any, Any], None], out: tuple[int, ...], buffer: str, where: str,
-    kind: str = READ,
+    name: str, compute: Callable[[Any], Any], change: Callable[[Any, Any, Any], None], out: tuple[int, ...],
+    buffer: str, where: str, kind: str = READ,
 ) -> Planted:
     arrays = [numbers(), np.zeros(out, np.float32)]
-    return Planted(f"schedule-{name}", called(scheduled(name, compute, change), arrays, arrays), kind, buffer, where, name, always=True)
+    return Planted(
+        f"schedule-{name}", called(scheduled(name, compute, change), arrays, arrays), kind, buffer, where, name,
+        always=True
+    )
 
 
 SCHEDULES: Final = [
@@ -484,21 +531,29 @@ def _gathers(call: Callable[[relay.Var, relay.Var], relay.Expr], shape: tuple[in
 
 
 def _gathered(
-    name: str, node: str, call: Callable[[relay.Var, relay.Var], relay.Expr], right: Sequence[Any], wrong: Sequence[Any], where: str, buffer: str, says: str,
+    name: str, node: str, call: Callable[[relay.Var, relay.Var], relay.Expr], right: Sequence[Any],
+    wrong: Sequence[Any], where: str, buffer: str, says: str,
 ) -> Planted:
     data = numbers(32).reshape(4, 8)
     arrays = [[data, np.asarray(at, np.int64)] for at in (right, wrong)]
     return Planted(f"graph-{name}", called(_gathers(call, np.shape(right)), *arrays), READ, buffer, where, node, says)
 
 
-TAKE: Final = relay.take(relay.var("x", shape=(4, 8)), relay.var("at", shape=(3,), dtype="int64"), axis=0, mode="fast").op
-COLUMNS: Final = relay.take(relay.var("x", shape=(4, 8)), relay.var("at", shape=(3,), dtype="int64"), axis=1, mode="fast").op
-BATCH: Final = relay.take(relay.var("x", shape=(4, 8)), relay.var("at", shape=(4, 2), dtype="int64"), axis=1, batch_dims=1, mode="fast").op
+TAKE: Final = relay.take(
+    relay.var("x", shape=(4, 8)), relay.var("at", shape=(3,), dtype="int64"), axis=0, mode="fast"
+).op
+COLUMNS: Final = relay.take(
+    relay.var("x", shape=(4, 8)), relay.var("at", shape=(3,), dtype="int64"), axis=1, mode="fast"
+).op
+BATCH: Final = relay.take(
+    relay.var("x", shape=(4, 8)), relay.var("at", shape=(4, 2), dtype="int64"), axis=1, batch_dims=1, mode="fast"
+).op
 ROWS: Final = [[0, 1], [2, 3], [4, 5], [6, 7]]
 
 
 def shifted_operator(by: int, cut: int) -> Callable[[], Any]:
-    """A network with an operator that was registered with a wrong computation, `x[i + by]` of `16 - cut` elements, after another and before a third."""
+    """A network with an operator that was registered with a wrong computation, `x[i + by]` of `16 - cut` elements,
+    after another and before a third."""
 
     def make() -> Any:
         relay.op.register("tests.shifted", "x moved")
@@ -507,7 +562,10 @@ def shifted_operator(by: int, cut: int) -> Callable[[], Any]:
             op.set_num_inputs(1)
             op.add_type_rel("Shifted", lambda arg_types, attrs: TensorType((N - cut,), "float32"))
             op.set_attr("TOpPattern", relay.op.OpPattern.INJECTIVE)
-            relay.op.register_compute("tests.shifted", lambda attrs, inputs, out: [te.compute((N - cut,), lambda i: inputs[0][i + by], name="shifted")])
+            relay.op.register_compute(
+                "tests.shifted",
+                lambda attrs, inputs, out: [te.compute((N - cut,), lambda i: inputs[0][i + by], name="shifted")]
+            )
             x = relay.var("x", shape=(N,))
             call = _node("layer3/shift", relay.op.get("tests.shifted")(), relay.exp(x))
             y = relay.nn.relu(call)
@@ -522,15 +580,33 @@ def shifted_operator(by: int, cut: int) -> Callable[[], Any]:
 
 def _shifted(name: str, by: int, cut: int, where: str, says: str) -> Planted:
     arrays = [numbers()]
-    return Planted(f"graph-{name}", called(shifted_operator(by, cut), arrays, arrays), READ, "p0", where, "tests.shifted 'layer3/shift'", says, always=True)
+    return Planted(
+        f"graph-{name}", called(shifted_operator(by, cut), arrays, arrays), READ, "p0", where,
+        "tests.shifted 'layer3/shift'", says, always=True
+    )
 
 
 GRAPHS: Final = [
-    _gathered("take_high", "take 'embed_words'", lambda x, at: _node("embed_words", TAKE, x, at), (0, 1, 3), (0, 4, 3), "= 1", "p0", "index 0 is 4"),
-    _gathered("take_low", "take 'embed_words'", lambda x, at: relay.nn.relu(_node("embed_words", TAKE, x, at)), (0, 1, 3), (0, 1, -1), "= 2", "p0", "index 0 is -1"),
-    _gathered("take_far", "take 'embed'", lambda x, at: _node("embed", TAKE, relay.tanh(x), at), (0, 1, 3), (1 << 40, 1, 2), "= 0", "p0", str(1 << 40)),
-    _gathered("take_columns", "take 'crop'", lambda x, at: _node("crop", COLUMNS, x, at), (0, 1, 7), (0, 1, 8), "i = 0, j_0 = 1, j_2 = 0", "p0", "index 1 is 8"),
-    _gathered("take_rows_of", "take 'batch'", lambda x, at: _node("batch", BATCH, x, at), ROWS, [[0, 1], [2, 3], [4, 8], [6, 7]], "= 2", "p0", "index 1 is 8"),
+    _gathered(
+        "take_high", "take 'embed_words'", lambda x, at: _node("embed_words", TAKE, x, at), (0, 1, 3), (0, 4, 3), "= 1",
+        "p0", "index 0 is 4"
+    ),
+    _gathered(
+        "take_low", "take 'embed_words'", lambda x, at: relay.nn.relu(_node("embed_words", TAKE, x, at)), (0, 1, 3),
+        (0, 1, -1), "= 2", "p0", "index 0 is -1"
+    ),
+    _gathered(
+        "take_far", "take 'embed'", lambda x, at: _node("embed", TAKE, relay.tanh(x), at), (0, 1, 3), (1 << 40, 1, 2),
+        "= 0", "p0", str(1 << 40)
+    ),
+    _gathered(
+        "take_columns", "take 'crop'", lambda x, at: _node("crop", COLUMNS, x, at), (0, 1, 7), (0, 1, 8),
+        "i = 0, j_0 = 1, j_2 = 0", "p0", "index 1 is 8"
+    ),
+    _gathered(
+        "take_rows_of", "take 'batch'", lambda x, at: _node("batch", BATCH, x, at), ROWS,
+        [[0, 1], [2, 3], [4, 8], [6, 7]], "= 2", "p0", "index 1 is 8"
+    ),
     _shifted("shifted_high", 1, 0, "= 15", "index 0 is 16"),
     _shifted("shifted_low", -1, 1, "= 0", "index 0 is -1"),
     _shifted("shifted_far", 7, 0, "= 9", "index 0 is 16"),
@@ -547,13 +623,18 @@ Element = Callable[[Any, Any, Sequence[Any]], Any]
 
 
 def plugged(element: Element, finish: bool) -> Callable[[], Any]:
-    """A network whose sums a target "wide" computes, each element as `element(a, b, i)`; with `finish` in a module that it builds."""
+    """A network whose sums a target "wide" computes, each element as `element(a, b, i)`; with `finish` in a module that
+    it builds."""
 
     def loops(mod: tvm.IRModule) -> tvm.IRModule:
         made = {}
         for name, f in mod.items():
-            a, b = (te.placeholder(p.tensor_type.shape, p.tensor_type.dtype, n) for p, n in zip(f.params, "ab", strict=True))
-            made[name] = te.create_prim_func([a, b, te.compute(a.shape, lambda *i, a=a, b=b: element(a, b, i), name="sums")])
+            a, b = (
+                te.placeholder(p.tensor_type.shape, p.tensor_type.dtype, n) for p, n in zip(f.params, "ab", strict=True)
+            )
+            made[name] = te.create_prim_func(
+                [a, b, te.compute(a.shape, lambda *i, a=a, b=b: element(a, b, i), name="sums")]
+            )
         return tvm.IRModule(made)
 
     def make() -> Any:
@@ -588,7 +669,10 @@ class Sums(ModuleNode):
 
 def _plugged(name: str, element: Element, buffer: str, where: str, finish: bool = False) -> Planted:
     arrays = [numbers(24).reshape(4, 6)] * 2
-    return Planted(f"plugin-{name}", called(plugged(element, finish), arrays, arrays), READ, buffer, where, "computes add '3:8' (from_string:3)", always=True)
+    return Planted(
+        f"plugin-{name}", called(plugged(element, finish), arrays, arrays), READ, buffer, where,
+        "computes add '3:8' (from_string:3)", always=True
+    )
 
 
 PLUGINS: Final = [

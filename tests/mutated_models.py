@@ -1,7 +1,8 @@
-"""Damaged and hostile models: how they are made (`tests/onnx_mutations.py` sends them through every door of the compiler).
+"""Damaged and hostile models: how they are made (`tests/onnx_mutations.py` sends them through every door of the
+compiler).
 
-A mutation is drawn from a number alone, so a number is a reproducer. Seeds are the small models that come with ONNX, those of its node
-suite, and real networks where `TILEWRIGHT_MODELS` has some.
+A mutation is drawn from a number alone, so a number is a reproducer. Seeds are the small models that come with ONNX,
+those of its node suite, and real networks where `TILEWRIGHT_MODELS` has some.
 """
 
 from __future__ import annotations
@@ -27,10 +28,14 @@ DATA_FILE = "data.bin"
 """What stands beside each model: `DATA_BYTES` zeros, for tensors that are said to be elsewhere."""
 DATA_BYTES = 4096
 NUMBERS = (0, -1, 1, 2, 7, 255, 1 << 31, (1 << 31) - 1, 1 << 40, (1 << 63) - 1, -(1 << 63))
-ABSURD = (0, -1, -2, -7, 3, 64, 1000, 100_000, 10**9, 1 << 31, (1 << 31) - 1, 1 << 40, (1 << 62), (1 << 63) - 1, -(1 << 63))
+ABSURD = (
+    0, -1, -2, -7, 3, 64, 1000, 100_000, 10**9, 1 << 31, (1 << 31) - 1, 1 << 40, (1 << 62), (1 << 63) - 1, -(1 << 63)
+)
 FLOATS = (0.0, -1.0, 1e-30, 1e38, float("nan"), float("inf"), -float("inf"))
 NAMES = ("", "x", "y", "\0", "a" * 5000, "Relu", "Loop", "If", "Conv", "Reshape", "Constant", "ai.onnx", "n", "\u20ac")
-PLACES = (DATA_FILE, "../data.bin", "/etc/passwd", "/dev/zero", "", ".", "missing.bin", "a" * 5000, "\0", "sub/../data.bin")
+PLACES = (
+    DATA_FILE, "../data.bin", "/etc/passwd", "/dev/zero", "", ".", "missing.bin", "a" * 5000, "\0", "sub/../data.bin"
+)
 Mutation = Callable[[bytes, Random], bytes]
 _SHORT = {FieldDescriptor.TYPE_INT32: 32, FieldDescriptor.TYPE_UINT64: -64}
 
@@ -39,7 +44,10 @@ _SHORT = {FieldDescriptor.TYPE_INT32: 32, FieldDescriptor.TYPE_UINT64: -64}
 def small_models() -> tuple[tuple[str, bytes], ...]:
     """Names and bytes of small models of many operators, with branches and loops among them."""
     folder = Path(onnx.__file__).parent / "backend" / "test" / "data"
-    found = [p for kind in ("pytorch-operator", "pytorch-converted", "simple") for p in sorted((folder / kind).glob("*/model.onnx"))]
+    found = [
+        p for kind in ("pytorch-operator", "pytorch-converted", "simple")
+        for p in sorted((folder / kind).glob("*/model.onnx"))
+    ]
     return tuple((p.parent.name, p.read_bytes()) for p in found if p.stat().st_size <= LARGEST_SEED)
 
 
@@ -67,7 +75,8 @@ def seeds() -> list[bytes]:
 
 
 def made(number: int, kinds: Sequence[tuple[tuple[str, bytes], ...]]) -> tuple[str, bytes]:
-    """The mutation of that number: what it was made from and how, and its bytes. `kinds` are sets of seeds, drawn from alike."""
+    """The mutation of that number: what it was made from and how, and its bytes. `kinds` are sets of seeds, drawn from
+    alike."""
     random = np.random.default_rng(number)
     models = kinds[random.integers(len(kinds))]
     name, data = models[random.integers(len(models))]
@@ -76,7 +85,8 @@ def made(number: int, kinds: Sequence[tuple[tuple[str, bytes], ...]]) -> tuple[s
 
 
 def mutate(data: bytes, random: Random) -> tuple[str, bytes]:
-    """`data` with one to three faults, and their names; those after one that protobuf does not write again, or that is too deep, are in bytes."""
+    """`data` with one to three faults, and their names; those after one that protobuf does not write again, or that is
+    too deep, are in bytes."""
     return faulty(data, random, CHANGES, _WEIGHTS, (UnicodeDecodeError, ValueError, DecodeError), lambda random: flip)
 
 
@@ -90,7 +100,9 @@ def change(data: bytes, random: Random) -> bytes:
         return flip(data, random)
     messages = list(_messages(model))
     message = messages[random.integers(len(messages))]
-    fields = message.DESCRIPTOR.fields if random.random() < 0.3 else [f for f, _ in message.ListFields()] or message.DESCRIPTOR.fields
+    fields = message.DESCRIPTOR.fields if random.random() < 0.3 else [
+        f for f, _ in message.ListFields()
+    ] or message.DESCRIPTOR.fields
     field = fields[random.integers(len(fields))]
     if random.random() < 0.15:
         message.ClearField(field.name)
@@ -107,7 +119,8 @@ def change(data: bytes, random: Random) -> bytes:
 
 
 def tangle(data: bytes, random: Random) -> bytes:
-    """The names of the graph are mixed up: cycles, names made twice, names that nothing makes, graphs in graphs, functions of themselves."""
+    """The names of the graph are mixed up: cycles, names made twice, names that nothing makes, graphs in graphs,
+    functions of themselves."""
     model = _parsed(data)
     if model is None or not model.graph.node:
         return cut(data, random)
@@ -123,7 +136,9 @@ def tangle(data: bytes, random: Random) -> bytes:
         node.op_type = NAMES[random.integers(len(NAMES))]
     elif which == 3:
         whole = onnx.GraphProto.FromString(model.graph.SerializeToString())  # a message cannot be copied into itself
-        node.attribute.add(name="body", type=onnx.AttributeProto.GRAPH).g.CopyFrom(whole if len(data) < LARGEST_SEED else onnx.GraphProto())
+        node.attribute.add(name="body", type=onnx.AttributeProto.GRAPH).g.CopyFrom(
+            whole if len(data) < LARGEST_SEED else onnx.GraphProto()
+        )
     elif which == 4:
         function = model.functions.add(name=node.op_type, domain=node.domain)
         function.input.extend(node.input)
@@ -139,7 +154,9 @@ def tangle(data: bytes, random: Random) -> bytes:
 def resize(data: bytes, random: Random) -> bytes:
     """A dimension that an input, a value or an output declares is another, or any, or there is one more or one less."""
     model = _parsed(data)
-    infos = [] if model is None else [i for i in (*model.graph.input, *model.graph.output, *model.graph.value_info) if i.type.HasField("tensor_type")]
+    infos = [] if model is None else [
+        i for i in (*model.graph.input, *model.graph.output, *model.graph.value_info) if i.type.HasField("tensor_type")
+    ]
     if model is None or not infos:
         return cut(data, random)
     dims = infos[random.integers(len(infos))].type.tensor_type.shape.dim
@@ -162,7 +179,9 @@ def retype(data: bytes, random: Random) -> bytes:
     if model is None:
         return cut(data, random)
     infos = [i for i in (*model.graph.input, *model.graph.output) if i.type.HasField("tensor_type")]
-    places: list[tuple[Any, str]] = [(i.type.tensor_type, "elem_type") for i in infos] + [(t, "data_type") for t in model.graph.initializer]
+    places: list[tuple[Any, str]] = [(i.type.tensor_type, "elem_type") for i in infos] + [
+        (t, "data_type") for t in model.graph.initializer
+    ]
     places += [(a, "i") for n in model.graph.node for a in n.attribute if a.name in ("to", "dtype")]
     if not places:
         return cut(data, random)
@@ -203,11 +222,14 @@ def exaggerate(data: bytes, random: Random) -> bytes:
 
 
 def revalue(data: bytes, random: Random) -> bytes:
-    """A stored tensor has other values: absurd shapes, counts, axes, repeats. An input becomes one where none is stored."""
+    """A stored tensor has other values: absurd shapes, counts, axes, repeats. An input becomes one where none is
+    stored."""
     model = _parsed(data)
     if model is None:
         return cut(data, random)
-    stored = [t for t in model.graph.initializer if t.data_type not in (TensorProto.FLOAT, TensorProto.DOUBLE)] or list(model.graph.initializer)
+    stored = [
+        t for t in model.graph.initializer if t.data_type not in (TensorProto.FLOAT, TensorProto.DOUBLE)
+    ] or list(model.graph.initializer)
     inputs = [i for i in model.graph.input if i.type.tensor_type.elem_type in (TensorProto.INT64, TensorProto.INT32)]
     if not stored and not inputs:
         return resize(data, random)
@@ -216,9 +238,16 @@ def revalue(data: bytes, random: Random) -> bytes:
         return model.SerializeToString()
     info = inputs[random.integers(len(inputs))]
     shape = [min(max(d.dim_value, 0), 8) for d in info.type.tensor_type.shape.dim]
-    values = np.array([ABSURD[random.integers(len(ABSURD))] if random.random() < 0.3 else random.integers(-2, 4) for _ in range(int(np.prod(shape)))])
+    values = np.array(
+        [
+            ABSURD[random.integers(len(ABSURD))] if random.random() < 0.3 else random.integers(-2, 4)
+            for _ in range(int(np.prod(shape)))
+        ]
+    )
     kind = helper.tensor_dtype_to_np_dtype(info.type.tensor_type.elem_type)
-    model.graph.initializer.append(numpy_helper.from_array(values.astype(np.int64).astype(kind).reshape(shape), info.name))
+    model.graph.initializer.append(
+        numpy_helper.from_array(values.astype(np.int64).astype(kind).reshape(shape), info.name)
+    )
     return model.SerializeToString()
 
 
@@ -228,7 +257,7 @@ def _replace_value(tensor: TensorProto, random: Random) -> None:
         if tensor.data_location == TensorProto.EXTERNAL:
             raise ValueError
         value = numpy_helper.to_array(tensor).copy()
-    except (ValueError, TypeError, KeyError, MemoryError, OverflowError, RuntimeError):  # damaged by an earlier fault, or not here
+    except (ValueError, TypeError, KeyError, MemoryError, OverflowError, RuntimeError):  # damaged by an earlier fault, or not here  # noqa: E501
         tensor.dims.append(ABSURD[random.integers(len(ABSURD))])
         return
     if not value.size or value.dtype.kind not in "iuf" or value.dtype.itemsize > 8:
@@ -242,13 +271,17 @@ def _replace_value(tensor: TensorProto, random: Random) -> None:
 
 
 def send_away(data: bytes, random: Random) -> bytes:
-    """A stored tensor is said to be in another file: beside the model, outside of its folder, past its end, or nowhere."""
+    """A stored tensor is said to be in another file: beside the model, outside of its folder, past its end, or
+    nowhere."""
     model = _parsed(data)
     if model is None:
         return cut(data, random)
     stored = model.graph.initializer
     if not stored:
-        stored.add(name=model.graph.input[0].name if model.graph.input else "x", data_type=1, dims=[int(NUMBERS[random.integers(len(NUMBERS))])])
+        stored.add(
+            name=model.graph.input[0].name if model.graph.input else "x", data_type=1,
+            dims=[int(NUMBERS[random.integers(len(NUMBERS))])]
+        )
     tensor = stored[random.integers(len(stored))]
     for field in ("raw_data", "float_data", "int32_data", "int64_data", "string_data", "double_data", "uint64_data"):
         tensor.ClearField(field)
@@ -256,7 +289,9 @@ def send_away(data: bytes, random: Random) -> bytes:
     tensor.external_data.add(key="location", value=PLACES[0 if random.random() < 0.5 else random.integers(len(PLACES))])
     for key in ("offset", "length"):
         if random.random() < 0.5:
-            tensor.external_data.add(key=key, value=("0", "8", "-1", "4095", "1e9", str(1 << 63), "9" * 5000, "\u0663")[random.integers(8)])
+            tensor.external_data.add(
+                key=key, value=("0", "8", "-1", "4095", "1e9", str(1 << 63), "9" * 5000, "\u0663")[random.integers(8)]
+            )
     return model.SerializeToString()
 
 
@@ -273,16 +308,27 @@ def bury(data: bytes, random: Random) -> bytes:
         inner = node
         for k in range(depth):
             branch = helper.make_graph([inner], f"level{k}", [], infos)
-            inner = helper.make_node("If", ["deep?"], [n for n in node.output if n], then_branch=branch, else_branch=branch if depth < 9 else onnx.GraphProto())
+            inner = helper.make_node(
+                "If", ["deep?"], [n for n in node.output if n], then_branch=branch,
+                else_branch=branch if depth < 9 else onnx.GraphProto()
+            )
         model.graph.initializer.append(numpy_helper.from_array(np.array(True), "deep?"))
         model.graph.node[place].CopyFrom(inner)
         return model.SerializeToString()
     twice, imports = random.random() < 0.5, list(model.opset_import)
     for k in range(depth):
         call = node if k == 0 else helper.make_node(f"deep{k - 1}", names, list(node.output), domain="deep")
-        body = [call, *([helper.make_node(f"deep{k - 1}", names, [f"{n}_again" for n in node.output], domain="deep")] if twice and k else [])]
+        body = [
+            call,
+            *(
+                [helper.make_node(f"deep{k - 1}", names, [f"{n}_again" for n in node.output], domain="deep")] if twice
+                and k else []
+            )
+        ]
         wanted = [*node.output, *([f"{n}_again" for n in node.output] if twice and k else [])]
-        last = [helper.make_node("Add", [wanted[0], wanted[len(node.output)]], [f"{wanted[0]}_sum"])] if twice and k else []
+        last = [
+            helper.make_node("Add", [wanted[0], wanted[len(node.output)]], [f"{wanted[0]}_sum"])
+        ] if twice and k else []
         given = [f"{wanted[0]}_sum", *wanted[1:len(node.output)]] if last else list(node.output)
         model.functions.append(helper.make_function("deep", f"deep{k}", names, given, [*body, *last], imports))
     model.opset_import.append(helper.make_opsetid("deep", 1))

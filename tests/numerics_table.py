@@ -20,7 +20,10 @@ def table() -> str:
         for operator, rule in rules.items():
             meaning = " ".join((rule.__doc__ or "").split("\n\n")[0].split())
             rows.setdefault((operator.name, meaning), []).append(runtime)
-    lines = [f"| `{name}` | {', '.join(runtimes)} | {meaning} |" for (name, meaning), runtimes in sorted(rows.items(), key=lambda r: (r[0][0], r[1]))]
+    lines = [
+        f"| `{name}` | {', '.join(runtimes)} | {meaning} |" for (name, meaning),
+        runtimes in sorted(rows.items(), key=lambda r: (r[0][0], r[1]))
+    ]
     return BEGIN + "\n".join(lines)
 
 

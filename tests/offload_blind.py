@@ -1,6 +1,8 @@
-"""Networks that an accelerator takes whole, each with one thing changed, and what somebody who knows the accelerator would name as the cause.
+"""Networks that an accelerator takes whole, each with one thing changed, and what somebody who knows the accelerator
+would name as the cause.
 
-Written from the documentation, without a look at how reports are made: `families()` are chosen by hand, and a `Cause` is what the change was.
+Written from the documentation, without a look at how reports are made: `families()` are chosen by hand, and a `Cause`
+is what the change was.
 """
 
 from __future__ import annotations
@@ -22,7 +24,8 @@ Rng = np.random.Generator
 
 @dataclass(frozen=True)
 class Cause:
-    """The operator that is to blame, the kinds of reason that are right, and words of which the record has one (regular expressions)."""
+    """The operator that is to blame, the kinds of reason that are right, and words of which the record has one (regular
+    expressions)."""
 
     operator: str
     kinds: tuple[str, ...]
@@ -58,14 +61,20 @@ def module(expr: Expr) -> Any:
 
 
 def names(record: Any, cause: Cause) -> bool:
-    text = " ; ".join((record.why, record.expected, record.found, *record.more, record.edit.text if record.edit else ""))
+    text = " ; ".join(
+        (record.why, record.expected, record.found, *record.more, record.edit.text if record.edit else "")
+    )
     return record.operator == cause.operator and record.kind in cause.kinds and re.search(cause.words, text) is not None
 
 
 def given(expr: Expr, needs: Sequence[str]) -> dict[str, Any]:
     """Values for the inputs that an edit asks for."""
     types = {v.name_hint: v.type_annotation for v in relay.analysis.free_vars(expr)}
-    return {name: np.full([int(n) for n in types[name].shape], 0.07 if types[name].dtype.startswith("float") else 3, types[name].dtype) for name in needs}
+    return {
+        name: np.full(
+            [int(n) for n in types[name].shape], 0.07 if types[name].dtype.startswith("float") else 3, types[name].dtype
+        ) for name in needs
+    }
 
 
 def judge(case: Case) -> Verdict:
@@ -81,7 +90,9 @@ def judge(case: Case) -> Verdict:
         return Verdict(case, bool(right), False if case.cause.editable else None, told)
     edited = record.apply(params=given(case.changed, record.edit.needs))
     after = explain(case, edited)
-    before, now = (sum(taken.operator == (case.cause.saved or case.cause.operator) for taken in r.taken) for r in (report, after))
+    before, now = (
+        sum(taken.operator == (case.cause.saved or case.cause.operator) for taken in r.taken) for r in (report, after)
+    )
     good = now > before  # what escapes is computed once more, by the processor
     return Verdict(case, bool(right), good, told if good else f"{told}\nafter the edit:\n{after}")
 
@@ -120,11 +131,15 @@ class Quantized:
 
     def conv(self, x: Expr, **over: Any) -> Expr:
         rng, k, cout = self.rng, self.kernel, over.get("cout", self.cout)
-        attrs: dict[str, Any] = {"kernel_size": (k, k), "channels": cout, "data_layout": "NHWC", "kernel_layout": "HWIO", "out_dtype": "int32"}
+        attrs: dict[str, Any] = {
+            "kernel_size": (k, k), "channels": cout, "data_layout": "NHWC", "kernel_layout": "HWIO",
+            "out_dtype": "int32"
+        }
         attrs |= over.get("attrs", {})
         weight = over.get("weight") or ints(rng, (k, k, self.cin // attrs.get("groups", 1), cout))
         y = relay.qnn.op.conv2d(
-            x, weight, over.get("in_zero", zero(3)), over.get("weight_zero", zero(0)), over.get("in_scale", scale(0.05)), over.get("weight_scale", scale(0.01)), **attrs
+            x, weight, over.get("in_zero", zero(3)), over.get("weight_zero", zero(0)),
+            over.get("in_scale", scale(0.05)), over.get("weight_scale", scale(0.01)), **attrs
         )
         y = over.get("after_conv", lambda v: v)(y)
         if over.get("bias", True):
@@ -135,7 +150,8 @@ class Quantized:
 
     def finish(self, y: Expr, **over: Any) -> Expr:
         y = relay.qnn.op.requantize(
-            y, scale(0.0005), zero(0), over.get("out_scale", scale(0.07)), over.get("out_zero", zero(-4)), axis=over.get("axis", 3), out_dtype=over.get("out_dtype", self.dtype)
+            y, scale(0.0005), zero(0), over.get("out_scale", scale(0.07)), over.get("out_zero", zero(-4)),
+            axis=over.get("axis", 3), out_dtype=over.get("out_dtype", self.dtype)
         )
         y = over.get("after_requantize", lambda v: v)(y)
         return relay.clip(y, a_min=-4.0, a_max=90.0) if over.get("clip") else y
@@ -143,21 +159,31 @@ class Quantized:
     def dense(self, x: Expr, **over: Any) -> Expr:
         rng, units = self.rng, self.cout
         weight = over.get("weight") or ints(rng, (units, self.cin))
-        y = relay.qnn.op.dense(x, weight, over.get("in_zero", zero(3)), zero(0), scale(0.05), over.get("weight_scale", scale(0.01)), units=units, out_dtype="int32")
+        y = relay.qnn.op.dense(
+            x, weight, over.get("in_zero", zero(3)), zero(0), scale(0.05), over.get("weight_scale", scale(0.01)),
+            units=units, out_dtype="int32"
+        )
         y = over.get("after_conv", lambda v: v)(y)
         if over.get("bias", True):
-            y = relay.nn.bias_add(y, over.get("bias_value") or relay.const(rng.integers(-500, 500, units).astype("int32")), axis=1)
+            y = relay.nn.bias_add(
+                y, over.get("bias_value") or relay.const(rng.integers(-500, 500, units).astype("int32")), axis=1
+            )
         return self.finish(over.get("after_bias", lambda v: v)(y), **{"axis": 1, **over})
 
     def rows(self, **over: Any) -> Expr:
         return relay.var("x", shape=(1, self.cin), dtype=over.get("dtype", self.dtype))
 
     def add(self, a: Expr, b: Expr, **over: Any) -> Expr:
-        return relay.qnn.op.add(a, b, over.get("a_scale", scale(0.05)), over.get("a_zero", zero(3)), scale(0.04), zero(-3), scale(0.08), over.get("out_zero", zero(1)))
+        return relay.qnn.op.add(
+            a, b, over.get("a_scale", scale(0.05)), over.get("a_zero", zero(3)), scale(0.04), zero(-3), scale(0.08),
+            over.get("out_zero", zero(1))
+        )
 
 
 def random_block(rng: Rng, dtype: str = "int8") -> Quantized:
-    return Quantized(rng, dtype, size=int(rng.choice([8, 10, 12])), cin=int(rng.choice([4, 8])), cout=int(rng.choice([8, 16])))
+    return Quantized(
+        rng, dtype, size=int(rng.choice([8, 10, 12])), cin=int(rng.choice([4, 8])), cout=int(rng.choice([8, 16]))
+    )
 
 
 Family = Callable[[Rng], Case]
@@ -172,7 +198,10 @@ def rows_only(target: str) -> Mapping[str, Any]:
     return {target: get_pattern_table(target)}
 
 
-def change_conv(name: str, rng: Rng, target: str, over: Callable[[Quantized], dict[str, Any]], cause: Cause, rows: bool, knobs: Mapping[str, Any] = {}) -> Case:
+def change_conv(
+    name: str, rng: Rng, target: str, over: Callable[[Quantized], dict[str, Any]], cause: Cause, rows: bool,
+    knobs: Mapping[str, Any] = {}
+) -> Case:
     q = random_block(rng)
     for knob, value in knobs.items():
         setattr(q, knob, value)
@@ -184,10 +213,14 @@ def change_conv(name: str, rng: Rng, target: str, over: Callable[[Quantized], di
     return Case(name, target, base, changed, cause, rows_only(target) if rows else None)
 
 
-def change_dense(name: str, rng: Rng, target: str, over: Callable[[Quantized], dict[str, Any]], cause: Cause, rows: bool) -> Case:
+def change_dense(
+    name: str, rng: Rng, target: str, over: Callable[[Quantized], dict[str, Any]], cause: Cause, rows: bool
+) -> Case:
     q = random_block(rng)
     extra = over(q)
-    return Case(name, target, q.dense(q.rows()), q.dense(q.rows(**extra), **extra), cause, rows_only(target) if rows else None)
+    return Case(
+        name, target, q.dense(q.rows()), q.dense(q.rows(**extra), **extra), cause, rows_only(target) if rows else None
+    )
 
 
 def variable_weight(q: Quantized) -> dict[str, Any]:
@@ -247,7 +280,10 @@ def conv_families(target: str) -> None:
     for label, where, op, word in (
         ("relu before requantize", "after_bias", relay.nn.relu, r"nn\.relu"),
         ("relu before the bias", "after_conv", relay.nn.relu, r"nn\.relu"),
-        ("cast before requantize", "after_bias", lambda y: relay.cast(relay.cast(y, dtype="int64"), dtype="int32"), r"cast"),
+        (
+            "cast before requantize", "after_bias", lambda y: relay.cast(relay.cast(y, dtype="int64"), dtype="int32"),
+            r"cast"
+        ),
         ("transpose before requantize", "after_bias", turned, r"transpose"),
         ("clip before requantize", "after_bias", lambda y: relay.clip(y, a_min=0.0, a_max=9000.0), r"clip"),
         ("negation before the bias", "after_conv", relay.negative, r"negative"),
@@ -266,7 +302,10 @@ def conv_families(target: str) -> None:
         family(change_conv, f"{target}: {label}", target, over, Cause(CONV, CONSTANT, word), True)
 
 
-def blocks(name: str, rng: Rng, target: str, make: Callable[[Quantized, bool], Expr], cause: Cause, rows: bool = False, dtype: str = "int8") -> Case:
+def blocks(
+    name: str, rng: Rng, target: str, make: Callable[[Quantized, bool], Expr], cause: Cause, rows: bool = False,
+    dtype: str = "int8"
+) -> Case:
     """Any other block: `make` with and without the change, with the same sizes and numbers."""
     seed = int(rng.integers(1 << 30))
     base, changed = (make(random_block(np.random.default_rng(seed), dtype), flag) for flag in (False, True))

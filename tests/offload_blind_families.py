@@ -102,21 +102,35 @@ def npu_families() -> None:
         ("16 bits in", image(dtype="int16"), Cause(CONV, TYPE, r"int16"), {}),
         ("no bias", no_bias, Cause(CONV, ("missing",), r"bias_add"), {}),
     ):
-        family(change_conv, f"npu: {label}", t, over, cause, label == "no bias" or "16" in label or "32" in label, knobs)
+        family(
+            change_conv, f"npu: {label}", t, over, cause, label == "no bias" or "16" in label or "32" in label, knobs
+        )
     dense_families(t, clip=True)
     family(change_dense, "npu: dense, no bias", t, no_bias, Cause("qnn.dense", ("missing",), r"bias_add"), True)
     parts: dict[str, tuple[Make, Cause, bool]] = {
-        "pool of floats": (lambda q, c: pool(q, dtype="float32" if c else ""), Cause("nn.max_pool2d", TYPE, r"float32"), True),
-        "pool of 16 bits": (lambda q, c: pool(q, dtype="int16" if c else ""), Cause("nn.max_pool2d", TYPE, r"int16"), True),
-        "pool, layout": (lambda q, c: pool(q, layout="NCHW" if c else "NHWC"), Cause("nn.max_pool2d", LIMIT, r"NCHW|layout"), True),
-        "pool, dilation": (lambda q, c: pool(q, dilation=(2, 2) if c else (1, 1)), Cause("nn.max_pool2d", LIMIT, r"dilation"), True),
+        "pool of floats": (
+            lambda q, c: pool(q, dtype="float32" if c else ""), Cause("nn.max_pool2d", TYPE, r"float32"), True
+        ),
+        "pool of 16 bits": (
+            lambda q, c: pool(q, dtype="int16" if c else ""), Cause("nn.max_pool2d", TYPE, r"int16"), True
+        ),
+        "pool, layout": (
+            lambda q, c: pool(q, layout="NCHW" if c else "NHWC"), Cause("nn.max_pool2d", LIMIT, r"NCHW|layout"), True
+        ),
+        "pool, dilation": (
+            lambda q, c: pool(q, dilation=(2, 2) if c else (1, 1)), Cause("nn.max_pool2d", LIMIT, r"dilation"), True
+        ),
         "sum, broadcast": (
-            lambda q, c: q.add(q.image("a"), relay.var("b", shape=(1, 1, 1, q.cin) if c else (1, q.size, q.size, q.cin), dtype=q.dtype)),
+            lambda q, c: q.add(
+                q.image("a"), relay.var("b", shape=(1, 1, 1, q.cin) if c else (1, q.size, q.size, q.cin), dtype=q.dtype)
+            ),
             Cause("qnn.add", (*TYPE, "shape"), r"shape|broadcast|size", editable=False),
             True,
         ),
         "sum, scale is an input": (
-            lambda q, c: q.add(q.image("a"), q.image("b"), **({"a_scale": relay.var("sc", shape=(), dtype="float32")} if c else {})),
+            lambda q, c: q.add(
+                q.image("a"), q.image("b"), **({"a_scale": relay.var("sc", shape=(), dtype="float32")} if c else {})
+            ),
             Cause("qnn.add", CONSTANT, r"\bsc\b"),
             True,
         ),
@@ -136,15 +150,28 @@ def ethos_families() -> None:
         ("16 bits in", image(dtype="int16"), Cause(CONV, TYPE, r"int16"), {}),
         ("no bias", no_bias, Cause(CONV, ("missing",), r"bias_add"), {}),
     ):
-        family(change_conv, f"ethos-n: {label}", t, lambda q, over=over: {"no_clip": True, **over(q)}, cause, True, knobs)
+        family(
+            change_conv, f"ethos-n: {label}", t, lambda q, over=over: {"no_clip": True, **over(q)}, cause, True, knobs
+        )
     dense_families(t, clip=False)
     parts: dict[str, tuple[Make, Cause]] = {
-        "pool, size": (lambda q, c: pool(q, pool_size=(5, 5) if c else (2, 2)), Cause("nn.max_pool2d", LIMIT, r"pool_size|window|kernel|size|of \(5, 5\)(?! has strides)")),
-        "pool, strides": (lambda q, c: pool(q, strides=(3, 3) if c else (2, 2)), Cause("nn.max_pool2d", LIMIT, r"strides|size")),
-        "pool, layout": (lambda q, c: pool(q, layout="NCHW" if c else "NHWC"), Cause("nn.max_pool2d", LIMIT, r"NCHW|layout")),
-        "pool of floats": (lambda q, c: pool(q, dtype="float32" if c else ""), Cause("nn.max_pool2d", TYPE, r"float32")),
+        "pool, size": (
+            lambda q, c: pool(q, pool_size=(5, 5) if c else (2, 2)),
+            Cause("nn.max_pool2d", LIMIT, r"pool_size|window|kernel|size|of \(5, 5\)(?! has strides)")
+        ),
+        "pool, strides": (
+            lambda q, c: pool(q, strides=(3, 3) if c else (2, 2)), Cause("nn.max_pool2d", LIMIT, r"strides|size")
+        ),
+        "pool, layout": (
+            lambda q, c: pool(q, layout="NCHW" if c else "NHWC"), Cause("nn.max_pool2d", LIMIT, r"NCHW|layout")
+        ),
+        "pool of floats": (
+            lambda q, c: pool(q, dtype="float32" if c else ""), Cause("nn.max_pool2d", TYPE, r"float32")
+        ),
         "sum, 16 bits": (
-            lambda q, c: q.add(q.image("a", dtype="int16" if c else q.dtype), q.image("b", dtype="int16" if c else q.dtype)),
+            lambda q, c: q.add(
+                q.image("a", dtype="int16" if c else q.dtype), q.image("b", dtype="int16" if c else q.dtype)
+            ),
             Cause("qnn.add", TYPE, r"int16"),
         ),
         "parts joined along images": (
@@ -152,10 +179,15 @@ def ethos_families() -> None:
             Cause("concatenate", (*LIMIT, "shape"), r"axis|batch|image"),
         ),
         "blocks of three": (
-            lambda q, c: relay.nn.depth_to_space(relay.var("x", shape=(1, 8, 8, 36), dtype=q.dtype), block_size=3 if c else 2, layout="NHWC"),
+            lambda q, c: relay.nn.depth_to_space(
+                relay.var("x", shape=(1, 8, 8, 36), dtype=q.dtype), block_size=3 if c else 2, layout="NHWC"
+            ),
             Cause("nn.depth_to_space", LIMIT, r"block"),
         ),
-        "clip of floats": (lambda q, c: relay.clip(q.image(dtype="float32" if c else q.dtype), a_min=-3.0, a_max=6.0), Cause("clip", TYPE, r"float32")),
+        "clip of floats": (
+            lambda q, c: relay.clip(q.image(dtype="float32" if c else q.dtype), a_min=-3.0, a_max=6.0),
+            Cause("clip", TYPE, r"float32")
+        ),
     }
     for label, (make, cause) in parts.items():
         family(blocks, f"ethos-n: {label}", t, make, cause, True)
@@ -180,21 +212,33 @@ def cmsis_families() -> None:
         family(change_conv, f"cmsis-nn: {label}", t, over, cause, True, knobs)
     dense_families(t, clip=True)
     parts: dict[str, tuple[Make, Cause]] = {
-        "pool of unsigned bytes": (lambda q, c: pool(q, dtype="uint8" if c else ""), Cause("nn.max_pool2d", TYPE, r"uint8")),
-        "pool, layout": (lambda q, c: pool(q, layout="NCHW" if c else "NHWC"), Cause("nn.max_pool2d", LIMIT, r"NCHW|layout")),
+        "pool of unsigned bytes": (
+            lambda q, c: pool(q, dtype="uint8" if c else ""), Cause("nn.max_pool2d", TYPE, r"uint8")
+        ),
+        "pool, layout": (
+            lambda q, c: pool(q, layout="NCHW" if c else "NHWC"), Cause("nn.max_pool2d", LIMIT, r"NCHW|layout")
+        ),
         "pool, two images": (
-            lambda q, c: relay.nn.max_pool2d(q.image(batch=2 if c else 1), pool_size=(2, 2), strides=(2, 2), layout="NHWC"),
+            lambda q, c: relay.nn.max_pool2d(
+                q.image(batch=2 if c else 1), pool_size=(2, 2), strides=(2, 2), layout="NHWC"
+            ),
             Cause("nn.max_pool2d", (*TYPE, "shape"), r"batch|image"),
         ),
-        "softmax, scale": (lambda q, c: softmax(q, out=1 / 128 if c else 1 / 256), Cause("nn.softmax", (*LIMIT, "value"), r"scale")),
-        "softmax, zero point": (lambda q, c: softmax(q, zero=0 if c else -128), Cause("nn.softmax", (*LIMIT, "value"), r"zero|from -128")),
+        "softmax, scale": (
+            lambda q, c: softmax(q, out=1 / 128 if c else 1 / 256), Cause("nn.softmax", (*LIMIT, "value"), r"scale")
+        ),
+        "softmax, zero point": (
+            lambda q, c: softmax(q, zero=0 if c else -128), Cause("nn.softmax", (*LIMIT, "value"), r"zero|from -128")
+        ),
         "softmax, axis": (lambda q, c: softmax(q, axis=0 if c else -1), Cause("nn.softmax", LIMIT, r"axis")),
         "sum of unsigned bytes": (
             lambda q, c: q.add(*(q.image(n, dtype="uint8" if c else "int8") for n in "ab")),
             Cause("qnn.add", TYPE, r"uint8"),
         ),
         "sum, scale is an input": (
-            lambda q, c: q.add(q.image("a"), q.image("b"), **({"a_scale": relay.var("sc", shape=(), dtype="float32")} if c else {})),
+            lambda q, c: q.add(
+                q.image("a"), q.image("b"), **({"a_scale": relay.var("sc", shape=(), dtype="float32")} if c else {})
+            ),
             Cause("qnn.add", CONSTANT, r"\bsc\b"),
         ),
     }
@@ -238,16 +282,25 @@ def product(q: Quantized, **over: Any) -> Expr:
 def float_families(target: str) -> None:
     conv = "nn.conv2d"
     parts: dict[str, tuple[Make, Cause]] = {
-        "weight is an input": (lambda q, c: block(q, **({"weight": float_variable(q)} if c else {})), Cause(conv, CONSTANT, r"\bw\b")),
-        "weight computed in the graph": (lambda q, c: block(q, **({"weight": computed_weight(q)} if c else {})), Cause(conv, CONSTANT, r"multiply")),
+        "weight is an input": (
+            lambda q, c: block(q, **({"weight": float_variable(q)} if c else {})), Cause(conv, CONSTANT, r"\bw\b")
+        ),
+        "weight computed in the graph": (
+            lambda q, c: block(q, **({"weight": computed_weight(q)} if c else {})), Cause(conv, CONSTANT, r"multiply")
+        ),
         "float64": (lambda q, c: block(q, dtype="float64" if c else "float32"), Cause(conv, TYPE, r"float64")),
-        "product, float64": (lambda q, c: product(q, dtype="float64" if c else "float32"), Cause("nn.dense", TYPE, r"float64")),
+        "product, float64": (
+            lambda q, c: product(q, dtype="float64" if c else "float32"), Cause("nn.dense", TYPE, r"float64")
+        ),
         "product, weight is an input": (
             lambda q, c: product(q, **({"weight": relay.var("w", shape=(q.cout, q.cin))} if c else {})),
             Cause("nn.dense", CONSTANT, r"\bw\b"),
         ),
         "pool, float64": (
-            lambda q, c: relay.nn.max_pool2d(relay.var("x", shape=(1, q.cin, q.size, q.size), dtype="float64" if c else "float32"), pool_size=(2, 2), strides=(2, 2)),
+            lambda q, c: relay.nn.max_pool2d(
+                relay.var("x", shape=(1, q.cin, q.size, q.size), dtype="float64" if c else "float32"), pool_size=(2, 2),
+                strides=(2, 2)
+            ),
             Cause("nn.max_pool2d", TYPE, r"float64"),
         ),
     }
@@ -259,19 +312,30 @@ def bnns_families() -> None:
     conv, t = "nn.conv2d", "bnns"
     x4 = lambda q: relay.var("x", shape=(1, q.cin, q.size, q.size))  # noqa: E731
     parts: dict[str, tuple[Make, Cause]] = {
-        "groups": (lambda q, c: block(q, attrs={"groups": 2} if c else {}), Cause(conv, LIMIT, r"groups", editable=False)),
+        "groups": (
+            lambda q, c: block(q, attrs={"groups": 2} if c else {}), Cause(conv, LIMIT, r"groups", editable=False)
+        ),
         "cast between": (
             lambda q, c: block(q, **({"after_bias": relay.abs} if c else {})),
             Cause("nn.relu", (*EXTRA, "unknown"), r"abs"),
         ),
-        "tanh in place of relu": (lambda q, c: block(q, act=relay.tanh if c else relay.nn.relu), Cause("tanh", ("operator", "unknown"), r"tanh", editable=False)),
-        "softmax after all": (lambda q, c: relay.nn.softmax(block(q), axis=1) if c else block(q), Cause("nn.softmax", ("unknown",), r"softmax", editable=False)),
+        "tanh in place of relu": (
+            lambda q, c: block(q, act=relay.tanh if c else relay.nn.relu),
+            Cause("tanh", ("operator", "unknown"), r"tanh", editable=False)
+        ),
+        "softmax after all": (
+            lambda q, c: relay.nn.softmax(block(q), axis=1) if c else block(q),
+            Cause("nn.softmax", ("unknown",), r"softmax", editable=False)
+        ),
         "pool, channels last": (
             lambda q, c: relay.nn.max_pool2d(x4(q), pool_size=(2, 2), strides=(2, 2), layout="NHWC" if c else "NCHW"),
             Cause("nn.max_pool2d", LIMIT, r"layout|NHWC"),
         ),
         "convolution, channels last": (
-            lambda q, c: relay.nn.conv2d(relay.var("x", shape=(1, 8, 8, q.cin)), real(q.rng, 3, 3, q.cin, 8), kernel_size=(3, 3), channels=8, data_layout="NHWC", kernel_layout="HWIO")
+            lambda q, c: relay.nn.conv2d(
+                relay.var("x", shape=(1, 8, 8, q.cin)), real(q.rng, 3, 3, q.cin, 8), kernel_size=(3, 3), channels=8,
+                data_layout="NHWC", kernel_layout="HWIO"
+            )
             if c
             else relay.nn.conv2d(x4(q), real(q.rng, 8, q.cin, 3, 3), kernel_size=(3, 3), channels=8),
             Cause(conv, LIMIT, r"layout|NHWC"),
@@ -284,19 +348,35 @@ def bnns_families() -> None:
 def dnnl_families() -> None:
     t = "dnnl"
     parts: dict[str, tuple[Make, Cause]] = {
-        "softmax, float64": (lambda q, c: relay.nn.softmax(relay.var("x", shape=(4, q.cin), dtype="float64" if c else "float32")), Cause("nn.softmax", TYPE, r"float64")),
+        "softmax, float64": (
+            lambda q, c: relay.nn.softmax(relay.var("x", shape=(4, q.cin), dtype="float64" if c else "float32")),
+            Cause("nn.softmax", TYPE, r"float64")
+        ),
         "parts of int32": (
-            lambda q, c: relay.concatenate(relay.Tuple([relay.var(n, shape=(4, q.cin), dtype="int32" if c else "float32") for n in "ab"]), axis=1),
+            lambda q, c: relay.concatenate(
+                relay.Tuple([relay.var(n, shape=(4, q.cin), dtype="int32" if c else "float32") for n in "ab"]), axis=1
+            ),
             Cause("concatenate", TYPE, r"int32"),
         ),
-        "relu of int32": (lambda q, c: relay.nn.relu(relay.var("x", shape=(4, q.cin), dtype="int32" if c else "float32")), Cause("nn.relu", TYPE, r"int32")),
-        "erf after all": (lambda q, c: relay.erf(block(q)) if c else block(q), Cause("erf", ("unknown", "missing", "other", "operator"), r"erf|none", editable=False)),
+        "relu of int32": (
+            lambda q, c: relay.nn.relu(relay.var("x", shape=(4, q.cin), dtype="int32" if c else "float32")),
+            Cause("nn.relu", TYPE, r"int32")
+        ),
+        "erf after all": (
+            lambda q, c: relay.erf(block(q)) if c else block(q),
+            Cause("erf", ("unknown", "missing", "other", "operator"), r"erf|none", editable=False)
+        ),
         "layer norm, its scale an input": (
-            lambda q, c: relay.nn.layer_norm(relay.var("x", shape=(4, q.cin)), relay.var("gamma", shape=(q.cin,)) if c else real(q.rng, q.cin), real(q.rng, q.cin)),
+            lambda q, c: relay.nn.layer_norm(
+                relay.var("x", shape=(4, q.cin)), relay.var("gamma", shape=(q.cin,)) if c else real(q.rng, q.cin),
+                real(q.rng, q.cin)
+            ),
             Cause("nn.layer_norm", CONSTANT, r"gamma"),
         ),
         "layer norm, axis": (
-            lambda q, c: relay.nn.layer_norm(relay.var("x", shape=(q.cin, q.cin)), real(q.rng, q.cin), real(q.rng, q.cin), axis=0 if c else -1),
+            lambda q, c: relay.nn.layer_norm(
+                relay.var("x", shape=(q.cin, q.cin)), real(q.rng, q.cin), real(q.rng, q.cin), axis=0 if c else -1
+            ),
             Cause("nn.layer_norm", LIMIT, r"axis"),
         ),
     }
@@ -312,13 +392,17 @@ def eighths(root: Any) -> Any:
     while conv.op.name != "nn.conv2d":
         conv = conv.args[0]
     channels = conv.checked_type.shape[1]
-    return True if channels % 8 == 0 else Refusal(f"channels come in eights, and there are {channels}", "make it a multiple of eight")
+    return True if channels % 8 == 0 else Refusal(
+        f"channels come in eights, and there are {channels}", "make it a multiple of eight"
+    )
 
 
 def untransposed(call: Any) -> Any:
     """The same attention without the flag of its product, of a transposed operand."""
     product, by = call.args[0].args
-    product = relay.nn.batch_matmul(relay.transpose(product.args[0], axes=[0, 2, 1]), product.args[1], transpose_a=False, transpose_b=True)
+    product = relay.nn.batch_matmul(
+        relay.transpose(product.args[0], axes=[0, 2, 1]), product.args[1], transpose_a=False, transpose_b=True
+    )
     return relay.nn.softmax(relay.divide(product, by), axis=-1)
 
 
@@ -329,7 +413,9 @@ def product_check(call: Any) -> Any:
 
 
 def edge_table() -> list[tuple[Any, ...]]:
-    conv = is_op("nn.conv2d")(wildcard(), is_constant()).has_attr({"dilation": (1, 1), "groups": 1, "data_layout": "NCHW"})
+    conv = is_op("nn.conv2d")(wildcard(), is_constant()).has_attr(
+        {"dilation": (1, 1), "groups": 1, "data_layout": "NCHW"}
+    )
     biased = is_op("nn.bias_add")(conv, is_constant())
     act = is_op("nn.relu")(biased) | is_op("sigmoid")(biased) | is_op("clip")(biased)
     return [
@@ -343,7 +429,10 @@ def core_table() -> list[tuple[Any, ...]]:
     product = is_op("nn.batch_matmul")(wildcard(), wildcard())
     scaled = is_op("multiply")(wildcard(), is_constant()).optional(lambda p: is_op("add")(p, is_constant()))
     return [
-        ("core.attention", is_op("nn.softmax")(is_op("divide")(product, is_constant())).has_attr({"axis": -1}), product_check),
+        (
+            "core.attention", is_op("nn.softmax")(is_op("divide")(product, is_constant())).has_attr({"axis": -1}),
+            product_check
+        ),
         ("core.norm", is_op("nn.relu")(scaled)),
         ("core.join", is_op("concatenate")(wildcard()).has_attr({"axis": 1})),
     ]
@@ -367,14 +456,20 @@ def escaped(q: Quantized) -> Expr:
     return relay.Tuple([y, kept[0]])
 
 
-def attention(q: Quantized, axis: int = -1, flag: bool = False, between: Callable[[Expr], Expr] = lambda v: v, by: Expr | None = None) -> Expr:
+def attention(
+    q: Quantized, axis: int = -1, flag: bool = False, between: Callable[[Expr], Expr] = lambda v: v,
+    by: Expr | None = None
+) -> Expr:
     n = q.cin
     a, b = (relay.var(v, shape=(2, n, n)) for v in "ab")
     y = between(relay.nn.batch_matmul(a, b, transpose_a=flag, transpose_b=True))
     return relay.nn.softmax(relay.divide(y, by or relay.const(np.float32(8))), axis=axis)
 
 
-def norm(q: Quantized, factor: Expr | None = None, shift: bool = True, act: Callable[[Expr], Expr] = relay.nn.relu, between: Callable[[Expr], Expr] = lambda v: v) -> Expr:
+def norm(
+    q: Quantized, factor: Expr | None = None, shift: bool = True, act: Callable[[Expr], Expr] = relay.nn.relu,
+    between: Callable[[Expr], Expr] = lambda v: v
+) -> Expr:
     y = relay.multiply(relay.var("x", shape=(2, q.cin)), factor or real(q.rng, q.cin))
     y = relay.add(y, real(q.rng, q.cin)) if shift else y
     return act(between(y))
@@ -388,18 +483,45 @@ def edge_families() -> None:
     conv = "nn.conv2d"
     x4 = lambda q, dtype="float32": relay.var("x", shape=(1, q.cin, q.size, q.size), dtype=dtype)  # noqa: E731
     parts: dict[str, tuple[Make, Cause]] = {
-        "dilation": (lambda q, c: squashed(q, attrs={"dilation": (2, 2)} if c else {}), Cause(conv, LIMIT, r"dilation")),
-        "groups": (lambda q, c: squashed(q, attrs={"groups": 2} if c else {}), Cause(conv, LIMIT, r"groups", editable=False)),
-        "twelve channels": (lambda q, c: squashed(q, cout=12 if c else 16), Cause(conv, LIMIT, r"eights", editable=False)),
-        "weight is an input": (lambda q, c: squashed(q, **({"weight": float_variable(q)} if c else {})), Cause(conv, CONSTANT, r"\bw\b")),
-        "weight computed in the graph": (lambda q, c: squashed(q, **({"weight": computed_weight(q)} if c else {})), Cause(conv, CONSTANT, r"multiply")),
-        "tanh": (lambda q, c: squashed(q, **({"act": relay.tanh} if c else {})), Cause("tanh", ("operator",), r"tanh", saved=conv)),
-        "no activation": (lambda q, c: squashed(q, **({"act": lambda v: v} if c else {})), Cause(conv, ("missing",), r"relu|sigmoid|clip")),
-        "exp before the bias": (lambda q, c: squashed(q, **({"after_conv": relay.exp} if c else {})), Cause(conv, EXTRA, r"exp")),
-        "exp after the bias": (lambda q, c: squashed(q, **({"after_bias": relay.exp} if c else {})), Cause(conv, EXTRA, r"exp")),
+        "dilation": (
+            lambda q, c: squashed(q, attrs={"dilation": (2, 2)} if c else {}), Cause(conv, LIMIT, r"dilation")
+        ),
+        "groups": (
+            lambda q, c: squashed(q, attrs={"groups": 2} if c else {}), Cause(conv, LIMIT, r"groups", editable=False)
+        ),
+        "twelve channels": (
+            lambda q, c: squashed(q, cout=12 if c else 16), Cause(conv, LIMIT, r"eights", editable=False)
+        ),
+        "weight is an input": (
+            lambda q, c: squashed(q, **({"weight": float_variable(q)} if c else {})), Cause(conv, CONSTANT, r"\bw\b")
+        ),
+        "weight computed in the graph": (
+            lambda q, c: squashed(q, **({"weight": computed_weight(q)} if c else {})),
+            Cause(conv, CONSTANT, r"multiply")
+        ),
+        "tanh": (
+            lambda q, c: squashed(q, **({"act": relay.tanh} if c else {})),
+            Cause("tanh", ("operator",), r"tanh", saved=conv)
+        ),
+        "no activation": (
+            lambda q, c: squashed(q, **({"act": lambda v: v} if c else {})),
+            Cause(conv, ("missing",), r"relu|sigmoid|clip")
+        ),
+        "exp before the bias": (
+            lambda q, c: squashed(q, **({"after_conv": relay.exp} if c else {})), Cause(conv, EXTRA, r"exp")
+        ),
+        "exp after the bias": (
+            lambda q, c: squashed(q, **({"after_bias": relay.exp} if c else {})), Cause(conv, EXTRA, r"exp")
+        ),
         "biased sums used outside": (lambda q, c: escaped(q) if c else squashed(q), Cause(conv, ESCAPE, r"bias_add")),
-        "pool of float16": (lambda q, c: relay.nn.max_pool2d(x4(q, "float16" if c else "float32"), pool_size=(2, 2)), Cause("nn.max_pool2d", TYPE, r"float16")),
-        "pool rounds up": (lambda q, c: relay.nn.max_pool2d(x4(q), pool_size=(2, 2), ceil_mode=c), Cause("nn.max_pool2d", LIMIT, r"ceil_mode")),
+        "pool of float16": (
+            lambda q, c: relay.nn.max_pool2d(x4(q, "float16" if c else "float32"), pool_size=(2, 2)),
+            Cause("nn.max_pool2d", TYPE, r"float16")
+        ),
+        "pool rounds up": (
+            lambda q, c: relay.nn.max_pool2d(x4(q), pool_size=(2, 2), ceil_mode=c),
+            Cause("nn.max_pool2d", LIMIT, r"ceil_mode")
+        ),
         "another shape": (
             lambda q, c: relay.nn.batch_flatten(relay.var("x", shape=(1, 2, 8, 10 if c else 8))),
             Cause("nn.batch_flatten", ("shape", "type"), r"160", editable=False),
@@ -414,16 +536,34 @@ def core_families() -> None:
     parts: dict[str, tuple[Make, Cause]] = {
         "axis of softmax": (lambda q, c: attention(q, axis=1 if c else -1), Cause(soft, LIMIT, r"axis")),
         "a transposed operand": (lambda q, c: attention(q, flag=c), Cause("nn.batch_matmul", LIMIT, r"transpose_a")),
-        "relu between": (lambda q, c: attention(q, between=relay.nn.relu if c else lambda v: v), Cause("nn.batch_matmul", EXTRA, r"nn\.relu")),
+        "relu between": (
+            lambda q, c: attention(q, between=relay.nn.relu if c else lambda v: v),
+            Cause("nn.batch_matmul", EXTRA, r"nn\.relu")
+        ),
         "cast between": (
-            lambda q, c: attention(q, between=(lambda v: relay.cast(relay.cast(v, dtype="float16"), dtype="float32")) if c else lambda v: v),
+            lambda q, c: attention(
+                q, between=(lambda v: relay.cast(relay.cast(v, dtype="float16"), dtype="float32")) if c else lambda v: v
+            ),
             Cause("nn.batch_matmul", EXTRA, r"cast"),
         ),
-        "transpose between": (lambda q, c: attention(q, between=(lambda v: relay.transpose(v, axes=[0, 2, 1])) if c else lambda v: v), Cause("nn.batch_matmul", EXTRA, r"transpose")),
-        "divided by an input": (lambda q, c: attention(q, by=relay.var("d", shape=()) if c else None), Cause("divide", CONSTANT, r"\bd\b")),
-        "factor is an input": (lambda q, c: norm(q, factor=relay.var("f", shape=(q.cin,)) if c else None), Cause(mul, CONSTANT, r"\bf\b")),
-        "other activation": (lambda q, c: norm(q, shift=bool(q.cin % 8), act=relay.tanh if c else relay.nn.relu), Cause("tanh", ("operator",), r"tanh", saved=mul)),
-        "exp between": (lambda q, c: norm(q, shift=bool(q.cin % 8), between=relay.exp if c else lambda v: v), Cause(mul, EXTRA, r"exp")),
+        "transpose between": (
+            lambda q, c: attention(q, between=(lambda v: relay.transpose(v, axes=[0, 2, 1])) if c else lambda v: v),
+            Cause("nn.batch_matmul", EXTRA, r"transpose")
+        ),
+        "divided by an input": (
+            lambda q, c: attention(q, by=relay.var("d", shape=()) if c else None), Cause("divide", CONSTANT, r"\bd\b")
+        ),
+        "factor is an input": (
+            lambda q, c: norm(q, factor=relay.var("f", shape=(q.cin,)) if c else None), Cause(mul, CONSTANT, r"\bf\b")
+        ),
+        "other activation": (
+            lambda q, c: norm(q, shift=bool(q.cin % 8), act=relay.tanh if c else relay.nn.relu),
+            Cause("tanh", ("operator",), r"tanh", saved=mul)
+        ),
+        "exp between": (
+            lambda q, c: norm(q, shift=bool(q.cin % 8), between=relay.exp if c else lambda v: v),
+            Cause(mul, EXTRA, r"exp")
+        ),
         "axis of joining": (lambda q, c: joined(q, 2 if c else 1), Cause("concatenate", LIMIT, r"axis")),
     }
     for label, (make, cause) in parts.items():

@@ -1,4 +1,5 @@
-"""Further families, which no report was mended after: whole networks of two blocks, constants of each channel, and the tables of Ethos-U and the Arm Compute Library."""
+"""Further families, which no report was mended after: whole networks of two blocks, constants of each channel, and the
+tables of Ethos-U and the Arm Compute Library."""
 
 from __future__ import annotations
 
@@ -33,7 +34,9 @@ def network(q: Quantized, which: int, **over: Any) -> Expr:
     """Two convolutions, of which one has other knobs."""
     second = Quantized(q.rng, q.dtype, size=q.size - 2, cin=q.cout, cout=q.cout)
     y = q.conv(q.image(), **(over if which == 0 else {}))
-    return relay.nn.max_pool2d(second.conv(y, **(over if which else {})), pool_size=(2, 2), strides=(2, 2), layout="NHWC")
+    return relay.nn.max_pool2d(
+        second.conv(y, **(over if which else {})), pool_size=(2, 2), strides=(2, 2), layout="NHWC"
+    )
 
 
 def widened(y: Expr) -> Expr:
@@ -64,13 +67,20 @@ def constants() -> Parts:
     conv = {
         "scales of channels are an input": ("weight_scale", lambda q: relay.var("ws", shape=(q.cout,)), r"\bws\b"),
         "bias is an input": ("bias_value", lambda q: relay.var("bb", shape=(q.cout,), dtype="int32"), r"\bbb\b"),
-        "bias cast in the graph": ("bias_value", lambda q: relay.cast(ints(q.rng, (q.cout,), "int16"), dtype="int32"), r"cast"),
+        "bias cast in the graph": (
+            "bias_value", lambda q: relay.cast(ints(q.rng, (q.cout,), "int16"), dtype="int32"), r"cast"
+        ),
     }
     found: Parts = {}
     for label, (knob, make, words) in conv.items():
-        found[label] = (lambda q, c, knob=knob, make=make: q.conv(q.image(), **({knob: make(q)} if c else {})), Cause(CONV, CONSTANT, words))
+        found[label] = (
+            lambda q, c, knob=knob, make=make: q.conv(q.image(), **({knob: make(q)} if c else {})),
+            Cause(CONV, CONSTANT, words)
+        )
     found["dense, bias is an input"] = (
-        lambda q, c: q.dense(q.rows(), **({"bias_value": relay.var("bb", shape=(q.cout,), dtype="int32")} if c else {})),
+        lambda q, c: q.dense(
+            q.rows(), **({"bias_value": relay.var("bb", shape=(q.cout,), dtype="int32")} if c else {})
+        ),
         Cause("qnn.dense", CONSTANT, r"\bbb\b"),
     )
     found["dense, negated before requantize"] = (
@@ -84,7 +94,9 @@ def layouts() -> Parts:
     def first(q: Quantized, c: bool) -> Expr:
         if not c:
             return q.conv(q.image())
-        return q.conv(relay.var("x", shape=(1, q.cin, q.size, q.size), dtype="int8"), attrs={"data_layout": "NCHW"}, axis=1)
+        return q.conv(
+            relay.var("x", shape=(1, q.cin, q.size, q.size), dtype="int8"), attrs={"data_layout": "NCHW"}, axis=1
+        )
 
     return {"convolution, channels first": (first, Cause(CONV, LIMIT, r"NCHW|layout"))}
 
@@ -95,14 +107,18 @@ def zero_points() -> Parts:
 
     return {
         "zero points of channels": (each, Cause(CONV, (*LIMIT, "value"), r"zero")),
-        "zero point of the weight": (lambda q, c: q.conv(q.image(), weight_zero=zero(4 if c else 0)), Cause(CONV, (*LIMIT, "value"), r"zero")),
+        "zero point of the weight": (
+            lambda q, c: q.conv(q.image(), weight_zero=zero(4 if c else 0)), Cause(CONV, (*LIMIT, "value"), r"zero")
+        ),
     }
 
 
 def ethos_u() -> Parts:
     op = "nn.max_pool2d"
     return {
-        "strides": (lambda q, c: q.conv(q.image(), attrs={"strides": (4, 4)} if c else {}), Cause(CONV, LIMIT, r"strides")),
+        "strides": (
+            lambda q, c: q.conv(q.image(), attrs={"strides": (4, 4)} if c else {}), Cause(CONV, LIMIT, r"strides")
+        ),
         "dense, relu before requantize": (
             lambda q, c: q.dense(q.rows(), **({"after_bias": relay.nn.relu} if c else {})),
             Cause("qnn.dense", EXTRA, r"nn\.relu"),
@@ -112,10 +128,15 @@ def ethos_u() -> Parts:
         "pool, layout": (lambda q, c: pool(q, layout="NCHW" if c else "NHWC"), Cause(op, LIMIT, r"layout|NCHW")),
         "pool of floats": (lambda q, c: pool(q, dtype="float32" if c else ""), Cause(op, TYPE, r"float32")),
         "pool, two images": (
-            lambda q, c: relay.nn.max_pool2d(q.image(batch=2 if c else 1), pool_size=(2, 2), strides=(2, 2), layout="NHWC"),
+            lambda q, c: relay.nn.max_pool2d(
+                q.image(batch=2 if c else 1), pool_size=(2, 2), strides=(2, 2), layout="NHWC"
+            ),
             Cause(op, (*TYPE, "shape"), r"batch|image"),
         ),
-        "sum of 16 bits": (lambda q, c: q.add(*(q.image(n, dtype="int16" if c else "int8") for n in "ab")), Cause("qnn.add", TYPE, r"int16")),
+        "sum of 16 bits": (
+            lambda q, c: q.add(*(q.image(n, dtype="int16" if c else "int8") for n in "ab")),
+            Cause("qnn.add", TYPE, r"int16")
+        ),
     }
 
 
@@ -125,7 +146,9 @@ def real_block(q: Quantized, **over: Any) -> Expr:
     x = relay.var("x", shape=(1, q.size, q.size, q.cin), dtype=dtype)
     weight = over.get("weight") or real(q.rng, 3, 3, q.cin, q.cout, dtype=dtype)
     y = relay.nn.conv2d(x, weight, kernel_size=(3, 3), channels=q.cout, data_layout="NHWC", kernel_layout="HWIO")
-    return relay.nn.relu(relay.nn.bias_add(over.get("between", lambda v: v)(y), real(q.rng, q.cout, dtype=dtype), axis=3))
+    return relay.nn.relu(
+        relay.nn.bias_add(over.get("between", lambda v: v)(y), real(q.rng, q.cout, dtype=dtype), axis=3)
+    )
 
 
 def compute_library() -> Parts:
@@ -140,6 +163,10 @@ def compute_library() -> Parts:
             lambda q, c: real_block(q, **({"weight": relay.var("w", shape=(3, 3, q.cin, q.cout))} if c else {})),
             Cause(conv, CONSTANT, r"\bw\b"),
         ),
-        "pool, channels first": (lambda q, c: pool(q, dtype="float32", layout="NCHW" if c else "NHWC"), Cause(op, LIMIT, r"layout|NCHW")),
-        "pool, dilation": (lambda q, c: pool(q, dtype="float32", dilation=(2, 2) if c else (1, 1)), Cause(op, LIMIT, r"dilation")),
+        "pool, channels first": (
+            lambda q, c: pool(q, dtype="float32", layout="NCHW" if c else "NHWC"), Cause(op, LIMIT, r"layout|NCHW")
+        ),
+        "pool, dilation": (
+            lambda q, c: pool(q, dtype="float32", dilation=(2, 2) if c else (1, 1)), Cause(op, LIMIT, r"dilation")
+        ),
     }

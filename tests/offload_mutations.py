@@ -1,7 +1,9 @@
-"""Networks that an accelerator takes whole, each with one thing changed: what stays on the CPU then has a cause that is known.
+"""Networks that an accelerator takes whole, each with one thing changed: what stays on the CPU then has a cause that is
+known.
 
-`cases()` makes them: chains of blocks, each of which one row of a pattern table takes, with the changed block first, between or last. A case says which
-operator stays behind (by the name of its origin), the kind of the reason, and words that the reason has.
+`cases()` makes them: chains of blocks, each of which one row of a pattern table takes, with the changed block first,
+between or last. A case says which operator stays behind (by the name of its origin), the kind of the reason, and words
+that the reason has.
 """
 
 from __future__ import annotations
@@ -42,7 +44,8 @@ class Case:
 
 
 class Net:
-    """A network while it is built: its inputs, the values of those that are weights, and results beside the last value."""
+    """A network while it is built: its inputs, the values of those that are weights, and results beside the last
+    value."""
 
     def __init__(self, seed: int) -> None:
         self.rng = np.random.default_rng(seed)
@@ -78,12 +81,16 @@ def channels(x: Expr) -> int:
     return int(x.checked_type.shape[1])
 
 
-# --- an accelerator of real numbers -----------------------------------------------------------------------------------------
+# --- an accelerator of real numbers
+# -----------------------------------------------------------------------------------------
 def small_window(match: Expr) -> Any:
     size = match.op.pool_size
     if max(size) <= 3:
         return True
-    return Refusal("windows are at most 3 by 3", "make the window 3 by 3", lambda e: call("nn.max_pool2d", e.args[0], origin=e.span.name, **{**e.op.attributes(), "pool_size": (3, 3)}))
+    return Refusal(
+        "windows are at most 3 by 3", "make the window 3 by 3",
+        lambda e: call("nn.max_pool2d", e.args[0], origin=e.span.name, **{**e.op.attributes(), "pool_size": (3, 3)})
+    )
 
 
 def small_steps(match: Expr) -> bool:
@@ -95,7 +102,9 @@ def not_exclusive(match: Expr) -> Any:
 
 
 def real_table() -> Rows:
-    conv = is_op("nn.conv2d")(wildcard(), is_constant()).has_attr({"dilation": (1, 1), "data_layout": "NCHW", "strides": (1, 1)})
+    conv = is_op("nn.conv2d")(wildcard(), is_constant()).has_attr(
+        {"dilation": (1, 1), "data_layout": "NCHW", "strides": (1, 1)}
+    )
     biased = is_op("nn.bias_add")(conv, is_constant())
     dense = is_op("nn.dense")(wildcard().has_dtype("float32"), is_constant().has_dtype("float32"))
     x = wildcard()
@@ -105,7 +114,9 @@ def real_table() -> Rows:
     fixed = is_op("exp")(wildcard().has_shape((1, CHANNELS, 12, 12)))
     typed = is_op("log")(wildcard().has_type(relay.TensorType((1, CHANNELS, 12, 12), "float32")))
     line = is_op("nn.bias_add")(is_op("nn.conv1d")(wildcard(), is_constant()).has_dtype("float32"), is_constant())
-    leaky = is_op("nn.leaky_relu")(is_op("nn.batch_flatten")(wildcard()).has_shape((1, CHANNELS * 144))).has_attr({"alpha": 0.125})
+    leaky = is_op("nn.leaky_relu")(
+        is_op("nn.batch_flatten")(wildcard()).has_shape((1, CHANNELS * 144))
+    ).has_attr({"alpha": 0.125})
     return [
         ("npu.conv2d", is_op("nn.relu")(biased)),
         ("npu.dense", is_op("add")(dense, is_constant().has_dtype("float32"))),
@@ -113,21 +124,27 @@ def real_table() -> Rows:
         ("npu.avg_pool", is_op("nn.avg_pool2d")(wildcard()), small_steps),
         ("npu.blocks", is_op("nn.space_to_depth")(wildcard()), not_exclusive),
         ("npu.swish", is_op("divide")(x, is_op("sigmoid")(x))),
-        ("npu.doubled", doubled), ("npu.masked", masked), ("npu.field", field), ("npu.fixed", fixed), ("npu.typed", typed), ("npu.leaky", leaky), ("npu.line", line),
-        ("npu.sum", is_op("clip")(is_op("subtract")(wildcard(), wildcard()) | is_op("minimum")(wildcard(), wildcard()))),
+        ("npu.doubled", doubled), ("npu.masked", masked), ("npu.field", field), ("npu.fixed", fixed),
+        ("npu.typed", typed), ("npu.leaky", leaky), ("npu.line", line),
+        (
+            "npu.sum",
+            is_op("clip")(is_op("subtract")(wildcard(), wildcard()) | is_op("minimum")(wildcard(), wildcard()))
+        ),
     ]
 
 
 def conv_block(
-    net: Net, x: Expr, n: str, weight: Expr = None, bias: Any = None, between: Callable[[Expr], Expr] | None = None, after: Callable[[Expr], Expr] | None = None,
-    last: str | None = "nn.relu", seen: int = 0, **attrs: Any,
+    net: Net, x: Expr, n: str, weight: Expr = None, bias: Any = None, between: Callable[[Expr], Expr] | None = None,
+    after: Callable[[Expr], Expr] | None = None, last: str | None = "nn.relu", seen: int = 0, **attrs: Any,
 ) -> Expr:
     c = channels(x)
     w = net.constant(c, c, 3, 3) if weight is None else weight(net, (c, c, 3, 3))
     y = call("nn.conv2d", x, w, origin=f"conv{n}", **{"padding": (1, 1), "channels": c, "kernel_size": (3, 3), **attrs})
     net.beside += [y] if seen == 1 else []
     y = y if between is None else between(y)
-    y = y if bias is False else call("nn.bias_add", y, net.constant(c) if bias is None else bias(net, (c,)), origin=f"bias{n}")
+    y = y if bias is False else call(
+        "nn.bias_add", y, net.constant(c) if bias is None else bias(net, (c,)), origin=f"bias{n}"
+    )
     net.beside += [y] if seen == 2 else []
     y = y if after is None else after(y)
     return y if last is None else call(last, y, origin=f"relu{n}", **({"alpha": 0.1} if "leaky" in last else {}))
@@ -137,7 +154,10 @@ def transposed_conv_block(net: Net, x: Expr, n: str) -> Expr:
     """The same with channels last."""
     c = channels(x)
     y = call("transpose", x, axes=(0, 2, 3, 1))
-    y = call("nn.conv2d", y, net.constant(3, 3, c, c), origin=f"conv{n}", padding=(1, 1), channels=c, kernel_size=(3, 3), data_layout="NHWC", kernel_layout="HWIO")
+    y = call(
+        "nn.conv2d", y, net.constant(3, 3, c, c), origin=f"conv{n}", padding=(1, 1), channels=c, kernel_size=(3, 3),
+        data_layout="NHWC", kernel_layout="HWIO"
+    )
     y = call("nn.bias_add", y, net.constant(c), axis=3)
     return call("transpose", call("nn.relu", y), axes=(0, 3, 1, 2))
 
@@ -171,18 +191,34 @@ def between(name: str, **attrs: Any) -> Callable[[Expr], Expr]:
 def conv_mutations() -> Iterator[tuple[str, Block, str, Kind, tuple[str, ...]]]:
     """`(name, block, operator, kind, words)` of mutations of the block of a convolution."""
     for attribute, value in (("dilation", (2, 2)), ("strides", (2, 2)), ("strides", (3, 3)), ("dilation", (1, 2))):
-        yield f"{attribute}{value}", lambda net, x, n, a=attribute, v=value: conv_block(net, x, n, **{a: v}), "conv", Kind.ATTRIBUTE, (attribute, str(value), "(1, 1)")
-    yield "weights_input", lambda net, x, n: conv_block(net, x, n, weight=as_input(f"w{n}")), "conv", Kind.CONSTANT, ("%w", "nn.conv2d[1]")
-    yield "bias_input", lambda net, x, n: conv_block(net, x, n, bias=as_input(f"b{n}")), "conv", Kind.CONSTANT, ("%b", "nn.bias_add[1]")
-    yield "weights_computed", lambda net, x, n: conv_block(net, x, n, weight=constants_multiplied), "conv", Kind.CONSTANT, ("multiply", "nn.conv2d[1]", "FoldConstant")
-    yield "bias_computed", lambda net, x, n: conv_block(net, x, n, bias=constants_multiplied), "bias", Kind.CONSTANT, ("multiply", "nn.bias_add[1]", "FoldConstant")
+        yield f"{attribute}{value}", lambda net, x, n, a=attribute, v=value: conv_block(
+            net, x, n, **{a: v}
+        ), "conv", Kind.ATTRIBUTE, (attribute, str(value), "(1, 1)")
+    yield "weights_input", lambda net, x, n: conv_block(
+        net, x, n, weight=as_input(f"w{n}")
+    ), "conv", Kind.CONSTANT, ("%w", "nn.conv2d[1]")
+    yield "bias_input", lambda net, x, n: conv_block(
+        net, x, n, bias=as_input(f"b{n}")
+    ), "conv", Kind.CONSTANT, ("%b", "nn.bias_add[1]")
+    yield "weights_computed", lambda net, x, n: conv_block(
+        net, x, n, weight=constants_multiplied
+    ), "conv", Kind.CONSTANT, ("multiply", "nn.conv2d[1]", "FoldConstant")
+    yield "bias_computed", lambda net, x, n: conv_block(net, x, n, bias=constants_multiplied), "bias", Kind.CONSTANT, (
+        "multiply", "nn.bias_add[1]", "FoldConstant"
+    )
     yield "no_bias", lambda net, x, n: conv_block(net, x, n, bias=False), "conv", Kind.MISSING, ("nn.bias_add",)
     yield "no_relu", lambda net, x, n: conv_block(net, x, n, last=None), "conv", Kind.MISSING, ("nn.relu",)
     for name in ("nn.dropout", "negative", "copy", "abs"):
-        yield f"{name}_between", lambda net, x, n, o=name: conv_block(net, x, n, between=between(o)), "conv", Kind.EXTRA, (name, "nn.conv2d directly")
-        yield f"{name}_after", lambda net, x, n, o=name: conv_block(net, x, n, after=between(o)), "bias", Kind.EXTRA, (name, "nn.bias_add directly")
+        yield f"{name}_between", lambda net, x, n, o=name: conv_block(
+            net, x, n, between=between(o)
+        ), "conv", Kind.EXTRA, (name, "nn.conv2d directly")
+        yield f"{name}_after", lambda net, x, n, o=name: conv_block(net, x, n, after=between(o)), "bias", Kind.EXTRA, (
+            name, "nn.bias_add directly"
+        )
     for name in ("nn.leaky_relu", "negative", "sigmoid", "erf"):
-        yield f"{name}_for_relu", lambda net, x, n, o=name: conv_block(net, x, n, last=o), "conv", Kind.OPERATOR, ("nn.relu", name)
+        yield f"{name}_for_relu", lambda net, x, n, o=name: conv_block(
+            net, x, n, last=o
+        ), "conv", Kind.OPERATOR, ("nn.relu", name)
     yield "conv_seen", lambda net, x, n: conv_block(net, x, n, seen=1), "conv", Kind.ESCAPE, ("nn.conv2d", "outside")
     yield "bias_seen", lambda net, x, n: conv_block(net, x, n, seen=2), "bias", Kind.ESCAPE, ("nn.bias_add", "outside")
     yield "channels_last", transposed_conv_block, "conv", Kind.ATTRIBUTE, ("data_layout", "NHWC", "ConvertLayout")
@@ -192,41 +228,92 @@ def other_mutations() -> Iterator[tuple[str, Block, str, Kind, tuple[str, ...], 
     """The same of the other rows; the last says whether there is an edit."""
     pool: dict[str, Any] = {"pool_size": (2, 2), "strides": (1, 1)}
     for size in ((4, 4), (5, 3), (4, 2)):
-        yield f"pool{size}", lambda net, x, n, s=size: call("nn.max_pool2d", x, origin=f"op{n}", **{**pool, "pool_size": s}), "op", Kind.CHECK, ("at most 3 by 3", "make the window"), True
+        yield f"pool{size}", lambda net, x, n, s=size: call(
+            "nn.max_pool2d", x, origin=f"op{n}", **{**pool, "pool_size": s}
+        ), "op", Kind.CHECK, ("at most 3 by 3", "make the window"), True
     for step in ((2, 2), (3, 3), (2, 1)):
-        yield f"steps{step}", lambda net, x, n, s=step: call("nn.avg_pool2d", x, origin=f"op{n}", **{**pool, "strides": s}), "op", Kind.CHECK, ("small_steps", "says no", "strides = (1, 1)"), True
-    yield "ceil", lambda net, x, n: call("nn.avg_pool2d", x, origin=f"op{n}", **pool, ceil_mode=True), "op", Kind.CHECK, ("small_steps", "ceil_mode = False"), True
-    yield "blocks", lambda net, x, n: call("nn.batch_flatten", call("nn.space_to_depth", x, origin=f"op{n}", block_size=4)), "op", Kind.CHECK, ("2 by 2", "block_size = 2"), True
-    yield "two_values", lambda net, x, n: call("divide", x, call("sigmoid", call("abs", x)), origin=f"op{n}"), "op", Kind.SAME, ("abs",), True
-    yield "equal_values", lambda net, x, n: call("divide", call("abs", x), call("sigmoid", call("abs", x)), origin=f"op{n}"), "op", Kind.SAME, ("abs", "once"), True
-    yield "other_number", lambda net, x, n: call("multiply", x, relay.const(np.float32(3)), origin=f"op{n}"), "op", Kind.VALUE, ("2.0", "3.0"), True
-    yield "mask_constant", lambda net, x, n: call("maximum", x, net.constant(1), origin=f"op{n}"), "op", Kind.VARIABLE, ("%mask", "a constant"), True
-    yield "mask_named", lambda net, x, n: call("maximum", x, net.input("cover", (1,)), origin=f"op{n}"), "op", Kind.VARIABLE, ("%mask", "%cover"), True
-    yield "second_field", lambda net, x, n: call("tanh", call("split", x, indices_or_sections=2, axis=2)[1], origin=f"op{n}"), "op", Kind.INDEX, ("field 0", "field 1"), True
-    yield "dtype", lambda net, x, n: dense_block(net, x, n, "float16"), "dense", Kind.DTYPE, ("float32", "float16"), True
-    yield "dense_weights", lambda net, x, n: dense_block(net, x, n, weight=as_input(f"w{n}")), "dense", Kind.CONSTANT, ("%w", "nn.dense[1]"), True
-    yield "dense_computed", lambda net, x, n: dense_block(net, x, n, weight=constants_multiplied), "add", Kind.CONSTANT, ("multiply", "FoldConstant"), True
+        yield f"steps{step}", lambda net, x, n, s=step: call(
+            "nn.avg_pool2d", x, origin=f"op{n}", **{**pool, "strides": s}
+        ), "op", Kind.CHECK, ("small_steps", "says no", "strides = (1, 1)"), True
+    yield "ceil", lambda net, x, n: call(
+        "nn.avg_pool2d", x, origin=f"op{n}", **pool, ceil_mode=True
+    ), "op", Kind.CHECK, ("small_steps", "ceil_mode = False"), True
+    yield "blocks", lambda net, x, n: call(
+        "nn.batch_flatten", call("nn.space_to_depth", x, origin=f"op{n}", block_size=4)
+    ), "op", Kind.CHECK, ("2 by 2", "block_size = 2"), True
+    yield "two_values", lambda net, x, n: call(
+        "divide", x, call("sigmoid", call("abs", x)), origin=f"op{n}"
+    ), "op", Kind.SAME, ("abs",), True
+    yield "equal_values", lambda net, x, n: call(
+        "divide", call("abs", x), call("sigmoid", call("abs", x)), origin=f"op{n}"
+    ), "op", Kind.SAME, ("abs", "once"), True
+    yield "other_number", lambda net, x, n: call(
+        "multiply", x, relay.const(np.float32(3)), origin=f"op{n}"
+    ), "op", Kind.VALUE, ("2.0", "3.0"), True
+    yield "mask_constant", lambda net, x, n: call(
+        "maximum", x, net.constant(1), origin=f"op{n}"
+    ), "op", Kind.VARIABLE, ("%mask", "a constant"), True
+    yield "mask_named", lambda net, x, n: call(
+        "maximum", x, net.input("cover", (1,)), origin=f"op{n}"
+    ), "op", Kind.VARIABLE, ("%mask", "%cover"), True
+    yield "second_field", lambda net, x, n: call(
+        "tanh", call("split", x, indices_or_sections=2, axis=2)[1], origin=f"op{n}"
+    ), "op", Kind.INDEX, ("field 0", "field 1"), True
+    yield "dtype", lambda net, x, n: dense_block(
+        net, x, n, "float16"
+    ), "dense", Kind.DTYPE, ("float32", "float16"), True
+    yield "dense_weights", lambda net, x, n: dense_block(
+        net, x, n, weight=as_input(f"w{n}")
+    ), "dense", Kind.CONSTANT, ("%w", "nn.dense[1]"), True
+    yield "dense_computed", lambda net, x, n: dense_block(
+        net, x, n, weight=constants_multiplied
+    ), "add", Kind.CONSTANT, ("multiply", "FoldConstant"), True
     yield "dense_alone", lambda net, x, n: dense_block(net, x, n, bias=False), "dense", Kind.MISSING, ("add",), True
     yield "dtype_of_a_result", half_conv, "op", Kind.DTYPE, ("float32", "float16"), True
-    yield "batch", lambda net, x, n: call("exp", call("negative", net.input("y", (2, CHANNELS, 12, 12))), origin=f"op{n}"), "op", Kind.SHAPE, ("batch of 1", "%y"), True
-    yield "between_fields", lambda net, x, n: call("tanh", call("negative", call("split", x, indices_or_sections=2, axis=2)[0]), origin=f"op{n}"), "op", Kind.EXTRA, ("negative",), True
-    yield "shape", lambda net, x, n: call("exp", net.input("y", (2, CHANNELS, 12, 12)), origin=f"op{n}"), "op", Kind.SHAPE, ("(1, 8, 12, 12)", "(2, 8, 12, 12)", "%y"), True
-    yield "reshaped", lambda net, x, n: call("exp", call("reshape", x, newshape=(1, CHANNELS, 144)), origin=f"op{n}"), "op", Kind.SHAPE, ("(1, 8, 144)", "reshape"), True
-    yield "type", lambda net, x, n: call("log", net.input("y", (1, CHANNELS, 12, 12), "float16"), origin=f"op{n}"), "op", Kind.TYPE, ("float32", "float16", "%y"), True
+    yield "batch", lambda net, x, n: call(
+        "exp", call("negative", net.input("y", (2, CHANNELS, 12, 12))), origin=f"op{n}"
+    ), "op", Kind.SHAPE, ("batch of 1", "%y"), True
+    yield "between_fields", lambda net, x, n: call(
+        "tanh", call("negative", call("split", x, indices_or_sections=2, axis=2)[0]), origin=f"op{n}"
+    ), "op", Kind.EXTRA, ("negative",), True
+    yield "shape", lambda net, x, n: call(
+        "exp", net.input("y", (2, CHANNELS, 12, 12)), origin=f"op{n}"
+    ), "op", Kind.SHAPE, ("(1, 8, 12, 12)", "(2, 8, 12, 12)", "%y"), True
+    yield "reshaped", lambda net, x, n: call(
+        "exp", call("reshape", x, newshape=(1, CHANNELS, 144)), origin=f"op{n}"
+    ), "op", Kind.SHAPE, ("(1, 8, 144)", "reshape"), True
+    yield "type", lambda net, x, n: call(
+        "log", net.input("y", (1, CHANNELS, 12, 12), "float16"), origin=f"op{n}"
+    ), "op", Kind.TYPE, ("float32", "float16", "%y"), True
     for slope in (0.01, 0.3):
-        yield f"alpha{slope}", lambda net, x, n, a=slope: call("nn.leaky_relu", call("nn.batch_flatten", x), origin=f"op{n}", alpha=a), "op", Kind.ATTRIBUTE, ("alpha", "0.125"), True
-    yield "unknown", lambda net, x, n: call("nn.softmax", x, origin=f"op{n}"), "op", Kind.UNKNOWN, ("nn.softmax", "no row"), False
+        yield f"alpha{slope}", lambda net, x, n, a=slope: call(
+            "nn.leaky_relu", call("nn.batch_flatten", x), origin=f"op{n}", alpha=a
+        ), "op", Kind.ATTRIBUTE, ("alpha", "0.125"), True
+    yield "unknown", lambda net, x, n: call(
+        "nn.softmax", x, origin=f"op{n}"
+    ), "op", Kind.UNKNOWN, ("nn.softmax", "no row"), False
     for name in ("subtract", "minimum"):
-        yield f"{name}_alone", lambda net, x, n, o=name: call(o, x, call("abs", x), origin=f"op{n}"), "op", Kind.MISSING, ("clip",), True
-        yield f"{name}_negative", lambda net, x, n, o=name: call("clip", call("negative", call(o, x, call("abs", x), origin=f"op{n}")), a_min=0.0, a_max=6.0), "op", Kind.EXTRA, ("negative", name), True
-        yield f"{name}_seen", lambda net, x, n, o=name: seen_sum(net, x, n, o), "op", Kind.ESCAPE, (name, "outside"), True
-    yield "another_sum", lambda net, x, n: call("clip", call("maximum", x, net.constant(1)), origin=f"op{n}", a_min=0.0, a_max=6.0), "op", Kind.MISSING, ("subtract",), True
+        yield f"{name}_alone", lambda net, x, n, o=name: call(
+            o, x, call("abs", x), origin=f"op{n}"
+        ), "op", Kind.MISSING, ("clip",), True
+        yield f"{name}_negative", lambda net, x, n, o=name: call(
+            "clip", call("negative", call(o, x, call("abs", x), origin=f"op{n}")), a_min=0.0, a_max=6.0
+        ), "op", Kind.EXTRA, ("negative", name), True
+        yield f"{name}_seen", lambda net, x, n, o=name: seen_sum(net, x, n, o), "op", Kind.ESCAPE, (
+            name, "outside"
+        ), True
+    yield "another_sum", lambda net, x, n: call(
+        "clip", call("maximum", x, net.constant(1)), origin=f"op{n}", a_min=0.0, a_max=6.0
+    ), "op", Kind.MISSING, ("subtract",), True
 
 
 def half_conv(net: Net, x: Expr, n: str) -> Expr:
     """A convolution in 16 bits, of which only the result has to be in 32."""
     x = call("abs", call("cast", x, dtype="float16"))
-    y = call("nn.conv1d", call("reshape", x, newshape=(1, CHANNELS, -1)), net.constant(CHANNELS, CHANNELS, 3, dtype="float16"), origin=f"op{n}", kernel_size=3, channels=CHANNELS)
+    y = call(
+        "nn.conv1d", call("reshape", x, newshape=(1, CHANNELS, -1)),
+        net.constant(CHANNELS, CHANNELS, 3, dtype="float16"), origin=f"op{n}", kernel_size=3, channels=CHANNELS
+    )
     return call("nn.bias_add", y, net.constant(CHANNELS, dtype="float16"))
 
 
@@ -236,7 +323,8 @@ def seen_sum(net: Net, x: Expr, n: str, name: str) -> Expr:
     return call("clip", y, a_min=0.0, a_max=6.0)
 
 
-# --- an accelerator of quantized numbers ------------------------------------------------------------------------------------
+# --- an accelerator of quantized numbers
+# ------------------------------------------------------------------------------------
 def scale(value: float) -> Expr:
     return relay.const(np.float32(value))
 
@@ -249,7 +337,11 @@ def quantized_table() -> Rows:
     data = is_op("nn.pad")(wildcard(), wildcard()) | wildcard()
     conv = is_op("qnn.conv2d")(data, *(is_constant() for _ in range(5))).has_attr({"dilation": (1, 1)})
     dense = is_op("qnn.dense")(wildcard(), *(is_constant() for _ in range(5)))
-    scaled = [is_op("qnn.requantize")(is_op("nn.bias_add")(p, is_constant()), *(is_constant() for _ in range(4))).has_dtype("int8") for p in (conv, dense)]
+    scaled = [
+        is_op("qnn.requantize")(
+            is_op("nn.bias_add")(p, is_constant()), *(is_constant() for _ in range(4))
+        ).has_dtype("int8") for p in (conv, dense)
+    ]
     return [
         ("npu.conv2d", scaled[0], lambda e: max(e.args[0].args[0].op.strides) <= 2),
         ("npu.dense", scaled[1]),
@@ -258,20 +350,28 @@ def quantized_table() -> Rows:
 
 
 def quantized_conv(
-    net: Net, x: Expr, n: str, weight: Any = None, bias: Any = None, between: Callable[[Expr], Expr] | None = None, after: Callable[[Expr], Expr] | None = None,
-    out: str = "int8", last: bool = True, seen: int = 0, zero_point: Any = None, **attrs: Any,
+    net: Net, x: Expr, n: str, weight: Any = None, bias: Any = None, between: Callable[[Expr], Expr] | None = None,
+    after: Callable[[Expr], Expr] | None = None, out: str = "int8", last: bool = True, seen: int = 0,
+    zero_point: Any = None, **attrs: Any,
 ) -> Expr:
     c = channels(x)
     padded = call("nn.pad", x, relay.const(np.int8(3)), pad_width=((0, 0), (0, 0), (1, 1), (1, 1)), origin=f"pad{n}")
     w = net.constant(c, c, 3, 3, dtype="int8") if weight is None else weight(net, (c, c, 3, 3))
     given = zero(3) if zero_point is None else zero_point(net, ())
-    y = call("qnn.conv2d", padded, w, given, zero(0), scale(0.1), scale(0.02), origin=f"conv{n}", **{"channels": c, "kernel_size": (3, 3), **attrs})
+    y = call(
+        "qnn.conv2d", padded, w, given, zero(0), scale(0.1), scale(0.02), origin=f"conv{n}",
+        **{"channels": c, "kernel_size": (3, 3), **attrs}
+    )
     net.beside += [y] if seen == 1 else []
     y = y if between is None else between(y)
-    y = y if bias is False else call("nn.bias_add", y, net.constant(c, dtype="int32") if bias is None else bias(net, (c,)), origin=f"bias{n}")
+    y = y if bias is False else call(
+        "nn.bias_add", y, net.constant(c, dtype="int32") if bias is None else bias(net, (c,)), origin=f"bias{n}"
+    )
     net.beside += [y] if seen == 2 else []
     y = y if after is None else after(y)
-    return call("qnn.requantize", y, scale(0.002), zero(0), scale(0.1), zero(3), axis=1, out_dtype=out, origin=f"scale{n}") if last else y
+    return call(
+        "qnn.requantize", y, scale(0.002), zero(0), scale(0.1), zero(3), axis=1, out_dtype=out, origin=f"scale{n}"
+    ) if last else y
 
 
 def quantized_here(dtype: str) -> Callable[[Net, tuple[int, ...]], Expr]:
@@ -285,18 +385,36 @@ def integers_input(name: str, dtype: str) -> Callable[[Net, tuple[int, ...]], Ex
 
 def quantized_mutations() -> Iterator[tuple[str, Block, str, Kind, tuple[str, ...]]]:
     q = quantized_conv
-    yield "weights_quantized", lambda net, x, n: q(net, x, n, weight=quantized_here("int8")), "conv", Kind.CONSTANT, ("qnn.quantize", "qnn.conv2d[1]", "fold_qnn")
-    yield "bias_quantized", lambda net, x, n: q(net, x, n, bias=quantized_here("int32")), "conv", Kind.CONSTANT, ("qnn.quantize", "nn.bias_add[1]", "fold_qnn")
-    yield "both_quantized", lambda net, x, n: q(net, x, n, quantized_here("int8"), quantized_here("int32")), "scale", Kind.CONSTANT, ("qnn.quantize", "fold_qnn")
-    yield "weights_input", lambda net, x, n: q(net, x, n, weight=integers_input(f"w{n}", "int8")), "conv", Kind.CONSTANT, ("%w", "qnn.conv2d[1]")
-    yield "zero_input", lambda net, x, n: q(net, x, n, zero_point=integers_input(f"z{n}", "int32")), "conv", Kind.CONSTANT, ("%z", "qnn.conv2d[2]")
+    yield "weights_quantized", lambda net, x, n: q(net, x, n, weight=quantized_here("int8")), "conv", Kind.CONSTANT, (
+        "qnn.quantize", "qnn.conv2d[1]", "fold_qnn"
+    )
+    yield "bias_quantized", lambda net, x, n: q(net, x, n, bias=quantized_here("int32")), "conv", Kind.CONSTANT, (
+        "qnn.quantize", "nn.bias_add[1]", "fold_qnn"
+    )
+    yield "both_quantized", lambda net, x, n: q(
+        net, x, n, quantized_here("int8"), quantized_here("int32")
+    ), "scale", Kind.CONSTANT, ("qnn.quantize", "fold_qnn")
+    yield "weights_input", lambda net, x, n: q(
+        net, x, n, weight=integers_input(f"w{n}", "int8")
+    ), "conv", Kind.CONSTANT, ("%w", "qnn.conv2d[1]")
+    yield "zero_input", lambda net, x, n: q(
+        net, x, n, zero_point=integers_input(f"z{n}", "int32")
+    ), "conv", Kind.CONSTANT, ("%z", "qnn.conv2d[2]")
     yield "no_bias", lambda net, x, n: q(net, x, n, bias=False), "conv", Kind.MISSING, ("nn.bias_add",)
-    yield "no_scaling", lambda net, x, n: call("clip", q(net, x, n, last=False), a_min=0.0, a_max=6.0), "conv", Kind.MISSING, ("qnn.requantize",)
-    yield "dilation_across", lambda net, x, n: q(net, x, n, dilation=(1, 2)), "conv", Kind.ATTRIBUTE, ("dilation", "(1, 2)")
+    yield "no_scaling", lambda net, x, n: call(
+        "clip", q(net, x, n, last=False), a_min=0.0, a_max=6.0
+    ), "conv", Kind.MISSING, ("qnn.requantize",)
+    yield "dilation_across", lambda net, x, n: q(
+        net, x, n, dilation=(1, 2)
+    ), "conv", Kind.ATTRIBUTE, ("dilation", "(1, 2)")
     yield "dilation", lambda net, x, n: q(net, x, n, dilation=(2, 2)), "conv", Kind.ATTRIBUTE, ("dilation",)
     for name in ("copy", "abs", "nn.relu"):
-        yield f"{name}_between", lambda net, x, n, o=name: q(net, x, n, between=between(o)), "conv", Kind.EXTRA, (name, "qnn.conv2d directly")
-        yield f"{name}_after", lambda net, x, n, o=name: q(net, x, n, after=between(o)), "scale", Kind.EXTRA, (name, "nn.bias_add directly")
+        yield f"{name}_between", lambda net, x, n, o=name: q(
+            net, x, n, between=between(o)
+        ), "conv", Kind.EXTRA, (name, "qnn.conv2d directly")
+        yield f"{name}_after", lambda net, x, n, o=name: q(net, x, n, after=between(o)), "scale", Kind.EXTRA, (
+            name, "nn.bias_add directly"
+        )
     for out in ("uint8", "int32"):
         yield f"to_{out}", lambda net, x, n, o=out: q(net, x, n, out=o), "conv", Kind.DTYPE, ("int8", out, "out_dtype")
     yield "strides", lambda net, x, n: q(net, x, n, strides=(3, 3)), "conv", Kind.CHECK, ("says no", "strides")
@@ -340,8 +458,13 @@ def table_cases(place: int) -> Iterator[Case]:
     yield Case(f"earlier_row-{place}", mod, [conv, *real_table()], "relu", Kind.TAKEN, ("npu.alone", "tried before"))
     bias = ("npu.bias", is_op("nn.bias_add")(wildcard(), is_constant()))
     yield Case(f"earlier_bias-{place}", mod, [bias, *real_table()], "conv", Kind.TAKEN, ("npu.bias", "tried before"))
-    stored = is_op("qnn.conv2d")(wildcard(), *(is_constant() for _ in range(5))).has_attr({"data_layout": "NHWC", "kernel_layout": "HWIO"})
+    stored = is_op("qnn.conv2d")(wildcard(), *(is_constant() for _ in range(5))).has_attr(
+        {"data_layout": "NHWC", "kernel_layout": "HWIO"}
+    )
     _, images = chained(place, quantized_conv, place, quantized_conv, "int8")
-    yield Case(f"qnn-layout-{place}", images, [("npu.stored", stored)], "conv", Kind.ATTRIBUTE, ("data_layout", "ConvertLayout"))
+    yield Case(
+        f"qnn-layout-{place}", images, [("npu.stored", stored)], "conv", Kind.ATTRIBUTE,
+        ("data_layout", "ConvertLayout")
+    )
     named = [("dsp" + r[0].removeprefix("npu"), *r[1:]) for r in real_table()]
     yield Case(f"other_name-{place}", mod, named, "conv", Kind.NAME, ("dsp.conv2d", "npu."))

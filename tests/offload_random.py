@@ -1,7 +1,8 @@
-"""Random accelerators and networks: a chain of random operators, a pattern that was made of it, and one random change of the chain.
+"""Random accelerators and networks: a chain of random operators, a pattern that was made of it, and one random change
+of the chain.
 
-The pattern asks for some of the attributes and types that the chain has, takes other operators in some places, and leaves some out; without
-the change it takes the whole chain.
+The pattern asks for some of the attributes and types that the chain has, takes other operators in some places, and
+leaves some out; without the change it takes the whole chain.
 """
 
 from __future__ import annotations
@@ -18,9 +19,12 @@ from tilewright.relay.offload import Kind
 
 Random = np.random.Generator
 UNARY: tuple[tuple[str, dict[str, Any], dict[str, Any]], ...] = (
-    ("nn.relu", {}, {}), ("tanh", {}, {}), ("sigmoid", {}, {}), ("erf", {}, {}), ("exp", {}, {}), ("nn.leaky_relu", {"alpha": 0.5}, {"alpha": 0.25}),
-    ("clip", {"a_min": 0.0, "a_max": 6.0}, {"a_max": 5.0}), ("nn.max_pool2d", {"pool_size": (3, 3), "padding": (1, 1)}, {"ceil_mode": True}),
-    ("nn.avg_pool2d", {"pool_size": (3, 3), "padding": (1, 1)}, {"count_include_pad": True}), ("sqrt", {}, {}), ("nn.lrn", {"size": 3}, {"bias": 1.5}),
+    ("nn.relu", {}, {}), ("tanh", {}, {}), ("sigmoid", {}, {}), ("erf", {}, {}), ("exp", {}, {}),
+    ("nn.leaky_relu", {"alpha": 0.5}, {"alpha": 0.25}),
+    ("clip", {"a_min": 0.0, "a_max": 6.0}, {"a_max": 5.0}),
+    ("nn.max_pool2d", {"pool_size": (3, 3), "padding": (1, 1)}, {"ceil_mode": True}),
+    ("nn.avg_pool2d", {"pool_size": (3, 3), "padding": (1, 1)}, {"count_include_pad": True}), ("sqrt", {}, {}),
+    ("nn.lrn", {"size": 3}, {"bias": 1.5}),
 )
 """Operators of one value, their attributes, and other values of those that a pattern asks for."""
 STRANGERS = ("negative", "abs", "ceil", "sin", "rsqrt")
@@ -45,14 +49,20 @@ def links(rng: Random) -> list[Link]:
     """Two to five different operators."""
     known = [Link(n, a, o) for n, a, o in UNARY]
     known += [
-        Link("nn.conv2d", {"padding": (1, 1), "kernel_size": (3, 3), "channels": 8}, {"dilation": (2, 2)}, ((8, 8, 3, 3),)),
-        Link("nn.bias_add", {}, {}, ((8,),)), Link("subtract", {}, {}, ((1, 8, 1, 1),)), Link("maximum", {}, {}, ((1,),)), Link("power", {}, {}, ((1,),)),
+        Link(
+            "nn.conv2d", {"padding": (1, 1), "kernel_size": (3, 3), "channels": 8}, {"dilation": (2, 2)},
+            ((8, 8, 3, 3),)
+        ),
+        Link("nn.bias_add", {}, {}, ((8,),)), Link("subtract", {}, {}, ((1, 8, 1, 1),)),
+        Link("maximum", {}, {}, ((1,),)), Link("power", {}, {}, ((1,),)),
     ]
     chosen = [known[i] for i in rng.permutation(len(known))[: rng.integers(2, 6)]]
     for i, link in enumerate(chosen):
         link.origin = f"op{i}"
         link.asked = bool(link.others) and bool(rng.integers(2))
-        link.optional = 0 < i < len(chosen) - 1 and not link.others and not link.constants and bool(rng.integers(3) == 0)
+        link.optional = 0 < i < len(chosen) - 1 and not link.others and not link.constants and bool(
+            rng.integers(3) == 0
+        )
         link.another = "cosh" if not link.others and not link.constants and rng.integers(3) == 0 else ""
     return chosen
 
@@ -78,10 +88,16 @@ def defaults(link: Link) -> dict[str, Any]:
     return get(link.name)(**link.attrs).attributes()
 
 
-def built(net: Net, x: Any, chain: list[Link], at: int = -1, change: Callable[[Any], Any] | None = None, dtype: str = "float32") -> Any:
+def built(
+    net: Net, x: Any, chain: list[Link], at: int = -1, change: Callable[[Any], Any] | None = None,
+    dtype: str = "float32"
+) -> Any:
     """The chain on `x`; the value of the link number `at` goes through `change`."""
     for i, link in enumerate(chain):
-        x = call(link.name, x, *(net.constant(*shape, dtype=dtype) for shape in link.constants), origin=link.origin, **link.attrs)
+        x = call(
+            link.name, x, *(net.constant(*shape, dtype=dtype) for shape in link.constants), origin=link.origin,
+            **link.attrs
+        )
         x = change(x) if i == at and change is not None else x
     return x
 
@@ -90,7 +106,9 @@ def mutations(chain: list[Link], rng: Random) -> list[str]:
     """What may be changed of a chain."""
     found = ["extra", "escape"]
     found += ["attribute"] * any(c.asked for c in chain) + ["constant", "folded"] * any(c.constants for c in chain)
-    found += ["missing"] * any(needed(c, chain) for c in chain) + ["operator"] * any(replaceable(c, chain) for c in chain)
+    found += ["missing"] * any(needed(c, chain) for c in chain) + ["operator"] * any(
+        replaceable(c, chain) for c in chain
+    )
     return found
 
 
@@ -100,12 +118,14 @@ def light(c: Link) -> bool:
 
 
 def replaceable(c: Link, chain: list[Link]) -> bool:
-    """Whether another operator in its place has no other explanation: at the begin and for a clip at the end, that it is missing before the other."""
+    """Whether another operator in its place has no other explanation: at the begin and for a clip at the end, that it
+    is missing before the other."""
     return light(c) and c is not chain[0] and not (c is chain[-1] and c.name == "clip")
 
 
 def needed(c: Link, chain: list[Link]) -> bool:
-    """Whether that it is missing has no other explanation: before one that may be left out, that this stands in its place."""
+    """Whether that it is missing has no other explanation: before one that may be left out, that this stands in its
+    place."""
     after = chain[chain.index(c) + 1 :]
     return light(c) and not (after and after[0].optional)
 
@@ -115,7 +135,8 @@ def pick(rng: Random, chain: list[Link], may: Callable[[Link], Any]) -> int:
 
 
 def mutated(net: Net, x: Any, chain: list[Link], kind: str, rng: Random) -> tuple[Any, str, Kind, tuple[str, ...]]:
-    """The chain on `x` with one thing changed; the operator that stays behind, the kind of the reason, and its words."""
+    """The chain on `x` with one thing changed; the operator that stays behind, the kind of the reason, and its
+    words."""
     last = len(chain) - 1
     match kind:
         case "attribute":
@@ -128,7 +149,10 @@ def mutated(net: Net, x: Any, chain: list[Link], kind: str, rng: Random) -> tupl
             name, shape = f"{chain[at].origin}_w", chain[at].constants[0]
             weight = net.weight(name, *shape) if kind == "constant" else call("abs", net.constant(*shape))
             for i, link in enumerate(chain):
-                x = call(link.name, x, *([weight] if i == at else [net.constant(*s) for s in link.constants]), origin=link.origin, **link.attrs)
+                x = call(
+                    link.name, x, *([weight] if i == at else [net.constant(*s) for s in link.constants]),
+                    origin=link.origin, **link.attrs
+                )
             return x, chain[at].origin, Kind.CONSTANT, (f"%{name}",) if kind == "constant" else ("abs", "FoldConstant")
         case "missing":
             at = pick(rng, chain, lambda c: needed(c, chain))
@@ -140,9 +164,13 @@ def mutated(net: Net, x: Any, chain: list[Link], kind: str, rng: Random) -> tupl
             return built(net, x, chain), chain[at - 1].origin, Kind.OPERATOR, (wanted, stranger)
         case "escape":
             at = int(rng.integers(0, last))
-            return built(net, x, chain, at, lambda v: net.beside.append(v) or v), chain[at].origin, Kind.ESCAPE, (chain[at].name, "outside")
+            return built(
+                net, x, chain, at, lambda v: net.beside.append(v) or v
+            ), chain[at].origin, Kind.ESCAPE, (chain[at].name, "outside")
         case "dtype":
-            return built(net, call("cast", call("abs", x), dtype="float16"), chain, dtype="float16"), chain[0].origin, Kind.DTYPE, ("float16", "float32")
+            return built(
+                net, call("cast", call("abs", x), dtype="float16"), chain, dtype="float16"
+            ), chain[0].origin, Kind.DTYPE, ("float16", "float32")
         case _:
             at, stranger = int(rng.integers(0, last)), str(rng.choice(STRANGERS))
             return built(net, x, chain, at, lambda v: call(stranger, v)), chain[at].origin, Kind.EXTRA, (stranger,)
@@ -170,7 +198,10 @@ def random_case(seed: int) -> Case:
     if join:
         z, turned = built(net, x, beside), join != "minimum" and bool(rng.integers(2))
         y = call(join, y, z) if first != turned else call(join, z, y)
-    return Case(f"random-{kind}-{seed}", net.module(call("nn.softmax", y)), [("npu.chain", pattern)], node, expected, words, net.params)
+    return Case(
+        f"random-{kind}-{seed}", net.module(call("nn.softmax", y)), [("npu.chain", pattern)], node, expected, words,
+        net.params
+    )
 
 
 def random_cases(count: int) -> Iterator[Case]:

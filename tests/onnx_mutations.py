@@ -1,7 +1,8 @@
-"""Damaged and hostile ONNX models (`tests/mutated_models.py`) through every door of the compiler (`tests/damaged_files.py`).
+"""Damaged and hostile ONNX models (`tests/mutated_models.py`) through every door of the compiler
+(`tests/damaged_files.py`).
 
-`python tests/onnx_mutations.py --count 5000 --seed 0` prints how many were refused, compiled and run, by door and kind of error; then every
-offender.
+`python tests/onnx_mutations.py --count 5000 --seed 0` prints how many were refused, compiled and run, by door and kind
+of error; then every offender.
 """
 
 from __future__ import annotations
@@ -36,7 +37,10 @@ TURNS = ("compile",) * 4 + ("session",) * 2 + ("check", "command check", "comman
 
 def models(kinds: Sequence[tuple[tuple[str, bytes], ...]]) -> Format:
     """Mutations of these sets of seeds, drawn from alike."""
-    return Format(FILE, lambda number: Made(*mutated_models.made(number, kinds)), DOORS, TURNS, {DATA_FILE: bytes(DATA_BYTES)}, ["tilewright.relay.frontend.onnx"])
+    return Format(
+        FILE, lambda number: Made(*mutated_models.made(number, kinds)), DOORS, TURNS, {DATA_FILE: bytes(DATA_BYTES)},
+        ["tilewright.relay.frontend.onnx"]
+    )
 
 
 def main(arguments: Sequence[str]) -> int:

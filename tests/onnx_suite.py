@@ -1,8 +1,9 @@
 """The conformance tests that come with ONNX, compiled and run through `tilewright.onnx_backend`.
 
-`python tests/onnx_suite.py --write` makes docs/onnx_refused.md, the list of what is refused and why. With folders as arguments,
-it runs the cases in these: each a folder with `model.onnx` and `test_data_set_*`, as older releases of ONNX carry them. An archive
-of such folders will do, also a wheel of ONNX. What the answers are compared with is in `onnx_verdict`.
+`python tests/onnx_suite.py --write` makes docs/onnx_refused.md, the list of what is refused and why. With folders as
+arguments, it runs the cases in these: each a folder with `model.onnx` and `test_data_set_*`, as older releases of ONNX
+carry them. An archive of such folders will do, also a wheel of ONNX. What the answers are compared with is in
+`onnx_verdict`.
 """
 
 from __future__ import annotations
@@ -55,11 +56,13 @@ class Outcome:
     refused: str = ""
     """Our message, when the model was refused."""
     apart: str = ""
-    """Why the suite's values say nothing of ours, which are right by other values or a check of their own (`onnx_verdict`)."""
+    """Why the suite's values say nothing of ours, which are right by other values or a check of their own
+    (`onnx_verdict`)."""
     wrong: str = ""
     """What is wrong with the answer, or the error that is none of ours."""
     unknown: bool = False
-    """Whether nobody knows the right answer: the case has no data, and ONNX's reference implementation cannot run it."""
+    """Whether nobody knows the right answer: the case has no data, and ONNX's reference implementation cannot run
+    it."""
     native: bool = False
     """Whether it passes and all of it ran compiled."""
 
@@ -86,7 +89,10 @@ def folder_cases(folder: Path) -> Iterator[Case]:
         for name in ("meta.json", "data.json"):
             if (path.parent / name).exists():
                 said.update(json.loads((path.parent / name).read_text()))
-        yield Case(str(path.parent.relative_to(top)), functools.partial(_load_folder, path.parent), said.get("rtol", RTOL), said.get("atol", ATOL))
+        yield Case(
+            str(path.parent.relative_to(top)), functools.partial(_load_folder, path.parent), said.get("rtol", RTOL),
+            said.get("atol", ATOL)
+        )
 
 
 def unpacked(path: Path, into: Path) -> Path:
@@ -121,7 +127,10 @@ def run(case: Case) -> Outcome:
 
 def reasons(outcomes: Mapping[str, Outcome]) -> tuple[dict[str, str], dict[str, str]]:
     """Why cases are refused, and why others are not compared with the suite's values: what belongs on the page."""
-    refused, apart = ({name: said for name, o in outcomes.items() if (said := _cell(getattr(o, what)))} for what in ("refused", "apart"))
+    refused, apart = (
+        {name: said for name, o in outcomes.items() if (said := _cell(getattr(o, what)))}
+        for what in ("refused", "apart")
+    )
     return refused, apart
 
 
@@ -129,9 +138,11 @@ def page(refused: dict[str, str], apart: dict[str, str]) -> str:
     """The lists of the refused cases and of those that are not compared with the suite's values, by reason."""
     lines = [
         "# Exceptions in ONNX's conformance suite", "",
-        f"This page lists the cases of release {onnx.__version__} that Tilewright refuses, and those that are compared with other values than the suite's.",
+        f"This page lists the cases of release {onnx.__version__} that Tilewright refuses, and those that are compared "
+        "with other values than the suite's.",
         "All other cases pass. `python tests/onnx_suite.py --write` writes this page, and the tests compare it.", "",
-        *(_table(refused) if refused else ["No case is refused."]), "", "Compared with other values than the suite's:", "", *_table(apart),
+        *(_table(refused) if refused else ["No case is refused."]), "", "Compared with other values than the suite's:",
+        "", *_table(apart),
     ]
     return "\n".join(lines) + "\n"
 
@@ -145,8 +156,14 @@ def _table(reasons: dict[str, str]) -> list[str]:
 
 def listed() -> dict[str, str]:
     """Why each case is on the page, by its name."""
-    rows = [line for line in PAGE.read_text(encoding="utf-8").splitlines() if line.startswith("| ") and line not in (_HEAD, "| --- | --- |")]
-    return {name: why.strip() for _, why, names, _ in (re.split(r"(?<!\\)\|", row) for row in rows) for name in names.split()}
+    rows = [
+        line for line in PAGE.read_text(encoding="utf-8").splitlines() if line.startswith("| ")
+        and line not in (_HEAD, "| --- | --- |")
+    ]
+    return {
+        name: why.strip() for _, why, names,
+        _ in (re.split(r"(?<!\\)\|", row) for row in rows) for name in names.split()
+    }
 
 
 def _cell(why: str) -> str:
@@ -159,7 +176,9 @@ def _wheel_case(kind: str, test: Any) -> Case:
         return Case(name, lambda: (test.model, test.data_sets), test.rtol, test.atol)
     if test.model_dir is not None:
         return Case(name, functools.partial(_load_folder, Path(test.model_dir)), test.rtol, test.atol)
-    return Case(name, functools.partial(_load_light, Path(onnx.__file__).parent.parent / test.url), test.rtol, test.atol)
+    return Case(
+        name, functools.partial(_load_light, Path(onnx.__file__).parent.parent / test.url), test.rtol, test.atol
+    )
 
 
 def _load_folder(folder: Path) -> tuple[onnx.ModelProto, DataSets]:
@@ -185,13 +204,19 @@ def _load_light(path: Path) -> tuple[onnx.ModelProto, DataSets]:
     model = onnx.load(path)
     stored = {t.name for t in model.graph.initializer}
     inputs = [Runner.generate_dummy_data(i, name=path.stem) for i in model.graph.input if i.name not in stored]
-    outputs = [_parsed((path.parent / f"{path.stem}_output_{k}.pb").read_bytes(), o.type) for k, o in enumerate(model.graph.output)]
+    outputs = [
+        _parsed((path.parent / f"{path.stem}_output_{k}.pb").read_bytes(), o.type) for k,
+        o in enumerate(model.graph.output)
+    ]
     return model, [(inputs, outputs)]
 
 
 def _parsed(data: bytes, kind: TypeProto) -> Any:
     which = kind.WhichOneof("value")
-    proto = onnx.SequenceProto() if which == "sequence_type" else onnx.OptionalProto() if which == "optional_type" else onnx.TensorProto()
+    proto = (
+        onnx.SequenceProto() if which == "sequence_type" else onnx.OptionalProto() if which == "optional_type"
+        else onnx.TensorProto()
+    )
     proto.ParseFromString(data)
     return plain(proto)
 
@@ -208,10 +233,15 @@ def main(arguments: Sequence[str]) -> int:
         outcomes = {c.name: run(c) for c in chosen}
     for name, o in outcomes.items():
         if o.wrong or (given and not o.passed):
-            print(f"{name}: {o.wrong or o.refused or o.apart or 'it has no values, and the reference implementation of ONNX has none either'}")
+            print(
+                f"{name}: {o.wrong or o.refused or o.apart or 'it has no values, and the reference implementation of ONNX has none either'}"  # noqa: E501
+            )
     if "--write" in arguments:
         PAGE.write_text(page(*reasons(outcomes)), encoding="utf-8")
-    counts = {what: sum(bool(getattr(o, what)) for o in outcomes.values()) for what in ("passed", "native", "apart", "refused", "unknown", "wrong")}
+    counts = {
+        what: sum(bool(getattr(o, what)) for o in outcomes.values())
+        for what in ("passed", "native", "apart", "refused", "unknown", "wrong")
+    }
     print(f"{len(outcomes)} cases: {', '.join(f'{count} {what}' for what, count in counts.items())}")
     return int(bool(counts["wrong"]))
 

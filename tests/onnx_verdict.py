@@ -1,9 +1,11 @@
-"""What the answers of a conformance case are compared with: the files of the case, within its tolerances, or what rules where these do not.
+"""What the answers of a conformance case are compared with: the files of the case, within its tolerances, or what rules
+where these do not.
 
-The files hold what one implementation computed on one day. A few cases of the installed release have a check of their own (`APART`). Elsewhere,
-where ours differ from the files, ONNX's own reference implementation of the installed release is asked, and its word is the specification's: older
-releases of the suite had mistakes that newer ones mended, and implementations that optimise a model may round where it does not. Numbers that a
-model draws are compared by their distribution.
+The files hold what one implementation computed on one day. A few cases of the installed release have a check of their
+own (`APART`). Elsewhere, where ours differ from the files, ONNX's own reference implementation of the installed release
+is asked, and its word is the specification's: older releases of the suite had mistakes that newer ones mended, and
+implementations that optimise a model may round where it does not. Numbers that a model draws are compared by their
+distribution.
 """
 
 from __future__ import annotations
@@ -21,9 +23,12 @@ from onnx.reference import ReferenceEvaluator
 
 Array = np.ndarray[Any, Any]
 Values = Sequence[Any]
-RANDOM = frozenset({"RandomNormal", "RandomUniform", "RandomNormalLike", "RandomUniformLike", "Multinomial", "Bernoulli", "Dropout"})
+RANDOM = frozenset(
+    {"RandomNormal", "RandomUniform", "RandomNormalLike", "RandomUniformLike", "Multinomial", "Bernoulli", "Dropout"}
+)
 LIKELY = 2.2
-"""Times sqrt(1/n + 1/m): two samples of one distribution differ by more than that in one case of ten thousand (Kolmogorov and Smirnov)."""
+"""Times sqrt(1/n + 1/m): two samples of one distribution differ by more than that in one case of ten thousand
+(Kolmogorov and Smirnov)."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +45,8 @@ class Answer:
 
 
 def verdict(answer: Answer) -> str:
-    """Empty where the answer is what the files say; why they say otherwise, where it is right. Raises `AssertionError` where it is wrong."""
+    """Empty where the answer is what the files say; why they say otherwise, where it is right. Raises `AssertionError`
+    where it is wrong."""
     try:
         similar(answer)
     except AssertionError as error:
@@ -54,12 +60,16 @@ def verdict(answer: Answer) -> str:
         expected = reference(answer.model, answer.given)
         if expected is None or not _holds(by_chance, replace(answer, wanted=expected), drawn):
             raise
-        return f"ONNX's reference implementation has the same answer, and the files another: {' '.join(str(error).split())[:200]}"
+        return (
+            "ONNX's reference implementation has the same answer, and the files another: "
+            f"{' '.join(str(error).split())[:200]}"
+        )
     return ""
 
 
 def similar(answer: Answer) -> None:
-    """As the suite compares, by its tolerances; a sequence element by element, since its runner takes an array in one for a list of numbers."""
+    """As the suite compares, by its tolerances; a sequence element by element, since its runner takes an array in one
+    for a list of numbers."""
     for a, b in _pairs(answer):
         if isinstance(a, list) and isinstance(b, list):
             similar(replace(answer, wanted=a, got=b))
@@ -98,13 +108,15 @@ def zeros_and_ones(answer: Answer) -> None:
 
 
 def exact_inverse(answer: Answer) -> None:
-    """The answer is the inverse Fourier transform of the first input along its second dimension, computed in double precision."""
+    """The answer is the inverse Fourier transform of the first input along its second dimension, computed in double
+    precision."""
     found = np.fft.ifft(answer.given[0].astype(np.float64) @ np.array([1, 1j]), axis=1)
     similar(replace(answer, wanted=[np.stack([found.real, found.imag], -1).astype(answer.wanted[0].dtype)]))
 
 
 def corners_kept(answer: Answer) -> None:
-    """The answer is that of the reference implementation for a resize to the same lengths, given as `sizes` in place of `scales`."""
+    """The answer is that of the reference implementation for a resize to the same lengths, given as `sizes` in place of
+    `scales`."""
     node = answer.model.graph.node[0]
     resize = onnx.helper.make_node("Resize", [node.input[0], "", "", "sizes"], list(node.output))
     resize.attribute.extend(node.attribute)
@@ -116,22 +128,42 @@ def corners_kept(answer: Answer) -> None:
 
 
 def dropped(answer: Answer) -> None:
-    """The elements of the first input are 0 or made larger, as many as is likely; a second output says which are kept."""
+    """The elements of the first input are 0 or made larger, as many as is likely; a second output says which are
+    kept."""
     x, ratio = answer.given[0], float(answer.given[1])
     y, *masks = answer.got
     compare_samples(answer.wanted[0] != 0, y != 0)
     similar(replace(answer, wanted=[np.where(y != 0, x / (1 - ratio), 0).astype(x.dtype), *[y != 0] * len(masks)]))
 
 
-_OWN_NUMBERS = "ONNX leaves random numbers to the implementation, even with a seed; the tests compare the shape and the type, and that all values are 0 or 1"
-_OWN_MASK = "ONNX leaves the choice of dropped elements to the implementation; the tests compare their number, and all other elements"
-_IN_SINGLE = "the expected values were computed in single precision, with errors beyond the tolerance; the tests compare with an inverse transform in double precision"
-_CORNERS = ("the specification's formula keeps the corners of the result, whose length is a whole number; the expected values were computed with the fractional length; "
+_OWN_NUMBERS = (
+    "ONNX leaves random numbers to the implementation, even with a seed; the tests compare the shape and the type, and "
+    "that all values are 0 or 1"
+)
+_OWN_MASK = (
+    "ONNX leaves the choice of dropped elements to the implementation; the tests compare their number, and all other "
+    "elements"
+)
+_IN_SINGLE = (
+    "the expected values were computed in single precision, with errors beyond the tolerance; the tests compare with "
+    "an inverse transform in double precision"
+)
+_CORNERS = (
+    "the specification's formula keeps the corners of the result, whose length is a whole number; the expected values "
+    "were computed with the fractional length; "
             "a resize to the same sizes is compared")
 APART: dict[str, tuple[str, Callable[[Answer], None]]] = {
-    **{f"node/test_bernoulli{kind}": (_OWN_NUMBERS, zeros_and_ones) for kind in itertools.chain(*((k, f"{k}_expanded") for k in ("", "_double", "_seed")))},
-    **{f"node/test_training_dropout{kind}": (_OWN_MASK, dropped) for kind in ("", "_mask", "_default", "_default_mask")},
-    **{f"node/test_resize_downsample_scales_{mode}_align_corners": (_CORNERS, corners_kept) for mode in ("linear", "cubic")},
+    **{
+        f"node/test_bernoulli{kind}": (_OWN_NUMBERS, zeros_and_ones)
+        for kind in itertools.chain(*((k, f"{k}_expanded") for k in ("", "_double", "_seed")))
+    },
+    **{
+        f"node/test_training_dropout{kind}": (_OWN_MASK, dropped) for kind in ("", "_mask", "_default", "_default_mask")
+    },
+    **{
+        f"node/test_resize_downsample_scales_{mode}_align_corners": (_CORNERS, corners_kept)
+        for mode in ("linear", "cubic")
+    },
     **{f"node/test_dft_inverse{kind}": (_IN_SINGLE, exact_inverse) for kind in ("", "_opset19")},
 }
 """Cases whose values are not what the specification says they must be: why, and what is compared in place of them."""
@@ -140,13 +172,18 @@ APART: dict[str, tuple[str, Callable[[Answer], None]]] = {
 def compare_samples(wanted: Array, got: Array) -> None:
     """Raises `AssertionError` where two arrays are not of one shape and type, or hardly of one distribution."""
     if wanted.shape != got.shape or wanted.dtype != got.dtype:
-        raise AssertionError(f"{wanted.dtype}{list(wanted.shape)} was expected, and there is {got.dtype}{list(got.shape)}")
+        raise AssertionError(
+            f"{wanted.dtype}{list(wanted.shape)} was expected, and there is {got.dtype}{list(got.shape)}"
+        )
     a, b = np.sort(wanted, axis=None), np.sort(got, axis=None)
     everything = np.concatenate((a, b))
     shares = [np.searchsorted(x, everything, side="right") / max(1, x.size) for x in (a, b)]
     apart = float(np.max(np.abs(shares[0] - shares[1]), initial=0))
     if apart > LIKELY * np.sqrt(2 / max(1, a.size)):
-        raise AssertionError(f"the {a.size} numbers drawn are distributed otherwise than those expected: {apart:.2f} of them lie elsewhere")
+        raise AssertionError(
+            f"the {a.size} numbers drawn are distributed otherwise than those expected: {apart:.2f} of them lie "
+            "elsewhere"
+        )
 
 
 def drawn_outputs(model: onnx.ModelProto) -> list[bool]:
@@ -192,13 +229,16 @@ def _made_up(inputs: Iterable[onnx.ValueInfoProto]) -> Iterator[Array]:
 
 def as_declared(value: Any, kind: onnx.TypeProto) -> Any:
     """The value of a file: older releases stored bfloat16 as the bits of uint16."""
-    if isinstance(value, np.ndarray) and value.dtype == np.uint16 and kind.tensor_type.elem_type == onnx.TensorProto.BFLOAT16:
+    if isinstance(
+        value, np.ndarray
+    ) and value.dtype == np.uint16 and kind.tensor_type.elem_type == onnx.TensorProto.BFLOAT16:
         return value.view(onnx.helper.tensor_dtype_to_np_dtype(onnx.TensorProto.BFLOAT16))
     return value
 
 
 def redeclare(model: onnx.ModelProto, inputs: Values) -> None:
-    """Give inputs the shapes of their data, where these contradict what the model says: older releases declared a few wrongly."""
+    """Give inputs the shapes of their data, where these contradict what the model says: older releases declared a few
+    wrongly."""
     for i, x in zip(model.graph.input, inputs, strict=False):
         declared = i.type.tensor_type.shape.dim
         if isinstance(x, np.ndarray) and i.type.tensor_type.HasField("shape") and not _fits(x.shape, declared):
@@ -206,7 +246,9 @@ def redeclare(model: onnx.ModelProto, inputs: Values) -> None:
 
 
 def _fits(shape: tuple[int, ...], declared: Sequence[Any]) -> bool:
-    return len(shape) == len(declared) and all(not d.HasField("dim_value") or d.dim_value == size for d, size in zip(declared, shape, strict=True))
+    return len(shape) == len(declared) and all(
+        not d.HasField("dim_value") or d.dim_value == size for d, size in zip(declared, shape, strict=True)
+    )
 
 
 def plain(x: Any) -> Any:

@@ -43,7 +43,15 @@ from tilewright.relay.op import (
     vision_maps,
 )
 from tilewright.relay.op.annotation import StopFusion
-from tilewright.relay.op.blocks import BatchToSpaceNd, DepthToSpace, Dilate, LayoutTransform, MirrorPad, SpaceToBatchNd, SpaceToDepth
+from tilewright.relay.op.blocks import (
+    BatchToSpaceNd,
+    DepthToSpace,
+    Dilate,
+    LayoutTransform,
+    MirrorPad,
+    SpaceToBatchNd,
+    SpaceToDepth,
+)
 from tilewright.relay.op.nn_sparse import SparseAdd, SparseConv2d, SparseDense, SparseTranspose, packed
 from tilewright.relay.op.registry import Op
 

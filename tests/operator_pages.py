@@ -1,7 +1,8 @@
-"""The operator reference in `docs/operators/`, derived from the operator classes: `python tests/operator_pages.py` writes it.
+"""The operator reference in `docs/operators/`, derived from the operator classes: `python tests/operator_pages.py`
+writes it.
 
-Each attribute is described by a string literal below its declaration, each type rule by the docstring of `infer`; both may be
-inherited.
+Each attribute is described by a string literal below its declaration, each type rule by the docstring of `infer`; both
+may be inherited.
 """
 
 from __future__ import annotations
@@ -22,27 +23,38 @@ assert qnn.op is not None  # its operators are registered by this import
 FOLDER: Final = Path(__file__).parent.parent / "docs" / "operators"
 INDEX: Final = FOLDER.parent / "operator_reference.md"
 FAMILIES: Final[dict[str, tuple[str, tuple[str, ...]]]] = {
-    "elementwise": ("Elementwise operators", ("elementwise", "broadcast", "fast_math", "fixed_point", "complex_numbers", "special")),
+    "elementwise": (
+        "Elementwise operators", ("elementwise", "broadcast", "fast_math", "fixed_point", "complex_numbers", "special")
+    ),
     "products": ("Matrix products, convolutions and attention", (
-        "nn_matmul", "nn_attention", "nn_conv", "nn_conv_blocks", "nn_deformable", "nn_displacement", "nn_sparse", "nn_binary",
+        "nn_matmul", "nn_attention", "nn_conv", "nn_conv_blocks", "nn_deformable", "nn_displacement", "nn_sparse",
+        "nn_binary",
     )),
     "normalization": ("Pooling, normalization and losses", ("nn_pool", "nn_norm", "nn_loss")),
     "reductions": ("Reductions, scans and sorting", ("reduction", "scans", "sorting")),
     "shapes": ("Shapes, layouts and new tensors", ("transform", "shaping", "blocks", "create")),
-    "indexing": ("Indexing, scattering and selection", ("indexing", "lookup", "scattering", "selection", "data_dependent")),
+    "indexing": (
+        "Indexing, scattering and selection", ("indexing", "lookup", "scattering", "selection", "data_dependent")
+    ),
     "linear_algebra": ("Linear algebra and signals", ("linalg", "einsum", "signal")),
     "vision": ("Images and object detection", ("image", "image_sampling", "image_decoding", "vision", "vision_maps")),
     "random": ("Random numbers", ("random",)),
     "quantized": ("Quantized tensors", ("scaling", "arithmetic", "functions", "products")),
-    "classic": ("Strings, dictionaries and classic models", ("text", "dictionaries", "native_texts", "ensembles", "coupling")),
+    "classic": (
+        "Strings, dictionaries and classic models", ("text", "dictionaries", "native_texts", "ensembles", "coupling")
+    ),
     "dynamic": ("Attributes and nodes known at run time", ("dynamic", "deferred")),
     "marks": ("Marks, checks and external calls", ("annotation", "runtime_checks", "external")),
 }
 FUSION: Final = {
-    Fusion.ELEMWISE: "elementwise", Fusion.BROADCAST: "broadcasting", Fusion.INJECTIVE: "injective", Fusion.REDUCE: "reduction",
-    Fusion.OUT_FUSABLE: "accepts elementwise consumers", Fusion.OPAQUE: "a kernel of its own",
+    Fusion.ELEMWISE: "elementwise", Fusion.BROADCAST: "broadcasting", Fusion.INJECTIVE: "injective",
+    Fusion.REDUCE: "reduction", Fusion.OUT_FUSABLE: "accepts elementwise consumers",
+    Fusion.OPAQUE: "a kernel of its own",
 }
-BEHIND: Final = "Derived from the operator classes by `python tests/operator_pages.py`; see [the index](../operator_reference.md).\n"
+BEHIND: Final = (
+    "Derived from the operator classes by `python tests/operator_pages.py`; see [the "
+    "index](../operator_reference.md).\n"
+)
 
 
 @cache
@@ -81,7 +93,9 @@ def native_code(cls: type[Op]) -> str:
 def _signature(cls: type[Op]) -> str:
     parameters = [p for p in inspect.signature(cls.infer).parameters.values() if p.name != "self"]
     inputs = [p.name if p.default is p.empty else f"{p.name}={p.default!r}" for p in parameters]
-    given = [f.name if f.default is dataclasses.MISSING else f"{f.name}={f.default!r}" for f in dataclasses.fields(cls)]  # type: ignore[arg-type]
+    given = [
+        f.name if f.default is dataclasses.MISSING else f"{f.name}={f.default!r}" for f in dataclasses.fields(cls)
+    ]  # type: ignore[arg-type]
     return f"{cls.name}({', '.join(inputs + given)})"
 
 
@@ -92,7 +106,8 @@ def _cell(value: Any) -> str:
 def _entry(cls: type[Op]) -> str:
     lines = [f"### `{cls.name}`\n\n```\n{_signature(cls)}\n```\n\n{inspect.getdoc(cls)}\n\n"]
     rows = [
-        f"| `{f.name}` | `{_cell(f.type)}` | {'required' if f.default is dataclasses.MISSING else f'`{_cell(repr(f.default))}`'} "
+        f"| `{f.name}` | `{_cell(f.type)}` | "
+        f"{'required' if f.default is dataclasses.MISSING else f'`{_cell(repr(f.default))}`'} "
         f"| {_cell(description(cls, f.name))} |\n"
         for f in dataclasses.fields(cls)  # type: ignore[arg-type]
     ]
@@ -119,8 +134,12 @@ def pages() -> dict[Path, str]:
     found = {}
     rows = []
     for family, (title, _) in FAMILIES.items():
-        found[FOLDER / f"{family}.md"] = f"# {title}\n\n{BEHIND}\n" + "".join(map(_entry, members[family])).rstrip() + "\n"
-        names = ", ".join(f"[`{cls.name}`](operators/{family}.md#{cls.name.replace('.', '')})" for cls in members[family])
+        found[FOLDER / f"{family}.md"] = f"# {title}\n\n{BEHIND}\n" + "".join(
+            map(_entry, members[family])
+        ).rstrip() + "\n"
+        names = ", ".join(
+            f"[`{cls.name}`](operators/{family}.md#{cls.name.replace('.', '')})" for cls in members[family]
+        )
         rows.append(f"## [{title}](operators/{family}.md)\n\n{names}\n\n")
     found[INDEX] = _INDEX_HEAD + "".join(rows).rstrip() + "\n"
     return found
@@ -134,7 +153,7 @@ fusion class, and the back ends with native code for it.
 The function of an operator takes its inputs, then its attributes: `relay.nn.softmax(x, axis=1)`. `tvm.ir.Op.get(name)` is its class.
 `python tests/operator_pages.py` derives the pages from the classes in `src/tilewright/relay/op` and `relay/qnn`.
 
-"""
+"""  # noqa: E501
 
 
 def write() -> None:

@@ -28,7 +28,9 @@ def passes() -> list[tuple[str, type[Pass]]]:
             continue
         if public is not cls and getattr(qnn, name, None) is not cls:
             raise LookupError(f"no module of passes has {name}")
-        found.append((f"transform.{name}", cls) if public is cls else (f"qnn.transform.{name.removeprefix('Qnn')}", cls))
+        found.append(
+            (f"transform.{name}", cls) if public is cls else (f"qnn.transform.{name.removeprefix('Qnn')}", cls)
+        )
     return sorted(found, key=lambda row: row[0].lower())
 
 

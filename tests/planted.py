@@ -1,4 +1,5 @@
-"""Candidates for the tests of measuring: right ones, and ones that do each of the things that must not stop a search."""
+"""Candidates for the tests of measuring: right ones, and ones that do each of the things that must not stop a
+search."""
 
 from __future__ import annotations
 
@@ -26,7 +27,8 @@ _BODIES: Final = {
     "segfault": '    T.evaluate(T.call_extern("int32", "raise", 11))\n' + RIGHT,
     "abort": '    T.evaluate(T.call_extern("int32", "abort"))\n' + RIGHT,
     "exit": '    T.evaluate(T.call_extern("int32", "_exit", 3))\n' + RIGHT,
-    "endless run": '    for i in T.serial(1000000):\n        T.evaluate(T.call_extern("int32", "sleep", 1000))\n' + RIGHT,
+    "endless run": '    for i in T.serial(1000000):\n        T.evaluate(T.call_extern("int32", "sleep", 1000))\n'
+    + RIGHT,
     "no such function": '    T.evaluate(T.call_extern("int32", "nobody_has_this_function"))\n' + RIGHT,
 }
 DEFAULT: Final = "default"
@@ -65,7 +67,10 @@ class Planted(Candidate):
 
 def planted(kind: str, index: int = 0, checked: bool = True) -> Planted:
     """The candidate of that kind; `index` tells those of one kind apart."""
-    return Planted(json.dumps(["double.test", [["TENSOR", [64], "float32"]], {}]), json.dumps({"index": index, "entity": [["kind", "ot", kind]]}), "llvm", kind, checked)
+    return Planted(
+        json.dumps(["double.test", [["TENSOR", [64], "float32"]], {}]),
+        json.dumps({"index": index, "entity": [["kind", "ot", kind]]}), "llvm", kind, checked
+    )
 
 
 EXPECTED: Final = {

@@ -23,7 +23,9 @@ def image(random: np.random.Generator) -> tuple[list[Any], Any]:
     y = relay.nn.conv2d(x, _weights(random, 8, 3, 3, 3), kernel_size=(3, 3), channels=8, padding=(1, 1))
     y = relay.nn.batch_norm(y, scale, shift, shift, relay.const(random.uniform(0.5, 1, 8).astype("float32")))[0]
     y = relay.nn.relu(y)
-    y = relay.nn.conv2d(relay.nn.pad(y, ((0, 0), (0, 0), (1, 2), (1, 1))), _weights(random, 8, 8, 3, 3), kernel_size=(3, 3), channels=8)
+    y = relay.nn.conv2d(
+        relay.nn.pad(y, ((0, 0), (0, 0), (1, 2), (1, 1))), _weights(random, 8, 8, 3, 3), kernel_size=(3, 3), channels=8
+    )
     y = relay.nn.relu(relay.nn.bias_add(y, _weights(random, 8)))
     pooled = relay.nn.max_pool2d(y, (3, 3), (2, 2), padding=(1, 1))
     mean = relay.nn.avg_pool2d(y, (3, 3), (2, 2), padding=(1, 1))
@@ -43,7 +45,10 @@ def elementwise(random: np.random.Generator) -> tuple[list[Any], Any]:
     y = relay.divide(y, relay.const(np.float32(4)))
     whole = relay.cast(relay.round(relay.multiply(y, relay.const(np.float32(10)))), "int32")
     parts = relay.split(y, 37, axis=1)
-    picked = relay.add(relay.divide(parts[3], relay.add(relay.abs(parts[5]), relay.const(np.float32(1)))), relay.log(relay.add(relay.abs(parts[30]), half)))
+    picked = relay.add(
+        relay.divide(parts[3], relay.add(relay.abs(parts[5]), relay.const(np.float32(1)))),
+        relay.log(relay.add(relay.abs(parts[30]), half))
+    )
     counts = relay.floor_divide(whole, relay.const(np.int32(3)))
     taken = relay.take(y, relay.const(np.array([4, 0, 2], "int64")), axis=0)
     return [x, z], relay.Tuple([y, counts, picked, relay.cumsum(taken, axis=1), relay.argmax(y, axis=1)])
@@ -77,16 +82,26 @@ def quantized(random: np.random.Generator) -> tuple[list[Any], Any]:
     w = relay.const(random.integers(-100, 100, (16, 8, 3, 3)).astype("int8"))
     y = relay.qnn.op.conv2d(q, w, byte, zero, one, small, kernel_size=(3, 3), channels=16, padding=(1, 1))
     y = relay.nn.bias_add(y, relay.const(random.integers(-900, 900, 16).astype("int32")))
-    y = relay.qnn.op.requantize(y, relay.const(np.float32(0.00004)), zero, relay.const(np.float32(0.02)), byte, out_dtype="uint8")
-    return [x], relay.nn.max_pool2d(relay.nn.relu(relay.qnn.op.dequantize(y, relay.const(np.float32(0.02)), byte)), (2, 2), (2, 2))
+    y = relay.qnn.op.requantize(
+        y, relay.const(np.float32(0.00004)), zero, relay.const(np.float32(0.02)), byte, out_dtype="uint8"
+    )
+    return [x], relay.nn.max_pool2d(
+        relay.nn.relu(relay.qnn.op.dequantize(y, relay.const(np.float32(0.02)), byte)), (2, 2), (2, 2)
+    )
 
 
-NETWORKS: Final[dict[str, Callable[[np.random.Generator], tuple[list[Any], Any]]]] = {f.__name__: f for f in (image, elementwise, sequence, quantized)}
+NETWORKS: Final[
+    dict[str, Callable[[np.random.Generator], tuple[list[Any], Any]]]
+] = {f.__name__: f for f in (image, elementwise, sequence, quantized)}
 
 
 def network(name: str) -> Case:
     """A network with its inputs."""
     random = np.random.default_rng(7)
     params, body = NETWORKS[name](random)
-    module = tvm.transform.Sequential([relay.transform.InferType()])(tvm.IRModule.from_expr(relay.Function(params, body)))
-    return Case(module, tuple(random.uniform(-1, 1, p.checked_type.shape).astype("float32") for p in module["main"].params))
+    module = tvm.transform.Sequential([relay.transform.InferType()])(
+        tvm.IRModule.from_expr(relay.Function(params, body))
+    )
+    return Case(
+        module, tuple(random.uniform(-1, 1, p.checked_type.shape).astype("float32") for p in module["main"].params)
+    )

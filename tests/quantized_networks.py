@@ -1,8 +1,9 @@
-"""Ten networks, each quantized once, and written three times: as a module of PyTorch, as a TFLite file, and as an ONNX model.
+"""Ten networks, each quantized once, and written three times: as a module of PyTorch, as a TFLite file, and as an ONNX
+model.
 
-`NETWORKS[name]()` is a description: layers in order, and for every value its scale and zero point, by what the layers make of one random picture;
-weights and biases are integers of a fixed seed. The topologies are those of the networks; channels and pictures are smaller than in those that
-were trained, so that the tests are quick.
+`NETWORKS[name]()` is a description: layers in order, and for every value its scale and zero point, by what the layers
+make of one random picture; weights and biases are integers of a fixed seed. The topologies are those of the networks;
+channels and pictures are smaller than in those that were trained, so that the tests are quick.
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ Array = np.ndarray[Any, Any]
 
 @dataclass(eq=False)
 class Value:
-    """A quantized tensor (batch, channels, height, width) or (batch, features), of unsigned bytes; and what it is about, as a torch.Tensor."""
+    """A quantized tensor (batch, channels, height, width) or (batch, features), of unsigned bytes; and what it is
+    about, as a torch.Tensor."""
 
     real: Any
     scale: np.float32
@@ -58,14 +60,17 @@ class Network:
         self.name, self.per_channel = name, per_channel
         self.rng = np.random.default_rng(seed)
         self.layers: list[Layer] = []
-        self.input = Value(torch.from_numpy(self.rng.uniform(-2, 2.6, shape).astype(np.float32)), np.float32(0.0186579), 114)
+        self.input = Value(
+            torch.from_numpy(self.rng.uniform(-2, 2.6, shape).astype(np.float32)), np.float32(0.0186579), 114
+        )
 
     @property
     def output(self) -> Value:
         return self.layers[-1].output
 
     def _add(self, kind: str, inputs: tuple[Value, ...], real: Any, like: Value | None = None, **attrs: Any) -> Value:
-        """A layer whose result has the scale of another value, or one of its own: what it makes about fills the range."""
+        """A layer whose result has the scale of another value, or one of its own: what it makes about fills the
+        range."""
         act = attrs.get("act", "none")
         real = real.clamp(0, 6) if act == "relu6" else real.relu() if act == "relu" else real
         if like is not None:
@@ -78,24 +83,33 @@ class Network:
         return out
 
     def _weights(self, shape: tuple[int, ...], x: Value, layer: dict[str, Any]) -> tuple[Any, Any]:
-        """Integers for a weight and a bias, and the real numbers that they stand for; results are about as large as `x`."""
+        """Integers for a weight and a bias, and the real numbers that they stand for; results are about as large as
+        `x`."""
         import torch
 
         out = shape[0]
-        weight, bias = self.rng.integers(-127, 128, shape).astype(np.int8), self.rng.integers(-2000, 2000, out).astype(np.int32)
+        weight, bias = self.rng.integers(
+            -127, 128, shape
+        ).astype(np.int8), self.rng.integers(-2000, 2000, out).astype(np.int32)
         size = 1.3 / (73 * math.sqrt(math.prod(shape[1:])))
         scale = (size * self.rng.uniform(0.6, 1.4, out if self.per_channel else ())).astype(np.float32)
         layer.update(weight=weight, weight_scale=scale, bias=bias)
         real = weight * scale.reshape(-1, *[1] * (len(shape) - 1))
-        return torch.from_numpy(real.astype(np.float32)), torch.from_numpy((bias * (x.scale * scale)).astype(np.float32))
+        return torch.from_numpy(real.astype(np.float32)), torch.from_numpy(
+            (bias * (x.scale * scale)).astype(np.float32)
+        )
 
-    def _weighted(self, kind: str, x: Value, real: Any, like: Value | None, weights: dict[str, Any], **attrs: Any) -> Value:
+    def _weighted(
+        self, kind: str, x: Value, real: Any, like: Value | None, weights: dict[str, Any], **attrs: Any
+    ) -> Value:
         made = self._add(kind, (x,), real, like, **attrs)
         for name, value in weights.items():
             setattr(self.layers[-1], name, value)
         return made
 
-    def conv(self, x: Value, out: int, kernel: int | tuple[int, int] = 3, stride: int = 1, padding: int | tuple[int, int] | None = None, groups: int = 1,
+    def conv(
+        self, x: Value, out: int, kernel: int | tuple[int, int] = 3, stride: int = 1,
+        padding: int | tuple[int, int] | None = None, groups: int = 1,
              act: str = "relu", like: Value | None = None) -> Value:
         import torch
 
@@ -122,7 +136,10 @@ class Network:
     def max_pool(self, x: Value, kernel: int = 2, stride: int = 2, padding: int = 0) -> Value:
         import torch
 
-        return self._add("max_pool", (x,), torch.nn.functional.max_pool2d(x.real, kernel, stride, padding), x, kernel=kernel, stride=stride, padding=padding)
+        return self._add(
+            "max_pool", (x,), torch.nn.functional.max_pool2d(x.real, kernel, stride, padding), x, kernel=kernel,
+            stride=stride, padding=padding
+        )
 
     def mean(self, x: Value) -> Value:
         return self._add("mean", (x,), x.real.mean((2, 3), keepdim=True), x)
@@ -164,7 +181,9 @@ def mobilenet_v2() -> Network:
     """With ReLU, as torchvision quantizes it."""
     net = Network("mobilenet_v2", (1, 3, 64, 64), per_channel=False)
     x = net.conv(net.input, 8, stride=2)
-    for expand, out, count, stride in ((1, 8, 1, 1), (6, 8, 2, 2), (6, 8, 3, 2), (6, 16, 4, 2), (6, 24, 3, 1), (6, 40, 3, 2), (6, 80, 1, 1)):
+    for expand, out, count, stride in (
+        (1, 8, 1, 1), (6, 8, 2, 2), (6, 8, 3, 2), (6, 16, 4, 2), (6, 24, 3, 1), (6, 40, 3, 2), (6, 80, 1, 1)
+    ):
         for k in range(count):
             x = _inverted(net, x, out, expand, stride if k == 0 else 1)
     return net.classify(net.conv(x, 160, 1))
@@ -173,7 +192,10 @@ def mobilenet_v2() -> Network:
 def efficientnet_lite0() -> Network:
     net = Network("efficientnet_lite0", (1, 3, 64, 64))
     x = net.conv(net.input, 8, stride=2, act="relu6")
-    stages = ((1, 3, 1, 1, 8), (6, 3, 2, 2, 8), (6, 5, 2, 2, 16), (6, 3, 3, 2, 24), (6, 5, 3, 1, 32), (6, 5, 4, 2, 48), (6, 3, 1, 1, 80))
+    stages = (
+        (1, 3, 1, 1, 8), (6, 3, 2, 2, 8), (6, 5, 2, 2, 16), (6, 3, 3, 2, 24), (6, 5, 3, 1, 32), (6, 5, 4, 2, 48),
+        (6, 3, 1, 1, 80)
+    )
     for expand, kernel, count, stride, out in stages:
         for k in range(count):
             x = _inverted(net, x, out, expand, stride if k == 0 else 1, kernel, "relu6")
@@ -269,7 +291,10 @@ def googlenet() -> Network:
     x = net.max_pool(net.conv(net.conv(x, 8, 1), 24), 3, 2, 1)
     x = _inception(net, x, 8, (12, 16), (2, 4), 4)
     x = net.max_pool(_inception(net, x, 16, (16, 24), (4, 12), 8), 3, 2, 1)
-    for a, b, c, d in ((24, (12, 26), (2, 6), 8), (20, (14, 28), (3, 8), 8), (16, (16, 32), (3, 8), 8), (14, (18, 36), (4, 8), 8), (32, (20, 40), (4, 16), 16)):
+    for a, b, c, d in (
+        (24, (12, 26), (2, 6), 8), (20, (14, 28), (3, 8), 8), (16, (16, 32), (3, 8), 8), (14, (18, 36), (4, 8), 8),
+        (32, (20, 40), (4, 16), 16)
+    ):
         x = _inception(net, x, a, b, c, d)
     x = net.max_pool(x)
     x = _inception(net, _inception(net, x, 32, (20, 40), (4, 16), 16), 48, (24, 48), (6, 16), 16)
@@ -277,7 +302,11 @@ def googlenet() -> Network:
 
 
 NETWORKS: dict[str, Callable[..., Network]] = {
-    f.__name__: f for f in (mobilenet_v1, mobilenet_v2, resnet_18, resnet_50, efficientnet_lite0, resnet_8, ds_cnn, squeezenet, vgg_11, googlenet)
+    f.__name__: f for f in (
+        mobilenet_v1, mobilenet_v2, resnet_18, resnet_50, efficientnet_lite0, resnet_8, ds_cnn, squeezenet, vgg_11,
+        googlenet
+    )
 }
 WIDTHS = {"mobilenet_v1": 4, "resnet_18": 8, "resnet_50": 8}
-"""Networks that take how many times as many channels they have, and how many times that is in those that were trained."""
+"""Networks that take how many times as many channels they have, and how many times that is in those that were
+trained."""

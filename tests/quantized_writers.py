@@ -1,6 +1,7 @@
 """The networks of `quantized_networks.py` as modules of PyTorch, as TFLite files, and as ONNX models.
 
-PyTorch and ONNX have unsigned bytes and channels first; TFLite has signed bytes, whose zero points are 128 less, and channels last.
+PyTorch and ONNX have unsigned bytes and channels first; TFLite has signed bytes, whose zero points are 128 less, and
+channels last.
 """
 
 from __future__ import annotations
@@ -38,14 +39,20 @@ def _module(net: Network) -> Any:
     class Quantized(torch.nn.Module):
         def __init__(self) -> None:
             super().__init__()
-            self.quant = nnq.Quantize(torch.tensor([float(net.input.scale)]), torch.tensor([net.input.zero]), torch.quint8)
-            self.layers = torch.nn.ModuleDict({str(k): _torch_layer(layer) for k, layer in enumerate(net.layers) if layer.weight is not None})
+            self.quant = nnq.Quantize(
+                torch.tensor([float(net.input.scale)]), torch.tensor([net.input.zero]), torch.quint8
+            )
+            self.layers = torch.nn.ModuleDict(
+                {str(k): _torch_layer(layer) for k, layer in enumerate(net.layers) if layer.weight is not None}
+            )
 
         def forward(self, x: Any) -> Any:
             values = {net.input: self.quant(x)}
             for k, layer in enumerate(net.layers):
                 args = [values[v] for v in layer.inputs]
-                values[layer.output] = self.layers[str(k)](args[0]) if layer.weight is not None else _torch_call(layer, args)
+                values[
+                    layer.output
+                ] = self.layers[str(k)](args[0]) if layer.weight is not None else _torch_call(layer, args)
                 if layer.attrs.get("act") == "relu6":
                     values[layer.output] = torch.ops.quantized.relu6(values[layer.output])
             return values[net.output].dequantize()
@@ -62,7 +69,10 @@ def _torch_layer(layer: Layer) -> Any:
     if layer.kind == "conv":
         out, depth, *kernel = layer.weight.shape
         kind: Any = fused.ConvReLU2d if relu else nnq.Conv2d
-        made = kind(depth * layer.attrs["groups"], out, tuple(kernel), layer.attrs["stride"], layer.attrs["padding"], 1, layer.attrs["groups"])
+        made = kind(
+            depth * layer.attrs["groups"], out, tuple(kernel), layer.attrs["stride"], layer.attrs["padding"], 1,
+            layer.attrs["groups"]
+        )
     else:
         kind = fused.LinearReLU if relu else nnq.Linear
         made = kind(layer.weight.shape[1], layer.weight.shape[0])
@@ -78,7 +88,9 @@ def _torch_weight(layer: Layer) -> Any:
     integers, scale = torch.from_numpy(layer.weight), layer.weight_scale
     if scale.size == 1:
         return torch._make_per_tensor_quantized_tensor(integers, float(scale), 0)
-    return torch._make_per_channel_quantized_tensor(integers, torch.from_numpy(scale.astype(np.float64)), torch.zeros(scale.size, dtype=torch.int64), 0)
+    return torch._make_per_channel_quantized_tensor(
+        integers, torch.from_numpy(scale.astype(np.float64)), torch.zeros(scale.size, dtype=torch.int64), 0
+    )
 
 
 def _torch_call(layer: Layer, args: list[Any]) -> Any:
@@ -155,20 +167,31 @@ def _tflite_layer(w: _TfliteWriter, name: str, layer: Layer, net: Network) -> in
         case "conv":
             return _tflite_conv(w, name, layer, out, act)
         case "dense":
-            weight, bias = w.stored(f"{name}.w", _columns(layer, net), "int8", layer.weight_scale), w.stored(f"{name}.b", layer.bias, "int32", layer.bias_scale)
-            return w.operator("FULLY_CONNECTED", [*args, weight, bias], out, "FullyConnectedOptions", FusedActivationFunction=act)
+            weight, bias = w.stored(
+                f"{name}.w", _columns(layer, net), "int8", layer.weight_scale
+            ), w.stored(f"{name}.b", layer.bias, "int32", layer.bias_scale)
+            return w.operator(
+                "FULLY_CONNECTED", [*args, weight, bias], out, "FullyConnectedOptions", FusedActivationFunction=act
+            )
         case "add":
             return w.operator("ADD", args, out, "AddOptions", FusedActivationFunction=act)
         case "concat":
             return w.operator("CONCATENATION", args, out, "ConcatenationOptions", Axis=3)
         case "max_pool":
             around = (attrs["padding"],) * 2
-            x, code = _padded(w, f"{name}.pad", layer.inputs[0], args[0], (attrs["kernel"],) * 2, attrs["stride"], around, -128)
-            windows = {"FilterHeight": attrs["kernel"], "FilterWidth": attrs["kernel"], "StrideH": attrs["stride"], "StrideW": attrs["stride"]}
+            x, code = _padded(
+                w, f"{name}.pad", layer.inputs[0], args[0], (attrs["kernel"],) * 2, attrs["stride"], around, -128
+            )
+            windows = {
+                "FilterHeight": attrs["kernel"], "FilterWidth": attrs["kernel"], "StrideH": attrs["stride"],
+                "StrideW": attrs["stride"]
+            }
             return w.operator("MAX_POOL_2D", [x], out, "Pool2DOptions", Padding=code, **windows)
         case "mean":
             if layer.inputs[0].scale != layer.output.scale:  # the pool of the file keeps the scale
-                return w.operator("MEAN", [*args, w.stored(f"{name}.axes", [1, 2], "int32")], out, "ReducerOptions", KeepDims=True)
+                return w.operator(
+                    "MEAN", [*args, w.stored(f"{name}.axes", [1, 2], "int32")], out, "ReducerOptions", KeepDims=True
+                )
             height, width = layer.inputs[0].shape[2:]
             windows = {"FilterHeight": height, "FilterWidth": width, "StrideH": 1, "StrideW": 1}
             return w.operator("AVERAGE_POOL_2D", args, out, "Pool2DOptions", Padding=1, **windows)
@@ -196,22 +219,31 @@ def _tflite_conv(w: _TfliteWriter, name: str, layer: Layer, out: int, act: int) 
     number = w.stored(f"{name}.w", value, "int8", layer.weight_scale, 3 if deep else 0)
     bias = w.stored(f"{name}.b", layer.bias, "int32", layer.bias_scale)
     source = layer.inputs[0]
-    x, code = _padded(w, f"{name}.pad", source, w.numbers[source], weight.shape[2:], attrs["stride"], attrs["padding"], source.zero - 128)
+    x, code = _padded(
+        w, f"{name}.pad", source, w.numbers[source], weight.shape[2:], attrs["stride"], attrs["padding"],
+        source.zero - 128
+    )
     values = {"Padding": code, "StrideH": attrs["stride"], "StrideW": attrs["stride"], "FusedActivationFunction": act}
     if deep:
-        return w.operator("DEPTHWISE_CONV_2D", [x, number, bias], out, "DepthwiseConv2DOptions", DepthMultiplier=1, **values)
+        return w.operator(
+            "DEPTHWISE_CONV_2D", [x, number, bias], out, "DepthwiseConv2DOptions", DepthMultiplier=1, **values
+        )
     return w.operator("CONV_2D", [x, number, bias], out, "Conv2DOptions", **values)
 
 
 def _padded(
-    w: _TfliteWriter, name: str, v: Value, x: int, kernel: tuple[int, ...], stride: int, padding: tuple[int, int], zero: int,
+    w: _TfliteWriter, name: str, v: Value, x: int, kernel: tuple[int, ...], stride: int, padding: tuple[int, int],
+    zero: int,
 ) -> tuple[int, int]:
     """The value, padded where the file's SAME (0) or VALID (1) does not do it, and the code of the padding."""
     sizes = v.shape[2:]
     totals = [max((-(-n // stride) - 1) * stride + k - n, 0) for n, k in zip(sizes, kernel, strict=True)]
     if not any(padding):
         return x, 1
-    if all(t // 2 == p and t - t // 2 == p and (n + 2 * p - k) // stride + 1 == -(-n // stride) for t, p, n, k in zip(totals, padding, sizes, kernel, strict=True)):
+    if all(
+        t // 2 == p and t - t // 2 == p and (n + 2 * p - k) // stride + 1 == -(-n // stride) for t, p, n,
+        k in zip(totals, padding, sizes, kernel, strict=True)
+    ):
         return x, 0
     shape = (*v.shape[:2], *(n + 2 * p for n, p in zip(sizes, padding, strict=True)))
     widths = w.stored(f"{name}.widths", [[0, 0], *([p, p] for p in padding), [0, 0]], "int32")
@@ -258,12 +290,16 @@ class _OnnxWriter:
     def tensor(self, name: str, value: Any, dtype: str, scale: Any) -> str:
         """A stored quantized tensor as real numbers."""
         scale = np.asarray(scale, np.float32)
-        given = [self.store(name, value, dtype), self.store(f"{name}.s", scale, np.float32), self.store(f"{name}.z", np.zeros(scale.shape), dtype)]
+        given = [
+            self.store(name, value, dtype), self.store(f"{name}.s", scale, np.float32),
+            self.store(f"{name}.z", np.zeros(scale.shape), dtype)
+        ]
         return self.node("DequantizeLinear", given, f"{name}.real", axis=0)
 
 
 def to_onnx(net: Network, operators: bool = False) -> bytes:
-    """The network as a model: real numbers between DequantizeLinear and QuantizeLinear, or `operators` of integers (QLinearConv)."""
+    """The network as a model: real numbers between DequantizeLinear and QuantizeLinear, or `operators` of integers
+    (QLinearConv)."""
     from onnx import TensorProto, helper, numpy_helper
 
     w = _OnnxWriter()
@@ -274,7 +310,8 @@ def to_onnx(net: Network, operators: bool = False) -> bytes:
     w.nodes.append(helper.make_node("Identity", [w.real(net.output)], ["output"]))
     graph = helper.make_graph(
         w.nodes, net.name, [helper.make_tensor_value_info("input", TensorProto.FLOAT, net.input.shape)],
-        [helper.make_tensor_value_info("output", TensorProto.FLOAT, net.output.shape)], [numpy_helper.from_array(v, n) for n, v in w.stored.items()],
+        [helper.make_tensor_value_info("output", TensorProto.FLOAT, net.output.shape)],
+        [numpy_helper.from_array(v, n) for n, v in w.stored.items()],
     )
     opsets = [helper.make_opsetid("", 17), helper.make_opsetid("com.microsoft", 1)]
     return bytes(helper.make_model(graph, opset_imports=opsets, ir_version=8).SerializeToString())
@@ -285,17 +322,25 @@ def _onnx_layer(w: _OnnxWriter, name: str, layer: Layer) -> str:
     args, attrs = [w.real(v) for v in layer.inputs], layer.attrs
     match layer.kind:
         case "conv" | "dense":
-            weight, bias = w.tensor(f"{name}.w", layer.weight, "int8", layer.weight_scale), w.tensor(f"{name}.b", layer.bias, "int32", layer.bias_scale)
+            weight, bias = w.tensor(
+                f"{name}.w", layer.weight, "int8", layer.weight_scale
+            ), w.tensor(f"{name}.b", layer.bias, "int32", layer.bias_scale)
             if layer.kind == "dense":
                 y = w.node("Gemm", [*args, weight, bias], f"{name}.y", transB=1)
             else:
-                y = w.node("Conv", [*args, weight, bias], f"{name}.y", strides=[attrs["stride"]] * 2, pads=[*attrs["padding"]] * 2, group=attrs["groups"])
+                y = w.node(
+                    "Conv", [*args, weight, bias], f"{name}.y", strides=[attrs["stride"]] * 2,
+                    pads=[*attrs["padding"]] * 2, group=attrs["groups"]
+                )
         case "add":
             y = w.node("Add", args, f"{name}.y")
         case "concat":
             y = w.node("Concat", args, f"{name}.y", axis=1)
         case "max_pool":
-            y = w.node("MaxPool", args, f"{name}.y", kernel_shape=[attrs["kernel"]] * 2, strides=[attrs["stride"]] * 2, pads=[attrs["padding"]] * 4)
+            y = w.node(
+                "MaxPool", args, f"{name}.y", kernel_shape=[attrs["kernel"]] * 2, strides=[attrs["stride"]] * 2,
+                pads=[attrs["padding"]] * 4
+            )
         case "mean":
             y = w.node("GlobalAveragePool", args, f"{name}.y")
         case "flatten":
@@ -305,21 +350,30 @@ def _onnx_layer(w: _OnnxWriter, name: str, layer: Layer) -> str:
     if attrs.get("act") == "relu":
         return w.node("Relu", [y], f"{name}.act")
     if attrs.get("act") == "relu6":
-        return w.node("Clip", [y, w.store(f"{name}.low", 0, np.float32), w.store(f"{name}.high", 6, np.float32)], f"{name}.act")
+        return w.node(
+            "Clip", [y, w.store(f"{name}.low", 0, np.float32), w.store(f"{name}.high", 6, np.float32)], f"{name}.act"
+        )
     return y
 
 
 def _qlinear(w: _OnnxWriter, name: str, layer: Layer) -> str | None:
-    """A layer as an operator of integers, where there is one; what is below zero is cut off by the range of the type."""
+    """A layer as an operator of integers, where there is one; what is below zero is cut off by the range of the
+    type."""
     attrs = layer.attrs
     assert attrs.get("act") != "relu" or layer.output.zero == 0
     names = [w.names[v] for v in layer.inputs]
     given = [n for v in names for n in (v, f"{v}.s", f"{v}.z")]
     if layer.kind == "conv":
         scale = np.asarray(layer.weight_scale, np.float32)
-        weight = [w.store(f"{name}.w", layer.weight, np.int8), w.store(f"{name}.w.s", scale, np.float32), w.store(f"{name}.w.z", np.zeros(scale.shape), np.int8)]
+        weight = [
+            w.store(f"{name}.w", layer.weight, np.int8), w.store(f"{name}.w.s", scale, np.float32),
+            w.store(f"{name}.w.z", np.zeros(scale.shape), np.int8)
+        ]
         inputs = [*given, *weight, *w.parameters(name, layer.output), w.store(f"{name}.b", layer.bias, np.int32)]
-        return w.node("QLinearConv", inputs, name, strides=[attrs["stride"]] * 2, pads=[*attrs["padding"]] * 2, group=attrs["groups"])
+        return w.node(
+            "QLinearConv", inputs, name, strides=[attrs["stride"]] * 2, pads=[*attrs["padding"]] * 2,
+            group=attrs["groups"]
+        )
     if layer.kind == "add":
         return w.node("QLinearAdd", [*given, *w.parameters(name, layer.output)], name, "com.microsoft")
     if layer.kind == "mean":

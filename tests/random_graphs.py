@@ -1,4 +1,5 @@
-"""Random relay graphs: elementwise, broadcasting, movement, reduction, image operators and products, with shared values."""
+"""Random relay graphs: elementwise, broadcasting, movement, reduction, image operators and products, with shared
+values."""
 
 from __future__ import annotations
 
@@ -23,7 +24,9 @@ class Graph:
         self.values: list[Expr] = list(self.params)
 
     def function(self, length: int) -> Function:
-        steps = [self.unary, self.binary, self.bias, self.scale, self.transpose, self.reshape, self.concatenate, self.reduce, self.split,
+        steps = [
+            self.unary, self.binary, self.bias, self.scale, self.transpose, self.reshape, self.concatenate, self.reduce,
+            self.split,
                  self.convolution, self.convolution, self.pool, self.product, self.gate]
         for _ in range(length):
             value = self.random.choice(steps)(self.random.choice(self.values[-5:]))
@@ -44,7 +47,9 @@ class Graph:
 
     def bias(self, a: Expr) -> Expr:
         shape = [d if self.random.random() < 0.5 else 1 for d in a.tensor_type.shape]
-        return self.random.choice([relay.add, relay.multiply])(a, self.weights(*shape[self.random.randrange(len(shape)) :]))
+        return self.random.choice([relay.add, relay.multiply])(
+            a, self.weights(*shape[self.random.randrange(len(shape)) :])
+        )
 
     def scale(self, a: Expr) -> Expr:
         return self.random.choice([relay.multiply, relay.divide])(a, const(self.random.choice([1.0, 2.0, 3.0])))
@@ -82,7 +87,10 @@ class Graph:
             return None
         channels = a.tensor_type.shape[1]
         if self.random.random() < 0.3:
-            return relay.nn.conv2d(a, self.weights(channels, 1, 3, 3), kernel_size=(3, 3), channels=channels, groups=channels, padding=(1, 1))
+            return relay.nn.conv2d(
+                a, self.weights(channels, 1, 3, 3), kernel_size=(3, 3), channels=channels, groups=channels,
+                padding=(1, 1)
+            )
         made = self.random.choice([channels, 4])
         if self.random.random() < 0.3:
             a = relay.nn.pad(a, ((0, 0), (0, 0), (1, 1), (1, 1)))

@@ -1,13 +1,15 @@
 """Random Relay modules over every construct of the language, the same for the same seed.
 
-    random_module(7)                      the whole language: closures, recursion, references, data types, polymorphic functions
+    random_module(7)                      the whole language: closures, recursion, references, data types, polymorphic
+                                          functions
     random_module(7, first_order=True)    tensors and tuples, let, if, and functions that are called by name or in place
     random_module(7, pure=True)           nothing is written to references, and no random numbers are drawn
-    random_module(7, vary=False)          operators have the attributes of `op_examples.py`, so that every call can be evaluated
+    random_module(7, vary=False)          operators have the attributes of `op_examples.py`, so that every call can be
+                                          evaluated
     random_module(7, static=True)         no unknown or symbolic dimensions
 
-Every operator comes by, with attributes and shapes that vary; every node has a type, but those of which the language itself
-says too little (`Nil` of no known element).
+Every operator comes by, with attributes and shapes that vary; every node has a type, but those of which the language
+itself says too little (`Nil` of no known element).
 """
 
 from __future__ import annotations
@@ -47,17 +49,22 @@ from tilewright.scalar.expr import UnknownDim
 from tilewright.scalar.expr import Var as SizeVar
 
 DTYPES: Final = (
-    "float32", "float16", "float64", "bfloat16", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "bool", "int4", "uint4",
+    "float32", "float16", "float64", "bfloat16", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32",
+    "uint64", "bool", "int4", "uint4",
 )
 MAXIMUM: Final = 20_000
 """Elements of the largest value that is kept."""
 NAMES: Final = ("x", "y", "data", "weight", "a/b:0", "1st", "", "été", "x.1", "let", "_", "x")
 LIST, OPTION = GlobalTypeVar("List"), GlobalTypeVar("Option")
-PRIM_FUNC: Final = '@T.prim_func\ndef {}(A: T.Buffer((8,), "float32"), B: T.Buffer((8,), "float32")):\n    for i in T.serial(8):\n        B[i] = A[i] + 1.0\n'
+PRIM_FUNC: Final = (
+    '@T.prim_func\ndef {}(A: T.Buffer((8,), "float32"), B: T.Buffer((8,), "float32")):\n    for i in T.serial(8):\n    '
+    '    B[i] = A[i] + 1.0\n'
+)
 
 
 def random_module(
-    seed: int, *, first_order: bool = False, pure: bool = False, vary: bool = True, static: bool = False, length: int = 8
+    seed: int, *, first_order: bool = False, pure: bool = False, vary: bool = True, static: bool = False,
+    length: int = 8
 ) -> IRModule:
     """A module with a `main` of about `length` steps, and the functions and data types that it uses."""
     program = _Program(seed, first_order, pure, vary, static)
@@ -92,7 +99,10 @@ class _Program:
                 self.functions["tir_kernel"] = tir.parse(PRIM_FUNC.format(self.random.choice(["tir_kernel", "kernel"])))
         main = _Block(self, []).function(self.params(), length)
         attrs = {"mod_name": "random", "numbers": [1, 2.5, [True, None]]} if self.chance(0.2) else {}
-        functions = {**{k: f for k, f in self.functions.items() if not isinstance(k, str)}, **{k: f for k, f in self.functions.items() if isinstance(k, str)}}
+        functions = {
+            **{k: f for k, f in self.functions.items() if not isinstance(k, str)},
+            **{k: f for k, f in self.functions.items() if isinstance(k, str)}
+        }
         return IRModule({"main": main, **functions}, self.types, attrs)
 
     def chance(self, p: float) -> bool:
@@ -104,7 +114,9 @@ class _Program:
     def array(self, shape: Sequence[int], dtype: str) -> np.ndarray[Any, Any]:
         kind = DataType(dtype)
         high = 2 if dtype == "bool" else 6
-        plain = self.numbers.standard_normal(tuple(shape)) if kind.is_float else self.numbers.integers(0, high, tuple(shape))
+        plain = self.numbers.standard_normal(tuple(shape)) if kind.is_float else self.numbers.integers(
+            0, high, tuple(shape)
+        )
         return np.asarray(plain).astype(kind.numpy())
 
     def constant(self, shape: Sequence[int] | None = None, dtype: str | None = None) -> Constant:
@@ -115,7 +127,9 @@ class _Program:
         value = self.array(shape, dtype)
         if self.vary and DataType(dtype).is_float and not value.shape and self.chance(0.5):
             value = np.asarray(self.random.choice([np.inf, -np.inf, np.nan, -0.0, 1e-3, 3.0e4, 0.1]), value.dtype)
-        elif self.vary and DataType(dtype).is_integer and not value.shape and self.chance(0.3) and dtype not in ("int4", "uint4"):
+        elif self.vary and DataType(dtype).is_integer and not value.shape and self.chance(0.3) and dtype not in (
+            "int4", "uint4"
+        ):
             value = np.asarray(self.random.choice([np.iinfo(value.dtype).min, np.iinfo(value.dtype).max]), value.dtype)
         return Constant(value)
 
@@ -134,14 +148,21 @@ class _Program:
 
     def attributes(self) -> dict[str, Any]:
         """Attributes of a function, now and then."""
-        some = {"Primitive": 1, "Compiler": "npu", "names": ["a", 'b"c'], "scale": 0.5, "none": None, "flag": True, "nested": [[1, 2], []], "an odd key": -1}
-        return {k: some[k] for k in self.random.sample(sorted(some), self.random.randrange(1, 4))} if self.chance(0.2) else {}
+        some = {
+            "Primitive": 1, "Compiler": "npu", "names": ["a", 'b"c'], "scale": 0.5, "none": None, "flag": True,
+            "nested": [[1, 2], []], "an odd key": -1
+        }
+        return {
+            k: some[k] for k in self.random.sample(sorted(some), self.random.randrange(1, 4))
+        } if self.chance(0.2) else {}
 
     def global_function(self) -> None:
         """A function of the module, which those after it may call; now and then one that calls itself."""
         self.count += 1
         name = f"f{self.count}" if self.chance(0.8) else f"a/b c:{self.count}"
-        function = _loop(lambda t: GlobalVar(name, t)) if self.chance(0.3) else (_Block(self, []).function(self.params(), 3), None)
+        function = _loop(lambda t: GlobalVar(name, t)) if self.chance(0.3) else (
+            _Block(self, []).function(self.params(), 3), None
+        )
         made, used = function
         self.functions[used or GlobalVar(name, made.known_type())] = made  # type: ignore[arg-type]
 
@@ -173,7 +194,10 @@ class _Block:
     def function(self, params: list[Var], length: int) -> Function:
         self.values += params
         self.grow(length)
-        body = self.result(self.random.choice(self.values[-4:]) if self.program.chance(0.7) else Tuple(tuple(self.random.sample(self.values, min(2, len(self.values))))))
+        body = self.result(
+            self.random.choice(self.values[-4:]) if self.program.chance(0.7)
+            else Tuple(tuple(self.random.sample(self.values, min(2, len(self.values)))))
+        )
         declared = body.known_type() if self.program.chance(0.4) else None
         return Function(params, body, declared, None, self.program.attributes())
 
@@ -192,7 +216,10 @@ class _Block:
         return body
 
     def steps(self) -> list[Callable[[], Expr | None]]:
-        plain = [self.example, self.example, self.example, self.elementwise, self.shaped, self.tuple, self.item, self.branch, self.nested_let, self.call_global]
+        plain = [
+            self.example, self.example, self.example, self.elementwise, self.shaped, self.tuple, self.item, self.branch,
+            self.nested_let, self.call_global
+        ]
         plain += [self.some_constant]
         if self.depth < 2:
             plain += [self.closure]
@@ -257,11 +284,19 @@ class _Block:
         x = self.pick(_is_float)
         if x is None:
             return None
-        op = self.random.choice(["tanh", "exp", "sigmoid", "nn.relu", "negative", "abs", "clip", "cast", "nn.leaky_relu", "add", "multiply", "maximum"])
+        op = self.random.choice(
+            [
+                "tanh", "exp", "sigmoid", "nn.relu", "negative", "abs", "clip", "cast", "nn.leaky_relu", "add",
+                "multiply", "maximum"
+            ]
+        )
         if op in ("add", "multiply", "maximum"):
             return Call(relay.op.get(op)(), [x, self.of_type(x.checked_type)])
         numbers = self.random.choice([-1.5, 0.0, 1e-30, 6, 1e30])
-        attrs = {"clip": {"a_min": -numbers, "a_max": numbers}, "cast": {"dtype": self.random.choice(DTYPES[:-2])}, "nn.leaky_relu": {"alpha": numbers}}
+        attrs = {
+            "clip": {"a_min": -numbers, "a_max": numbers}, "cast": {"dtype": self.random.choice(DTYPES[:-2])},
+            "nn.leaky_relu": {"alpha": numbers}
+        }
         return Call(relay.op.get(op)(**attrs.get(op, {})), [x])
 
     def shaped(self) -> Expr | None:
@@ -290,11 +325,15 @@ class _Block:
 
     def item(self) -> Expr | None:
         x = self.pick(lambda t: isinstance(t, TupleType) and len(t.fields) > 0)
-        return None if x is None else TupleGetItem(x, self.random.randrange(len(x.checked_type.fields)))  # type: ignore[attr-defined]
+        return None if x is None else TupleGetItem(
+            x, self.random.randrange(len(x.checked_type.fields))
+        )  # type: ignore[attr-defined]
 
     def condition(self) -> Expr:
         x = self.pick(lambda t: t == TensorType((), "float32"))
-        return relay.greater(x, const(0.5)) if x is not None else relay.less(const(self.random.choice([0.0, 2.0])), const(1.0))
+        return relay.greater(x, const(0.5)) if x is not None else relay.less(
+            const(self.random.choice([0.0, 2.0])), const(1.0)
+        )
 
     def branch(self) -> Expr | None:
         x = self.pick(_is_float)
@@ -307,7 +346,9 @@ class _Block:
         """A value of the type of `x`, made in this scope of whatever is around."""
         made: Expr = x
         for _ in range(self.random.randrange(3)):
-            made = self.random.choice([relay.tanh, relay.nn.relu])(made) if self.program.chance(0.6) else relay.add(made, self.of_type(x.checked_type))
+            made = self.random.choice([relay.tanh, relay.nn.relu])(made) if self.program.chance(0.6) else relay.add(
+                made, self.of_type(x.checked_type)
+            )
             if self.program.chance(0.3):
                 made = self.bind(made)
         if self.depth < 3 and self.program.chance(0.3):
@@ -344,7 +385,9 @@ class _Block:
             return None
         called: Expr = function if self.program.first_order or self.program.chance(0.5) else self.bind(function)
         first = Call(called, [x])
-        return Tuple((first, Call(called, [self.of_type(x.checked_type)]))) if self.program.chance(0.3) and not self.program.first_order else first
+        return Tuple(
+            (first, Call(called, [self.of_type(x.checked_type)]))
+        ) if self.program.chance(0.3) and not self.program.first_order else first
 
     def polymorphic(self) -> Expr | None:
         x = self.random.choice(self.values)
@@ -395,10 +438,18 @@ class _Block:
         head, second = Var("head"), Var("second", x.known_type() if self.program.chance(0.5) else None)
         head.set_type(x.known_type())
         second.set_type(x.known_type())
-        deep = PatternConstructor(cons, (PatternWildcard(), PatternConstructor(cons, (PatternVar(second), PatternWildcard()))))
-        clauses = [Clause(deep, relay.nn.relu(second)), Clause(PatternConstructor(cons, (PatternVar(head), PatternWildcard())), relay.tanh(relay.add(head, x)))]
+        deep = PatternConstructor(
+            cons, (PatternWildcard(), PatternConstructor(cons, (PatternVar(second), PatternWildcard())))
+        )
+        clauses = [
+            Clause(deep, relay.nn.relu(second)),
+            Clause(PatternConstructor(cons, (PatternVar(head), PatternWildcard())), relay.tanh(relay.add(head, x)))
+        ]
         if complete := self.program.chance(0.6):
-            clauses.append(Clause(PatternConstructor(nil), x) if self.program.chance(0.5) else Clause(PatternWildcard(), self.inner().towards(x)))
+            clauses.append(
+                Clause(PatternConstructor(nil), x) if self.program.chance(0.5)
+                else Clause(PatternWildcard(), self.inner().towards(x))
+            )
         return Match(made, tuple(clauses), complete)
 
     def option(self) -> Expr | None:
@@ -408,7 +459,10 @@ class _Block:
         some, none = self.program.types[OPTION].constructors
         inner = Var("inner")
         inner.set_type(x.known_type())
-        return Match(Call(some, [x]), (Clause(PatternConstructor(some, (PatternVar(inner),)), inner), Clause(PatternConstructor(none), x)))
+        return Match(
+            Call(some, [x]),
+            (Clause(PatternConstructor(some, (PatternVar(inner),)), inner), Clause(PatternConstructor(none), x))
+        )
 
     def match_tuple(self) -> Expr | None:
         x, y = self.random.choice(self.values), self.pick(_is_float)
@@ -443,7 +497,15 @@ def _other(value: Any, rng: random.Random) -> Any:
     if isinstance(value, tuple):
         return tuple(_other(v, rng) for v in value)
     if isinstance(value, str):
-        return rng.choice([value, *[n for n in ("float32", "float16", "int32", "int64", "NCHW", "NHWC", "edge", "reflect") if len(n) == len(value)]])
+        return rng.choice(
+            [
+                value,
+                *[
+                    n for n in ("float32", "float16", "int32", "int64", "NCHW", "NHWC", "edge", "reflect")
+                    if len(n) == len(value)
+                ]
+            ]
+        )
     return value
 
 

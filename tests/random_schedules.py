@@ -2,7 +2,8 @@
 
 All values are whole and small, so that results must be equal, not close, in whatever order sums are taken.
 
-    python tests/random_schedules.py 5000 0     # that many schedules from a seed on: half of loop programs, half of tensor expressions
+    python tests/random_schedules.py 5000 0     # that many schedules from a seed on: half of loop programs, half of
+                                                tensor expressions
 """
 
 from __future__ import annotations
@@ -31,10 +32,11 @@ LOOPS = "ijk"
 
 
 class Program:
-    """Builds the text of one program: a chain of values over two parameters, of sums, maxima, windows and plain arithmetic.
+    """Builds the text of one program: a chain of values over two parameters, of sums, maxima, windows and plain
+    arithmetic.
 
-    With `bound`, trips depend on each other: values change in place, rows follow from rows, blocks share loops, stores go to places
-    that are computed, and loops run as often as others say.
+    With `bound`, trips depend on each other: values change in place, rows follow from rows, blocks share loops, stores
+    go to places that are computed, and loops run as often as others say.
     """
 
     def __init__(self, seed: int, bound: bool = False) -> None:
@@ -62,7 +64,9 @@ class Program:
 
     def kinds(self) -> list[Callable[[str], tuple[tuple[int, int], list[str]]]]:
         plain = [self.pointwise, self.window, self.rows, self.product, self.mirrored]
-        return plain + [self.in_place, self.following, self.scattered, self.triangle, self.together, self.two_results, self.running] if self.bound else plain
+        return plain + [
+            self.in_place, self.following, self.scattered, self.triangle, self.together, self.two_results, self.running
+        ] if self.bound else plain
 
     def size(self) -> int:
         return self.choose.randint(2, 9)
@@ -79,7 +83,10 @@ class Program:
         return f"T.{self.dtype}({self.choose.randint(-3, 3)})"
 
     def nest(self, name: str, extents: dict[str, int], kinds: str, body: list[str]) -> list[str]:
-        axes = [f"v{v} = T.axis.{'spatial' if k == 'S' else 'reduce'}({n}, {v})" for (v, n), k in zip(extents.items(), kinds, strict=True)]
+        axes = [
+            f"v{v} = T.axis.{'spatial' if k == 'S' else 'reduce'}({n}, {v})" for (v, n),
+            k in zip(extents.items(), kinds, strict=True)
+        ]
         head = f"    for {', '.join(extents)} in T.grid({', '.join(map(str, extents.values()))}):"
         if len(extents) == 1:
             head = f"    for {next(iter(extents))} in T.serial({next(iter(extents.values()))}):"
@@ -89,7 +96,10 @@ class Program:
         a = self.value()
         m, n = self.values[a]
         other = next((b for b, s in self.values.items() if s == (m, n) and b != a), a)
-        term = f"min(max({a}[vi, vj], {self.number()}), T.{self.dtype}(9)) {self.choose.choice('+-')} {other}[vi, vj] * {self.number()}"
+        term = (
+            f"min(max({a}[vi, vj], {self.number()}), T.{self.dtype}(9)) {self.choose.choice('+-')} {other}[vi, vj] * "
+            f"{self.number()}"
+        )
         return (m, n), self.nest(name, {"i": m, "j": n}, "SS", [f"{name}[vi, vj] = {term}"])
 
     def mirrored(self, name: str) -> tuple[tuple[int, int], list[str]]:
@@ -118,11 +128,14 @@ class Program:
     def product(self, name: str) -> tuple[tuple[int, int], list[str]]:
         a = self.value()
         m, depth = self.values[a]
-        b, transposed = self.choose.choice([(v, t) for v, s in self.values.items() for t in (0, 1) if s[t] == depth] or [(a, 1)])
+        b, transposed = self.choose.choice(
+            [(v, t) for v, s in self.values.items() for t in (0, 1) if s[t] == depth] or [(a, 1)]
+        )
         n = self.values[b][1 - transposed]
         right = f"{b}[vj, vk]" if transposed else f"{b}[vk, vj]"
         body = ["with T.init():", f"    {name}[vi, vj] = T.{self.dtype}(0)",
-                f"{name}[vi, vj] = {name}[vi, vj] + min(max({a}[vi, vk], T.{self.dtype}(-4)), T.{self.dtype}(4)) * min(max({right}, T.{self.dtype}(-4)), T.{self.dtype}(4))"]
+                f"{name}[vi, vj] = {name}[vi, vj] + min(max({a}[vi, vk], T.{self.dtype}(-4)), T.{self.dtype}(4)) * "
+                f"min(max({right}, T.{self.dtype}(-4)), T.{self.dtype}(4))"]
         return (m, n), self.nest(name, {"i": m, "j": n, "k": depth}, "SSR", body)
 
     # Trips that depend on each other.
@@ -134,7 +147,10 @@ class Program:
         a = self.value()
         m, n = self.values[a]
         place = self.choose.choice(["vi, vj", "vi, vj", f"{m - 1} - vi, vj", "vi, 0"])
-        update = self.nest(f"{name}_u", {"i": m, "j": n}, "SS", [f"{a}[vi, vj] = {self.small(f'{a}[vi, vj] * {self.number()} + {a}[{place}]')}"])
+        update = self.nest(
+            f"{name}_u", {"i": m, "j": n}, "SS",
+            [f"{a}[vi, vj] = {self.small(f'{a}[vi, vj] * {self.number()} + {a}[{place}]')}"]
+        )
         before = self.nest(name, {"i": m, "j": n}, "SS", [f"{name}[vi, vj] = {a}[vi, vj] - {self.number()}"])
         after = self.nest(f"{name}_a", {"i": m, "j": n}, "SS", [f"{name}[vi, vj] = {name}[vi, vj] + {a}[vi, vj]"])
         return (m, n), self.choose.choice([before + update, update + before, before + update + after])
@@ -143,10 +159,14 @@ class Program:
         """Rows, or diagonals, that follow from those before."""
         a = self.value()
         m, n = self.values[a]
-        at, step = self.choose.choice([("vi, vj", (1, 0)), ("vi, vj", (1, 0)), ("vi, vj + 1", (1, 0)), ("vi + 1, vj", (0, 1)), ("vi, vj", (1, 1))])
+        at, step = self.choose.choice(
+            [("vi, vj", (1, 0)), ("vi, vj", (1, 0)), ("vi, vj + 1", (1, 0)), ("vi + 1, vj", (0, 1)), ("vi, vj", (1, 1))]
+        )
         first = self.nest(name, {"i": m + 1, "j": n + 1}, "SS", [f"{name}[vi, vj] = {self.number()}"])
         to = f"vi + {step[0]}, vj + {step[1]}"
-        rest = self.nest(f"{name}_n", {"i": m, "j": n}, "SS", [f"{name}[{to}] = {self.small(f'{name}[{at}] + {a}[vi, vj]')}"])
+        rest = self.nest(
+            f"{name}_n", {"i": m, "j": n}, "SS", [f"{name}[{to}] = {self.small(f'{name}[{at}] + {a}[vi, vj]')}"]
+        )
         return (m + 1, n + 1), first + rest
 
     def scattered(self, name: str) -> tuple[tuple[int, int], list[str]]:
@@ -154,7 +174,12 @@ class Program:
         a = self.value()
         m, n = self.values[a]
         column = f"min(max({a}[vi, 0], 0), {n - 1})" if self.dtype == "int32" else f"(vi * vj + vj) % {n}"
-        place = self.choose.choice([f"vi, {column}", "vi // 2, vj", f"(vi * 2) % {m}, vj", f"{m - 1} - vi, {n - 1} - vj", f"(vi * {n} + vj) // {n}, (vi * {n} + vj) % {n}"])
+        place = self.choose.choice(
+            [
+                f"vi, {column}", "vi // 2, vj", f"(vi * 2) % {m}, vj", f"{m - 1} - vi, {n - 1} - vj",
+                f"(vi * {n} + vj) // {n}, (vi * {n} + vj) % {n}"
+            ]
+        )
         first = self.nest(name, {"i": m, "j": n}, "SS", [f"{name}[vi, vj] = {self.number()}"])
         value = self.choose.choice([f"{a}[vi, vj]", f"{self.small(f'{name}[{place}] + {a}[vi, vj]')}"])
         return (m, n), first + self.nest(f"{name}_s", {"i": m, "j": n}, "SS", [f"{name}[{place}] = {value}"])
@@ -163,13 +188,18 @@ class Program:
         """A sum over as many columns as the row says, or a copy of that part."""
         a = self.value()
         m, n = self.values[a]
-        body = ["with T.init():", f"    {name}[vi, 0] = T.{self.dtype}(0)", f"{name}[vi, 0] = {name}[vi, 0] + {a}[vi, vk]"]
+        body = [
+            "with T.init():", f"    {name}[vi, 0] = T.{self.dtype}(0)", f"{name}[vi, 0] = {name}[vi, 0] + {a}[vi, vk]"
+        ]
         shape, axes = (m, 1), [f"vi = T.axis.spatial({m}, i)", f"vk = T.axis.reduce({n}, k)"]
         fill: list[str] = []
         if self.choose.random() < 0.5:
             shape, axes, body = (m, n), [axes[0], f"vk = T.axis.spatial({n}, k)"], [f"{name}[vi, vk] = {a}[vi, vk]"]
             fill = self.nest(f"{name}_f", {"i": m, "j": n}, "SS", [f"{name}[vi, vj] = {self.number()}"])
-        lines = [f"    for i in T.serial({m}):", f"        for k in T.serial(min(i + {self.choose.randint(1, 2)}, {n})):", f"            with T.block('{name}'):"]
+        lines = [
+            f"    for i in T.serial({m}):", f"        for k in T.serial(min(i + {self.choose.randint(1, 2)}, {n})):",
+            f"            with T.block('{name}'):"
+        ]
         return shape, fill + lines + ["                " + x for x in axes + body]
 
     def together(self, name: str) -> tuple[tuple[int, int], list[str]]:
@@ -177,10 +207,19 @@ class Program:
         a = self.value()
         m, n = self.values[a]
         self.lines.insert(0, f"    {name}t = T.alloc_buffer({(m, n)}, '{self.dtype}')")
-        back = self.choose.choice([f"{name}t[vi, vj]", f"T.if_then_else(vi > 0, {name}t[max(vi - 1, 0), vj], T.{self.dtype}(0))", f"{name}t[vi, {n - 1} - vj]"])
+        back = self.choose.choice(
+            [
+                f"{name}t[vi, vj]", f"T.if_then_else(vi > 0, {name}t[max(vi - 1, 0), vj], T.{self.dtype}(0))",
+                f"{name}t[vi, {n - 1} - vj]"
+            ]
+        )
         rows = [f"    for i in T.serial({m}):"]
-        for block, target, value in ((f"{name}_t", f"{name}t", f"{a}[vi, vj] + {self.number()}"), (name, name, f"{back} - {a}[vi, vj]")):
-            rows += [f"        for j in T.serial({n}):", f"            with T.block('{block}'):", "                vi, vj = T.axis.remap('SS', [i, j])",
+        for block, target, value in (
+            (f"{name}_t", f"{name}t", f"{a}[vi, vj] + {self.number()}"), (name, name, f"{back} - {a}[vi, vj]")
+        ):
+            rows += [
+                f"        for j in T.serial({n}):", f"            with T.block('{block}'):",
+                "                vi, vj = T.axis.remap('SS', [i, j])",
                      f"                {target}[vi, vj] = {value}"]
         return (m, n), rows
 
@@ -191,9 +230,13 @@ class Program:
         self.lines.insert(0, f"    {name}w = T.alloc_buffer({(m, 1)}, '{self.dtype}')")
         axes = ["with T.init():", f"    {name}[vi, 0] = T.{self.dtype}(0)", f"    {name}w[vi, 0] = T.{self.dtype}(-99)"]
         best = [f"w: T.{self.dtype} = T.if_then_else({name}w[vi, 0] < {a}[vi, vk], {a}[vi, vk], {name}w[vi, 0])",
-                f"p: T.{self.dtype} = T.if_then_else({name}w[vi, 0] < {a}[vi, vk], T.cast(vk, '{self.dtype}'), {name}[vi, 0])",
+                f"p: T.{self.dtype} = T.if_then_else({name}w[vi, 0] < {a}[vi, vk], T.cast(vk, '{self.dtype}'), "
+                f"{name}[vi, 0])",
                 f"{name}w[vi, 0] = w", f"{name}[vi, 0] = p"]
-        sums = [f"{name}w[vi, 0] = {a}[vi, vk] - {name}w[vi, 0]", f"{name}[vi, 0] = {self.small(f'{name}[vi, 0] + {name}w[vi, 0]')}"]
+        sums = [
+            f"{name}w[vi, 0] = {a}[vi, vk] - {name}w[vi, 0]",
+            f"{name}[vi, 0] = {self.small(f'{name}[vi, 0] + {name}w[vi, 0]')}"
+        ]
         return (m, 1), self.nest(name, {"i": m, "k": n}, "SR", axes + self.choose.choice([best, sums]))
 
     def running(self, name: str) -> tuple[tuple[int, int], list[str]]:
@@ -201,12 +244,23 @@ class Program:
         a = self.value()
         m, n = self.values[a]
         if self.choose.random() < 0.5:
-            body = ["with T.init():", f"    {name}[vi, 0] = T.{self.dtype}(1)", f"{name}[vi, 0] = {self.small(f'{name}[vi, 0] * {self.number()} + {a}[vi, vk]')}"]
+            body = [
+                "with T.init():", f"    {name}[vi, 0] = T.{self.dtype}(1)",
+                f"{name}[vi, 0] = {self.small(f'{name}[vi, 0] * {self.number()} + {a}[vi, vk]')}"
+            ]
             return (m, 1), self.nest(name, {"i": m, "k": n}, "SR", body)
         self.lines.insert(0, f"    {name}r = T.alloc_buffer({(n,)}, '{self.dtype}')")
         rows = [f"    for i in T.serial({m}):"]
-        for block, store in ((f"{name}_r", f"{name}r[vj] = {self.small(f'{a}[vi, vj] + T.if_then_else(vi > 0, {name}r[vj], T.{self.dtype}(0))')}"), (name, f"{name}[vi, vj] = {name}r[vj]")):
-            rows += [f"        for j in T.serial({n}):", f"            with T.block('{block}'):", "                vi, vj = T.axis.remap('SS', [i, j])", f"                {store}"]
+        for block, store in (
+            (
+                f"{name}_r",
+                f"{name}r[vj] = {self.small(f'{a}[vi, vj] + T.if_then_else(vi > 0, {name}r[vj], T.{self.dtype}(0))')}"
+            ), (name, f"{name}[vi, vj] = {name}r[vj]")
+        ):
+            rows += [
+                f"        for j in T.serial({n}):", f"            with T.block('{block}'):",
+                "                vi, vj = T.axis.remap('SS', [i, j])", f"                {store}"
+            ]
         return (m, n), rows
 
 
@@ -260,7 +314,10 @@ def reorder(sch: tir.Schedule, choose: Choose) -> None:
 def layout(sch: tir.Schedule, choose: Choose) -> None:
     block = some_block(sch, choose)
     c = choose.randint(1, 4)
-    maps = [f"lambda i, j: (j, i // {c}, i % {c})", "lambda i, j: (j, i)", f"lambda i, j: (i, j * {c} + 1)", f"lambda i, j: (i // {c}, j, i % {c})"]
+    maps = [
+        f"lambda i, j: (j, i // {c}, i % {c})", "lambda i, j: (j, i)", f"lambda i, j: (i, j * {c} + 1)",
+        f"lambda i, j: (i // {c}, j, i % {c})"
+    ]
     sch.transform_layout(block, choose.choice([0, ("read", choose.randrange(2))]), choose.choice(maps))
 
 
@@ -268,7 +325,10 @@ def block_layout(sch: tir.Schedule, choose: Choose) -> None:
     block = some_block(sch, choose)
     extents = [int(i.extent) for i in sch.get(block).iters]
     text = ["lambda i, j: (j, i)", f"lambda i, j: (i * {extents[-1]} + j,)", "lambda i, j: (i // 2, j, i % 2)"]
-    three = ["lambda i, j, k: (k, j, i)", f"lambda i, j, k: (j * {extents[0]} + i, k)", "lambda i, j, k: (i, j, k // 2, k % 2)"]
+    three = [
+        "lambda i, j, k: (k, j, i)", f"lambda i, j, k: (j * {extents[0]} + i, k)",
+        "lambda i, j, k: (i, j, k // 2, k % 2)"
+    ]
     sch.transform_block_layout(block, choose.choice(three if len(extents) == 3 else text))
 
 
@@ -322,7 +382,9 @@ STEPS: dict[str, Callable[[tir.Schedule, Choose], object]] = {
     "pad_einsum": lambda s, c: s.pad_einsum(b := some_block(s, c), [c.randint(1, 4) for _ in s.get(b).iters]),
     "blockize": lambda s, c: s.blockize(some_loop(s, c)),
     "add_unit_loop": lambda s, c: s.add_unit_loop(c.choice([some_block, some_loop])(s, c)),
-    "reorder_block_iter_var": lambda s, c: s.reorder_block_iter_var(b := some_block(s, c), c.sample(range(n := len(s.get(b).iters)), n)),
+    "reorder_block_iter_var": lambda s, c: s.reorder_block_iter_var(
+        b := some_block(s, c), c.sample(range(n := len(s.get(b).iters)), n)
+    ),
     "storage_align": lambda s, c: s.storage_align(some_block(s, c), 0, -2, c.randint(1, 16), c.randrange(4)),
     "rolling_buffer": lambda s, c: s.rolling_buffer(some_block(s, c)),
     "double_buffer": lambda s, c: s.annotate(some_block(s, c), "double_buffer", True),
@@ -344,13 +406,17 @@ MARKS: dict[str, Callable[[tir.Schedule, Choose], object]] = {
 """Steps that say how loops run; they come last, since they end what else can be done to a loop."""
 
 
-def attempt(sch: tir.Schedule, name: str, choose: Choose, steps: dict[str, Callable[[tir.Schedule, Choose], object]]) -> bool:
+def attempt(
+    sch: tir.Schedule, name: str, choose: Choose, steps: dict[str, Callable[[tir.Schedule, Choose], object]]
+) -> bool:
     """Try one step; where it is refused, nothing has changed."""
     before = sch.mod["main"], [s for s in sch.trace if not s.name.startswith("sample")]
     try:
         steps[name](sch, choose)
     except ScheduleError:
-        assert (sch.mod["main"], [s for s in sch.trace if not s.name.startswith("sample")]) == before, f"{name} was refused and changed something"
+        assert (
+            sch.mod["main"], [s for s in sch.trace if not s.name.startswith("sample")]
+        ) == before, f"{name} was refused and changed something"
         return False
     return True
 
@@ -412,7 +478,8 @@ def on_a_cpu(s: Stmt) -> Stmt:
 
 
 def interpreted(case: Case, given: Sequence[Array], want: Sequence[Array]) -> str:
-    """What is wrong with a schedule, read by the interpreter before and after its loops are lowered; nothing for a right one."""
+    """What is wrong with a schedule, read by the interpreter before and after its loops are lowered; nothing for a
+    right one."""
     for stage, program in (("lowered", case.lowered), ("flat", case.flat)):
         got = [a.copy() if program is case.lowered else a.reshape(-1).copy() for a in given]
         try:
@@ -440,7 +507,11 @@ def check(cases: Sequence[Case], counts: Counter[str], native: bool = True) -> l
         works.update({} if fault else {f"f{k}": (case, given, want)})
         counts["accepted"] += 1
     if native and works:
-        module = tvm.build(tvm.IRModule({n: replace(w[0].lowered, name=n, body=on_a_cpu(w[0].lowered.body)) for n, w in works.items()}), target="llvm")
+        module = tvm.build(
+            tvm.IRModule(
+                {n: replace(w[0].lowered, name=n, body=on_a_cpu(w[0].lowered.body)) for n, w in works.items()}
+            ), target="llvm"
+        )
         for name, (case, given, want) in works.items():
             got = [a.copy() for a in given]
             module[name](*got)

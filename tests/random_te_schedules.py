@@ -1,4 +1,5 @@
-"""Random tensor expressions and random schedules of them, over any loop: fused spatial with reduction axes, marks on all kinds of them.
+"""Random tensor expressions and random schedules of them, over any loop: fused spatial with reduction axes, marks on
+all kinds of them.
 
 Values are whole and small, so that results must be equal in whatever order sums are taken.
 """
@@ -35,7 +36,12 @@ class Expressions:
         self.args = [te.placeholder((self.size(), self.size()), dtype=self.dtype, name=n) for n in ("P", "Q")]
         self.values = list(self.args)
         for k in range(self.choose.randint(1, 4)):
-            made = self.choose.choice([self.pointwise, self.window, self.mirrored, self.gathered, self.rows, self.product, self.place, self.steps])
+            made = self.choose.choice(
+                [
+                    self.pointwise, self.window, self.mirrored, self.gathered, self.rows, self.product, self.place,
+                    self.steps
+                ]
+            )
             self.values.append(made(f"v{k}"))
         self.out = self.values[-1]
         self.args += self.out.op.outputs
@@ -61,7 +67,11 @@ class Expressions:
     def window(self, name: str) -> te.Tensor:
         a, at = self.value(), self.choose.randint(-2, 2)
         m, n = a.shape
-        return te.compute((m, n), lambda i, j: te.if_then_else(te.all(j + at >= 0, j + at < n), a[i, j + at], te.const(0, self.dtype)), name=name)
+        return te.compute(
+            (m, n),
+            lambda i, j: te.if_then_else(te.all(j + at >= 0, j + at < n), a[i, j + at], te.const(0, self.dtype)),
+            name=name
+        )
 
     def mirrored(self, name: str) -> te.Tensor:
         a = self.value()
@@ -90,7 +100,9 @@ class Expressions:
         a = self.value()
         m, n = a.shape
         k = te.reduce_axis((0, n), f"{name}k")
-        found = te.compute((m, 2), lambda i, j: best(int(n), self.dtype)((k.var.astype(self.dtype), a[i, k]), axis=k), name=name)
+        found = te.compute(
+            (m, 2), lambda i, j: best(int(n), self.dtype)((k.var.astype(self.dtype), a[i, k]), axis=k), name=name
+        )
         return found[0]
 
     def steps(self, name: str) -> te.Tensor:
@@ -119,7 +131,9 @@ def shape_loops(stage: te.Stage, choose: Choose) -> None:
 def mark_loops(stage: te.Stage, choose: Choose) -> None:
     for axis in stage.leaf_iter_vars:
         if choose.random() < 0.2:
-            choose.choice([stage.vectorize, stage.unroll, stage.parallel, lambda a: stage.bind(a, te.thread_axis("vthread"))])(axis)
+            choose.choice(
+                [stage.vectorize, stage.unroll, stage.parallel, lambda a: stage.bind(a, te.thread_axis("vthread"))]
+            )(axis)
 
 
 def rewritten(s: te.Schedule, e: Expressions, choose: Choose) -> None:
@@ -156,7 +170,9 @@ def scheduled(seed: int) -> tuple[te.Schedule, list[te.Tensor]]:
             readers = [x for x in computed if any(t in x.op.inputs for t in stage.op.outputs) and not x.inlined]
             if readers:
                 user = choose.choice(readers)
-                attempt(lambda stage=stage, user=user: stage.compute_at(user, choose.choice(user.leaf_iter_vars)))  # type: ignore[misc]
+                attempt(
+                    lambda stage=stage, user=user: stage.compute_at(user, choose.choice(user.leaf_iter_vars))
+                )  # type: ignore[misc]
     for stage in computed:
         attempt(lambda stage=stage: mark_loops(stage, choose))  # type: ignore[misc]
     return s, list(e.args)

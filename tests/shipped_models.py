@@ -35,5 +35,7 @@ def small_network() -> Function:
     x = var("x", shape=(2, 9, 9, 8), dtype="uint8")
     weight = const(random.integers(-128, 128, (3, 3, 8, 16)).astype(np.int8))
     y = nn.conv2d(x, weight, data_layout="NHWC", kernel_layout="HWIO", padding=(1, 1), out_dtype="int32")
-    y = relay.qnn.op.requantize(y, const(np.float32(0.02)), const(np.int32(0)), const(np.float32(0.9)), const(np.int32(3)), out_dtype="int8")
+    y = relay.qnn.op.requantize(
+        y, const(np.float32(0.02)), const(np.int32(0)), const(np.float32(0.9)), const(np.int32(3)), out_dtype="int8"
+    )
     return Function((x,), nn.max_pool2d(y, (2, 2), (2, 2), layout="NHWC"))

@@ -1,4 +1,5 @@
-"""Models for tests: small ones built here, and the whole networks of `benchmarks/models.py`; and what they should answer."""
+"""Models for tests: small ones built here, and the whole networks of `benchmarks/models.py`; and what they should
+answer."""
 
 from __future__ import annotations
 
@@ -81,7 +82,8 @@ def cnn(batch: int | str = 1) -> onnx.ModelProto:
 
 
 def whole(name: str) -> Path:
-    """The file of a whole network of `benchmarks/models.py`; skips the test when it is neither there nor can be made."""
+    """The file of a whole network of `benchmarks/models.py`; skips the test when it is neither there nor can be
+    made."""
     path = models.folder() / f"{name}.onnx"
     if not path.exists() and importlib.util.find_spec("torch") is None:
         pytest.skip(f"{path} does not exist, and torch is not installed to make it")

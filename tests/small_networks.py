@@ -42,7 +42,8 @@ def _int8(seed: int) -> tvm.IRModule:
 
 def _branches(seed: int) -> tvm.IRModule:
     return relay.parse(
-        f'#[version = "0.0.5"]\ndef @main(%c: bool, %x: Tensor[({4 + seed % 5}), float32]) {{ if (%c) {{ tanh(%x) }} else {{ add(%x, %x) }} }}'
+        f'#[version = "0.0.5"]\ndef @main(%c: bool, %x: Tensor[({4 + seed % 5}), float32]) {{ if (%c) {{ tanh(%x) }} '
+        f'else {{ add(%x, %x) }} }}'
     )
 
 

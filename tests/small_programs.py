@@ -70,7 +70,9 @@ def build(manifest: Manifest, data: np.ndarray) -> Artifact:
     """Compile the kernels and the entry of `manifest`."""
     target = Target(manifest.target)
     features = tuple(sorted(target.features))
-    manifest = replace(manifest, constants_bytes=data.nbytes, features=features, triple=manifest.triple or host_triple())
+    manifest = replace(
+        manifest, constants_bytes=data.nbytes, features=features, triple=manifest.triple or host_triple()
+    )
     objects = tuple(compile_text(text, target) for text in (KERNELS, emit_entry(manifest) + pool_text(target)))
     return Artifact(manifest, objects, data)
 
@@ -96,12 +98,16 @@ def two_outputs() -> Artifact:
 def squares(threads: int = 0) -> Artifact:
     """The squares of 0 … 99, by a parallel loop."""
     step = KernelCall("squares", (OUT,))
-    return build(Manifest("squares", (), (TensorInfo("y", (100,), I64),), (step,), target="llvm", threads=threads), constants())
+    return build(
+        Manifest("squares", (), (TensorInfo("y", (100,), I64),), (step,), target="llvm", threads=threads), constants()
+    )
 
 
 def with_host_step() -> Artifact:
     """y = 2 * -(x + c), the negation in Python."""
     between = Place("workspace", 0)
-    host = HostStep("my.negate", lambda a: [-a], (HostValue(WORK, (2, 4), F32),), (HostValue(between, (2, 4), F32),), "Neg 'n'")
+    host = HostStep(
+        "my.negate", lambda a: [-a], (HostValue(WORK, (2, 4), F32),), (HostValue(between, (2, 4), F32),), "Neg 'n'"
+    )
     steps = (KernelCall("add8", (IN, CONST, WORK)), host, KernelCall("double8", (between, OUT)))
     return build(Manifest("hosted", (X,), (Y,), steps, workspace_bytes=128, target="llvm"), constants())

@@ -1,9 +1,11 @@
-"""Threads that compile and call small networks for minutes, while runs are interrupted and processes fork: no error, and flat memory.
+"""Threads that compile and call small networks for minutes, while runs are interrupted and processes fork: no error,
+and flat memory.
 
     python tests/soak.py [minutes, 30 if not given] [seed]
 
-Every minute one line tells the counts and the resident memory. The program fails where a result is wrong, anything but an interrupt is raised,
-a child process does not end well, or the resident memory of the last third is more than 64 MiB above that of the third before.
+Every minute one line tells the counts and the resident memory. The program fails where a result is wrong, anything but
+an interrupt is raised, a child process does not end well, or the resident memory of the last third is more than 64 MiB
+above that of the third before.
 """
 
 from __future__ import annotations
@@ -50,7 +52,10 @@ def check(kind: int, seed: int) -> None:
     module = KINDS[kind](seed)
     main = module["main"]
     rng = np.random.default_rng(seed)
-    inputs = [np.asarray(rng.standard_normal([int(d) for d in p.checked_type.shape]).astype(p.checked_type.dtype.numpy())) for p in main.params]
+    inputs = [
+        np.asarray(rng.standard_normal([int(d) for d in p.checked_type.shape]).astype(p.checked_type.dtype.numpy()))
+        for p in main.params
+    ]
     wanted = evaluate(main, *inputs)
     model = tvm.compile(module, threads=1 + seed % 2)
     for _ in range(2):
@@ -69,7 +74,9 @@ class Soak:
         for kind in range(len(KINDS)):
             check(kind, 0)  # a child that is made while another thread imports a module cannot import it
         self._long = tvm.compile(_long_network())
-        self._threads = [threading.Thread(target=self._work, args=(self.random.random(),), daemon=True) for _ in range(THREADS)]
+        self._threads = [
+            threading.Thread(target=self._work, args=(self.random.random(),), daemon=True) for _ in range(THREADS)
+        ]
 
     def count(self, what: str, number: int = 1) -> None:
         with self._lock:
@@ -151,7 +158,8 @@ def _long_network() -> tvm.IRModule:
 
 
 def run(seconds: float, seed: int, report: float = 0.0) -> tuple[collections.Counter[str], list[str]]:
-    """Soak for some seconds: the counts, and the errors. Every `report` seconds a line is printed, where that is not 0; then memory is judged as well."""
+    """Soak for some seconds: the counts, and the errors. Every `report` seconds a line is printed, where that is not 0;
+    then memory is judged as well."""
     begin, sizes, last = time.monotonic(), list[tuple[float, float]](), 0.0
     soak = Soak(seed)
     with soak.running():
@@ -172,7 +180,9 @@ def run(seconds: float, seed: int, report: float = 0.0) -> tuple[collections.Cou
 
 
 def main() -> None:
-    minutes, seed = float(sys.argv[1]) if len(sys.argv) > 1 else 30.0, int(sys.argv[2]) if len(sys.argv) > 2 else int(time.time())
+    minutes, seed = (
+        float(sys.argv[1]) if len(sys.argv) > 1 else 30.0, int(sys.argv[2]) if len(sys.argv) > 2 else int(time.time())
+    )
     print(f"seed {seed}, {THREADS} threads, {minutes:g} minutes", flush=True)
     with tempfile.TemporaryDirectory() as folder:
         os.environ["TILEWRIGHT_CACHE_DIR"] = folder

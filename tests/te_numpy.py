@@ -1,4 +1,5 @@
-"""Tensor expressions evaluated with numpy, a whole computation at a time: what a `compute` means, without generating code."""
+"""Tensor expressions evaluated with numpy, a whole computation at a time: what a `compute` means, without generating
+code."""
 
 from __future__ import annotations
 
@@ -38,7 +39,10 @@ def _tensor(t: Tensor, known: dict[Tensor, Array]) -> Array:
         shape = tuple(int(d) for d in t.shape)  # type: ignore[call-overload]
         axes = [*t.op.axis, *t.op.reduce_axis]
         over = tuple(int(a.extent) for a in t.op.reduce_axis)  # type: ignore[call-overload]
-        scope = {a.var: np.arange(n).reshape([-1 if k == d else 1 for k in range(len(axes))]) for d, (a, n) in enumerate(zip(axes, shape + over, strict=True))}
+        scope = {
+            a.var: np.arange(n).reshape([-1 if k == d else 1 for k in range(len(axes))]) for d,
+            (a, n) in enumerate(zip(axes, shape + over, strict=True))
+        }
         values = [_body(b, scope, known, shape, over) for b in t.op.body]
         for made, value in zip(t.op.outputs, values, strict=True):
             known[made] = np.array(np.broadcast_to(value, shape), made.dtype.numpy())
@@ -53,7 +57,9 @@ def _loops(op: ExternOp, known: dict[Tensor, Array]) -> list[Array]:
     return made
 
 
-def _body(body: E.PrimExpr, scope: dict[Any, Any], known: dict[Tensor, Array], shape: tuple[int, ...], over: tuple[int, ...]) -> Any:
+def _body(
+    body: E.PrimExpr, scope: dict[Any, Any], known: dict[Tensor, Array], shape: tuple[int, ...], over: tuple[int, ...]
+) -> Any:
     if not isinstance(body, Reduce):
         value = _value(body, scope, known)
         return value[(..., *(0,) * len(over))] if over and np.ndim(value) else value
@@ -101,7 +107,9 @@ def _one(x: E.PrimExpr, scope: dict[Any, Any], known: dict[Tensor, Array], memo:
         return np.where(*operands)
     if isinstance(x, E.Call):
         if x.op is reinterpret:
-            return np.ascontiguousarray(operands[0].astype(x.args[0].dtype.numpy())).view(dtype).reshape(np.shape(operands[0]))
+            return np.ascontiguousarray(
+                operands[0].astype(x.args[0].dtype.numpy())
+            ).view(dtype).reshape(np.shape(operands[0]))
         assert x.op.reference is not None
         return np.asarray(x.op.reference(*operands), dtype)
     assert isinstance(x, E.Binary), f"{type(x).__name__} is not evaluated"
@@ -113,7 +121,9 @@ def _truncated(a: Array, b: Array) -> Array:
 
 
 _BINARY: dict[type, Any] = {
-    E.Add: np.add, E.Sub: np.subtract, E.Mul: np.multiply, E.Div: np.true_divide, E.FloorDiv: np.floor_divide, E.FloorMod: np.mod,
-    E.TruncDiv: _truncated, E.TruncMod: np.fmod, E.Min: np.minimum, E.Max: np.maximum, E.EQ: np.equal, E.NE: np.not_equal, E.LT: np.less,
+    E.Add: np.add, E.Sub: np.subtract, E.Mul: np.multiply, E.Div: np.true_divide, E.FloorDiv: np.floor_divide,
+    E.FloorMod: np.mod,
+    E.TruncDiv: _truncated, E.TruncMod: np.fmod, E.Min: np.minimum, E.Max: np.maximum, E.EQ: np.equal,
+    E.NE: np.not_equal, E.LT: np.less,
     E.LE: np.less_equal, E.GT: np.greater, E.GE: np.greater_equal, E.And: np.logical_and, E.Or: np.logical_or,
 }

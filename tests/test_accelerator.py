@@ -1,4 +1,5 @@
-"""Accelerators from one file: what is partitioned, tiled, run, counted, saved and refused; with the virtual NPU and with half32."""
+"""Accelerators from one file: what is partitioned, tiled, run, counted, saved and refused; with the virtual NPU and
+with half32."""
 
 from __future__ import annotations
 
@@ -42,7 +43,10 @@ from tilewright.relay.op.contrib import Refusal, get_pattern_table
 
 Array = np.ndarray[Any, Any]
 half32 = half32_file.half32
-TRAINED = ("mobilenet_v1_0.25_224_quant", "vww_96_int8", "pretrainedResnet_quant", "kws_ref_model", "mobilenet_v2_1.0_224_quant")
+TRAINED = (
+    "mobilenet_v1_0.25_224_quant", "vww_96_int8", "pretrainedResnet_quant", "kws_ref_model",
+    "mobilenet_v2_1.0_224_quant"
+)
 
 
 class Layers:
@@ -61,7 +65,9 @@ class Layers:
 
     def finished(self, sums: Any, channels: int, size: int, axis: int) -> Any:
         biased = relay.nn.bias_add(sums, self.const(self.rng.integers(-999, 999, channels), "int32"), axis=axis)
-        return relay.qnn.op.requantize(biased, *self.numbers(0.001, 0, 0.001 * 90 * size**0.5, self.zero), axis=axis, out_dtype=self.dtype)
+        return relay.qnn.op.requantize(
+            biased, *self.numbers(0.001, 0, 0.001 * 90 * size**0.5, self.zero), axis=axis, out_dtype=self.dtype
+        )
 
     def conv(self, x: Any, channels: int, kernel: int = 3, stride: int = 1, depthwise: bool = False) -> Any:
         depth = int(x.checked_type.shape[3])
@@ -70,8 +76,10 @@ class Layers:
             around = [kernel // 2, kernel // 2]
             x = relay.nn.pad(x, [[0, 0], around, around, [0, 0]], float(self.zero))
         sums = relay.qnn.op.conv2d(
-            x, self.const(weight, "int8"), *self.numbers(0.05, self.zero, 0.02, 0)[1::2], *self.numbers(0.05, 0, 0.02, 0)[::2], kernel_size=(kernel, kernel),
-            channels=channels, strides=(stride, stride), padding=(0, 0, 0, 0), groups=depth if depthwise else 1, data_layout="NHWC", kernel_layout="HWIO", out_dtype="int32",
+            x, self.const(weight, "int8"), *self.numbers(0.05, self.zero, 0.02, 0)[1::2],
+            *self.numbers(0.05, 0, 0.02, 0)[::2], kernel_size=(kernel, kernel),
+            channels=channels, strides=(stride, stride), padding=(0, 0, 0, 0), groups=depth if depthwise else 1,
+            data_layout="NHWC", kernel_layout="HWIO", out_dtype="int32",
         )
         return self.finished(sums, channels, kernel * kernel * (1 if depthwise else depth), 3)
 
@@ -80,18 +88,29 @@ class Layers:
         x = relay.var("x", shape=(1, 24, 20, 3), dtype=self.dtype)
         a = self.conv(x, 24, stride=2)
         b = self.conv(self.conv(a, 24, depthwise=True), 24, 1)
-        total = relay.op.clip(relay.qnn.op.add(a, b, *self.numbers(0.05, self.zero, 0.04, self.zero, 0.06, self.zero)), self.zero + 3, self.zero + 250)
+        total = relay.op.clip(
+            relay.qnn.op.add(a, b, *self.numbers(0.05, self.zero, 0.04, self.zero, 0.06, self.zero)), self.zero + 3,
+            self.zero + 250
+        )
         pooled = relay.nn.max_pool2d(total, pool_size=(3, 3), strides=(2, 2), padding=(1, 1, 1, 1), layout="NHWC")
         joined = relay.op.concatenate(relay.Tuple((pooled, self.conv(total, 17, stride=2))), axis=3)
         mean = relay.qnn.op.avg_pool2d(
-            joined, *self.numbers(0.06, self.zero, 0.06, self.zero), pool_size=(6, 5), strides=(6, 5), padding=(0, 0, 0, 0), dilation=(1, 1), ceil_mode=False,
-            count_include_pad=False, layout="NHWC",
+            joined, *self.numbers(0.06, self.zero, 0.06, self.zero), pool_size=(6, 5), strides=(6, 5),
+            padding=(0, 0, 0, 0), dilation=(1, 1), ceil_mode=False, count_include_pad=False, layout="NHWC",
         )
         flat = relay.op.reshape(mean, (1, 41))
         weight = self.const(self.rng.integers(-127, 128, (10, 41)), "int8")
-        sums = relay.qnn.op.dense(flat, weight, *self.numbers(0.05, self.zero, 0.02, 0)[1::2], *self.numbers(0.05, 0, 0.02, 0)[::2], units=10, out_dtype="int32")
+        sums = relay.qnn.op.dense(
+            flat, weight, *self.numbers(0.05, self.zero, 0.02, 0)[1::2], *self.numbers(0.05, 0, 0.02, 0)[::2], units=10,
+            out_dtype="int32"
+        )
         logits = self.finished(sums, 10, 41, 1)
-        return tvm.IRModule.from_expr(relay.Function([x], relay.qnn.op.softmax(logits, *self.numbers(0.1, 3, 1 / 256, self.zero)), attrs={"numerics": "tflite"}))
+        return tvm.IRModule.from_expr(
+            relay.Function(
+                [x], relay.qnn.op.softmax(logits, *self.numbers(0.1, 3, 1 / 256, self.zero)),
+                attrs={"numerics": "tflite"}
+            )
+        )
 
     def data(self) -> Array:
         info = np.iinfo(self.dtype)
@@ -103,7 +122,10 @@ def operators(mod: tvm.IRModule) -> list[str]:
     found = []
     for _, f in mod.items():
         if f.attrs.get("Compiler"):
-            found += [c.op.attrs["Composite"] for c in relay.visitor.calls(f.body, inside=False) if isinstance(c.op, relay.Function)]
+            found += [
+                c.op.attrs["Composite"] for c in relay.visitor.calls(f.body, inside=False)
+                if isinstance(c.op, relay.Function)
+            ]
     return sorted(found)
 
 
@@ -114,7 +136,9 @@ def test_a_network_goes_to_the_npu_and_no_bit_differs(dtype: str, tmp_path: Path
     part = npu.partition_for(mod)
     names = ["add2", "avg_pool2d", "concatenate", *["conv2d"] * 3, "dense", "depthwise_conv2d", "max_pool2d", "reshape"]
     assert operators(part) == [f"npu.{n}" for n in names]
-    assert {c.op.name for c in relay.visitor.calls(part["main"].body, inside=False) if isinstance(c.op, relay.op.Op)} == {"qnn.softmax"}
+    assert {
+        c.op.name for c in relay.visitor.calls(part["main"].body, inside=False) if isinstance(c.op, relay.op.Op)
+    } == {"qnn.softmax"}
     taken, every = share(part)
     assert taken == every == 12 * 10 * 24 * (27 + 9 + 24) + 6 * 5 * 17 * 9 * 24 + 410
     want = evaluate(mod, x)
@@ -140,9 +164,13 @@ def test_a_target_names_the_npu_and_the_program_runs_without_the_compiler(tmp_pa
     np.save(tmp_path / "x.npy", x)
     code = (
         "import sys, numpy as np, tilewright; m = tilewright.load('m.so'); np.save('y.npy', m(np.load('x.npy')));"
-        "assert not [n for n in sys.modules if n.startswith(('tilewright.relay', 'tilewright.compiler', 'tilewright.tir', 'llvmlite'))]"
+        "assert not [n for n in sys.modules if n.startswith(('tilewright.relay', 'tilewright.compiler', "
+        "'tilewright.tir', 'llvmlite'))]"
     )
-    subprocess.run([sys.executable, "-c", code], cwd=tmp_path, check=True, env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)})
+    subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, check=True,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    )
     np.testing.assert_array_equal(np.load(tmp_path / "y.npy"), evaluate(mod, x))
 
 
@@ -162,7 +190,11 @@ def test_targets_that_no_accelerator_fits(target: str, kind: type[Exception], sa
 
 
 def test_open_sizes_and_accelerators_do_not_go_together() -> None:
-    with pytest.raises(OptionError, match="programs for accelerators have known sizes; give numbers in shapes, or leave npu out of the target 'npu, llvm'"):
+    with pytest.raises(
+        OptionError,
+        match="programs for accelerators have known sizes; give numbers in shapes, or leave npu out of the target "
+        "'npu, llvm'"
+    ):
         tvm.compile("model.onnx", {"x": ("n", 3)}, target="npu, llvm")
 
 
@@ -171,11 +203,15 @@ def test_an_image_goes_in_and_comes_out_as_the_network_has_it() -> None:
     layers = Layers("int8", 5)
     x = relay.var("x", shape=(1, 8, 8, 8), dtype="int8")
     last = relay.Function([x], layers.conv(layers.conv(x, 8), 8, depthwise=True), attrs={"numerics": "tflite"})
-    mod = relay.transform.InferType()(relay.qnn.transform.UnifyLayout("NCHW")(relay.transform.InferType()(tvm.IRModule.from_expr(last))))
+    mod = relay.transform.InferType()(
+        relay.qnn.transform.UnifyLayout("NCHW")(relay.transform.InferType()(tvm.IRModule.from_expr(last)))
+    )
     assert 'data_layout="NHWC"' not in mod.astext(show_meta_data=False)
     value = layers.rng.integers(-128, 128, (1, 8, 8, 8)).astype("int8")
     part = npu.partition_for(mod)
-    assert part["main"].checked_type == mod["main"].checked_type and operators(part) == ["npu.conv2d", "npu.depthwise_conv2d"]
+    assert part["main"].checked_type == mod["main"].checked_type and operators(part) == [
+        "npu.conv2d", "npu.depthwise_conv2d"
+    ]
     np.testing.assert_array_equal(relay.build(part, "llvm").executable(value), evaluate(mod, value))
 
 
@@ -197,7 +233,9 @@ def test_trained_networks_are_the_npus(name: str) -> None:
     found = lib.executable(x)
     np.testing.assert_array_equal(found, cpu.executable(x))
     (cycles,) = cycle_reports(lib)
-    assert cycles.macs == taken and cycles.near_peak <= npu.near.size and all(layer.cycles > 0 for layer in cycles.layers)
+    assert cycles.macs == taken and cycles.near_peak <= npu.near.size and all(
+        layer.cycles > 0 for layer in cycles.layers
+    )
     try:
         from ai_edge_litert.interpreter import Interpreter, OpResolverType
     except ImportError:
@@ -224,19 +262,25 @@ def test_a_stride_that_no_field_has_room_for() -> None:
     layers = Layers("int8")
     x = relay.var("x", shape=(1, 30, 30, 4), dtype="int8")
     says = refusal("conv2d", relay.Function([x], layers.conv(x, 8, stride=17)))
-    assert says.rule == "sh is 17, and conv has room for 0 to 15" and says.edit == "bring sh of the operator into 0 to 15"
+    assert (
+        says.rule == "sh is 17, and conv has room for 0 to 15" and says.edit == "bring sh of the operator into 0 to 15"
+    )
 
 
 def test_tiles_that_do_not_fit() -> None:
     layers = Layers("int8")
     x = relay.var("x", shape=(1, 9, 9, 40000), dtype="int8")
     says = refusal("conv2d", relay.Function([x], layers.conv(x, 1)))
-    assert "the smallest tiles of conv take" in says.rule and "of sram, which has 262,144" in says.rule and "split the operator's channels" in says.edit
+    assert (
+        "the smallest tiles of conv take" in says.rule and "of sram, which has 262,144" in says.rule
+        and "split the operator's channels" in says.edit
+    )
 
 
 @pytest.mark.slow
 def test_one_place_for_each_tile_where_two_do_not_fit() -> None:
-    """The near memory is just as large as the smallest tiles; transfers and computation take turns, and no bit differs."""
+    """The near memory is just as large as the smallest tiles; transfers and computation take turns, and no bit
+    differs."""
     x = relay.var("x", shape=(1, 12, 12, 32), dtype="int8")
     layers = Layers("int8")
     mod = tvm.IRModule.from_expr(relay.Function([x], layers.conv(x, 32), attrs={"numerics": "tflite"}))
@@ -259,12 +303,17 @@ def test_images_in_another_layout() -> None:
 def test_open_sizes_are_refused() -> None:
     x = relay.var("x", shape=(relay.Any(), 9, 9, 4), dtype="int8")
     says = refusal("max_pool2d", relay.Function([x], relay.nn.max_pool2d(x, pool_size=(2, 2), layout="NHWC")))
-    assert says.rule.startswith("all sizes are known, and this is Tensor[(") and "give the network's inputs sizes" in says.edit
+    assert says.rule.startswith(
+        "all sizes are known, and this is Tensor[("
+    ) and "give the network's inputs sizes" in says.edit
 
 
 def test_groups_and_windows_over_the_edge() -> None:
     x = relay.var("x", shape=(1, 9, 9, 4), dtype="int8")
-    says = refusal("max_pool2d", relay.Function([x], relay.nn.max_pool2d(x, pool_size=(2, 2), strides=(2, 2), layout="NHWC", ceil_mode=True)))
+    says = refusal(
+        "max_pool2d",
+        relay.Function([x], relay.nn.max_pool2d(x, pool_size=(2, 2), strides=(2, 2), layout="NHWC", ceil_mode=True))
+    )
     assert "pools have windows without gaps" in says.rule and "ceil_mode=False" in says.edit
     says = refusal("pad", relay.Function([x], relay.nn.pad(x, [[0, 0], [1, 1], [0, 0], [0, 2]], 0.0)))
     assert says.rule == "padding is of height and width"
@@ -279,9 +328,16 @@ def test_other_roundings_are_refused_with_what_to_do() -> None:
     assert part["main"].attrs["numerics"] == "tflite", "the CPU rounds as the accelerator does"
     x = layers.data()
     np.testing.assert_array_equal(relay.build(part, "llvm").executable(x), evaluate(mod, x))
-    passes = [relay.transform.InferType(), relay.transform.MergeComposite(npu.pattern_table()), relay.transform.AnnotateTarget("npu"), relay.transform.MergeCompilerRegions()]
+    passes = [
+        relay.transform.InferType(), relay.transform.MergeComposite(npu.pattern_table()),
+        relay.transform.AnnotateTarget("npu"), relay.transform.MergeCompilerRegions()
+    ]
     by_hand = tvm.transform.Sequential([*passes, relay.transform.PartitionGraph()])(other)
-    with pytest.raises(CompileError, match=r'the network has the numerics "onnx", and npu rounds as "tflite"; partition with npu.partition_for\(mod\)'):
+    with pytest.raises(
+        CompileError,
+        match=r'the network has the numerics "onnx", and npu rounds as "tflite"; partition with '
+        r'npu.partition_for\(mod\)'
+    ):
         relay.build(by_hand, "llvm")
 
 
@@ -297,7 +353,10 @@ SMALL = {"far": Memory("far", 1 << 20), "near": Memory("near", 1 << 10), "dtypes
 
 def declare(**changes: Any) -> Any:
     """An instruction with something changed."""
-    given = {"opcode": 0x10, "x": "n h*s+k c", "y": "n h c", "dtypes": {"x": "int8", "y": "int8"}, "fields": {"s": 2, "k": 3}, "cycles": lambda **_: 1, **changes}
+    given = {
+        "opcode": 0x10, "x": "n h*s+k c", "y": "n h c", "dtypes": {"x": "int8", "y": "int8"},
+        "fields": {"s": 2, "k": 3}, "cycles": lambda **_: 1, **changes
+    }
 
     def meaning(x: Array, *, s: int, k: int) -> Array:
         return x
@@ -314,14 +373,32 @@ def declare(**changes: Any) -> Any:
     (lambda: declare(blocks={"q": 4}), "has blocks along q, which is not one of its axes"),
     (lambda: Memory("m", 100, align=16), "align is a power of two that divides the size"),
     (lambda: Memory("m", 0), "the memory m has size=0; it must be above zero"),
-    (lambda: Accelerator("a-b", **SMALL), "an accelerator's name is of letters, digits and underscores, and this one is 'a-b'"),
+    (
+        lambda: Accelerator("a-b", **SMALL),
+        "an accelerator's name is of letters, digits and underscores, and this one is 'a-b'"
+    ),
     (lambda: declare()(x=np.zeros((1, 4, 2), "int8"), y=np.zeros((1, 4, 2), "int8"), s=1), "was called without k"),
-    (lambda: declare()(x=np.zeros((1, 4, 2), "int8"), y=np.zeros((1, 4, 2), "int8"), s=1, k=1, z=1), "was called with z, which it has not"),
-    (lambda: declare()(x=np.zeros((1, 4, 3), "int8"), y=np.zeros((1, 4, 2), "int8"), s=1, k=1), "y is 2 along c, where 3 is wanted"),
-    (lambda: declare()(x=np.zeros((4, 2), "int8"), y=np.zeros((1, 4, 2), "int8"), s=1, k=1), "x has 2 dimensions, and 3 are declared"),
-    (lambda: declare()(x=np.zeros((1, 4, 2), "int8"), y=np.zeros((1, 4, 2), "int8"), s=1, k=2), "would read x up to 5, and it ends at 4"),
+    (
+        lambda: declare()(x=np.zeros((1, 4, 2), "int8"), y=np.zeros((1, 4, 2), "int8"), s=1, k=1, z=1),
+        "was called with z, which it has not"
+    ),
+    (
+        lambda: declare()(x=np.zeros((1, 4, 3), "int8"), y=np.zeros((1, 4, 2), "int8"), s=1, k=1),
+        "y is 2 along c, where 3 is wanted"
+    ),
+    (
+        lambda: declare()(x=np.zeros((4, 2), "int8"), y=np.zeros((1, 4, 2), "int8"), s=1, k=1),
+        "x has 2 dimensions, and 3 are declared"
+    ),
+    (
+        lambda: declare()(x=np.zeros((1, 4, 2), "int8"), y=np.zeros((1, 4, 2), "int8"), s=1, k=2),
+        "would read x up to 5, and it ends at 4"
+    ),
     (lambda: declare(fields={"s": 2}), "no operand and no field says how far k goes"),
-    (lambda: Operand(0, (2, 3), "int8").part(0, 1, 1).reshape(3), r"a whole tensor of \(2, 3\) cannot be reshaped to \(3,\) here"),
+    (
+        lambda: Operand(0, (2, 3), "int8").part(0, 1, 1).reshape(3),
+        r"a whole tensor of \(2, 3\) cannot be reshaped to \(3,\) here"
+    ),
 ])
 def test_declarations_that_contradict_themselves(make: Any, said: str) -> None:
     with pytest.raises(OptionError, match=said):
@@ -358,7 +435,9 @@ def test_what_does_not_fit_is_refused_by_the_instruction() -> None:
 def test_an_operator_returns_instructions() -> None:
     small = Accelerator("small", **SMALL)
     small.operator(forms.reshape())(lambda f: 3)
-    assert "the operator <lambda> returned 3; it returns an instruction that it called" in str(conformance(small, samples=1))
+    assert "the operator <lambda> returned 3; it returns an instruction that it called" in str(
+        conformance(small, samples=1)
+    )
 
 
 # Streams and programs
@@ -376,7 +455,10 @@ def program(*commands: Command, far: int = 64) -> Program:
     from tilewright.backends.accelerators.declared.program import Layer, TensorPlacement
 
     where = (TensorPlacement(0, (1, 1, 1, 16), "int8"),)
-    return Program("f", where, (TensorPlacement(16, (1, 1, 1, 16), "int8"),), (Layer("layer", "copy", 0, 32),), far, b"", b"".join(map(encode, commands)))
+    return Program(
+        "f", where, (TensorPlacement(16, (1, 1, 1, 16), "int8"),), (Layer("layer", "copy", 0, 32),), far, b"",
+        b"".join(map(encode, commands))
+    )
 
 
 GOOD = (Command(moved(), 0, 0), Command(copied(0, 16), 0, 1), Command(moved(STORE, 16, 16), 0, 1))
@@ -387,20 +469,37 @@ def test_a_program_by_hand() -> None:
     x = np.arange(16, dtype=np.int8).reshape(1, 1, 1, 16)
     np.testing.assert_array_equal(simulator.run(x)[0], x)
     assert simulator.cycles().total == 33 + 1 + 33
-    assert simulator.text().splitlines()[1] == "copy     near[0x10][1, 1, 1, 16] <- x=near[0x0][1, 1, 1, 16]  ; layer 0, after 1"
-    assert simulator.text().splitlines()[0] == "LOAD     near[0x0] <- far[0x0] [1, 1, 1, 16] by [16, 16, 16, 1]  ; layer 0"
+    assert (
+        simulator.text().splitlines()[1] == "copy     near[0x10][1, 1, 1, 16] <- x=near[0x0][1, 1, 1, 16]  ; layer 0, "
+        "after 1"
+    )
+    assert (
+        simulator.text().splitlines()[0] == "LOAD     near[0x0] <- far[0x0] [1, 1, 1, 16] by [16, 16, 16, 1]  ; layer 0"
+    )
 
 
 @pytest.mark.parametrize(("commands", "said"), [
-    ((GOOD[0], replace(GOOD[1], wait=0), GOOD[2]), "begins at cycle 0, and the other queue works on its memory until cycle 33"),
-    ((GOOD[0], GOOD[1], replace(GOOD[2], wait=0)), "begins at cycle 33, and the other queue works on its memory until cycle 34"),
-    ((GOOD[0], replace(GOOD[1], wait=2), GOOD[2]), "waits for 2 commands of the other queue, of which 1 stand before it, so it never begins"),
+    (
+        (GOOD[0], replace(GOOD[1], wait=0), GOOD[2]),
+        "begins at cycle 0, and the other queue works on its memory until cycle 33"
+    ),
+    (
+        (GOOD[0], GOOD[1], replace(GOOD[2], wait=0)),
+        "begins at cycle 33, and the other queue works on its memory until cycle 34"
+    ),
+    (
+        (GOOD[0], replace(GOOD[1], wait=2), GOOD[2]),
+        "waits for 2 commands of the other queue, of which 1 stand before it, so it never begins"
+    ),
     ((GOOD[0], Command(copied(32, 16), 0, 1), GOOD[2]), "reads memory that nothing wrote"),
     ((Command(moved(near=(256 << 10) - 8), 0, 0),), "reaches byte 262152 of sram, which has 262144"),
     ((Command(moved(near=8), 0, 0),), "uses byte 8 of sram, but addresses must be multiples of 16"),
     ((Command(moved(far=60), 0, 0),), "reaches bytes 60 to 76 of dram, where the program has 64"),
     ((Command(moved(), 1, 0),), "is of layer 1, and the program has 1"),
-    ((GOOD[0], Command(copied(0, 16, dtype="uint8"), 0, 1), GOOD[2]), r"copy gave int8\[1, 1, 1, 16\], and its command says uint8"),
+    (
+        (GOOD[0], Command(copied(0, 16, dtype="uint8"), 0, 1), GOOD[2]),
+        r"copy gave int8\[1, 1, 1, 16\], and its command says uint8"
+    ),
 ])
 def test_what_a_machine_would_get_wrong_without_a_word(commands: tuple[Command, ...], said: str) -> None:
     with pytest.raises(SimulatorError, match=said):
@@ -457,7 +556,11 @@ def with_header(blob: bytes, changed: dict[str, Any]) -> bytes:
 def test_a_network_that_the_far_memory_has_no_room_for() -> None:
     small = replace(npu, name="small_npu", far=Memory("dram", 4096))
     small.instructions, small.operators = npu.instructions, npu.operators
-    with pytest.raises(CompileError, match=r"takes [0-9,]+ bytes of dram, which has 4,096; split the network, or declare the actual size of the memory"):
+    with pytest.raises(
+        CompileError,
+        match=r"takes [0-9,]+ bytes of dram, which has 4,096; split the network, or declare the actual size of the "
+        r"memory"
+    ):
         relay.build(small.register(override=True).partition_for(Layers("int8").network()), "llvm")
 
 
@@ -481,9 +584,13 @@ def perceptron() -> tvm.IRModule:
         return relay.Constant((rng.standard_normal(shape) / 8).astype("float32"))
 
     x = relay.var("x", shape=(1, 32, 12, 12), dtype="float32")
-    y = relay.nn.relu(relay.nn.bias_add(relay.nn.conv2d(x, const(64, 32, 3, 3), kernel_size=(3, 3), channels=64), const(64)))
+    y = relay.nn.relu(
+        relay.nn.bias_add(relay.nn.conv2d(x, const(64, 32, 3, 3), kernel_size=(3, 3), channels=64), const(64))
+    )
     z = relay.nn.bias_add(relay.nn.conv2d(y, const(64, 64, 1, 1), kernel_size=(1, 1), channels=64), const(64))
-    odd = relay.nn.bias_add(relay.nn.conv2d(relay.op.add(y, z), const(10, 64, 3, 3), kernel_size=(3, 3), channels=10), const(10))
+    odd = relay.nn.bias_add(
+        relay.nn.conv2d(relay.op.add(y, z), const(10, 64, 3, 3), kernel_size=(3, 3), channels=10), const(10)
+    )
     return tvm.IRModule.from_expr(relay.Function([x], odd))
 
 
@@ -504,11 +611,15 @@ def halves(padding: int = 0, channels: int = 64, layout: str = "NCHW") -> tvm.IR
     """A network that is in half precision before it comes: a convolution without a bias, a pool, a mean, a product."""
     rng = np.random.default_rng(0)
     x = relay.var("x", shape=(1, 32, 12, 12), dtype="float16")
-    weights = [relay.Constant((rng.standard_normal(s) / 16).astype("float16")) for s in ((channels, 32, 3, 3), (32, channels))]
+    weights = [
+        relay.Constant((rng.standard_normal(s) / 16).astype("float16")) for s in ((channels, 32, 3, 3), (32, channels))
+    ]
     y = relay.nn.relu(relay.nn.conv2d(x, weights[0], kernel_size=(3, 3), channels=channels, padding=(padding, padding)))
     y = relay.nn.max_pool2d(y, pool_size=(2, 2), strides=(2, 2))
     y = relay.reshape(relay.nn.global_avg_pool2d(y), (1, channels))
-    return tvm.IRModule.from_expr(relay.Function([x], relay.nn.bias_add(relay.nn.dense(y, weights[1]), relay.const(np.ones(32, "float16")))))
+    return tvm.IRModule.from_expr(
+        relay.Function([x], relay.nn.bias_add(relay.nn.dense(y, weights[1]), relay.const(np.ones(32, "float16"))))
+    )
 
 
 def test_a_network_in_half_precision() -> None:
@@ -523,18 +634,30 @@ def test_a_network_in_half_precision() -> None:
 
 def test_forms_without_an_activation() -> None:
     """For instructions that have none: a ReLU is another operator, or stays on the CPU."""
-    plain = Accelerator("plain", far=half32.far, near=half32.near, dtypes=("float16",), tolerance=half32.tolerance, prepare=half32.prepare)
+    plain = Accelerator(
+        "plain", far=half32.far, near=half32.near, dtypes=("float16",), tolerance=half32.tolerance,
+        prepare=half32.prepare
+    )
     plain.instructions = half32.instructions
-    for name, form in (("conv2d", forms.float_conv2d(relu=False)), ("dense", forms.float_dense(relu=False)), ("add2", forms.float_add(relu=False))):
+    for name, form in (
+        ("conv2d", forms.float_conv2d(relu=False)), ("dense", forms.float_dense(relu=False)),
+        ("add2", forms.float_add(relu=False))
+    ):
         plain.operator(form)(half32.operators[name].lower)
     assert (found := conformance(plain, samples=6)), str(found)
     assert operators(plain.partition_for(halves())) == ["plain.conv2d", "plain.dense"]
-    assert any(c.op.name == "nn.relu" for c in relay.visitor.calls(plain.partition_for(halves())["main"].body) if isinstance(c.op, relay.op.Op))
+    assert any(
+        c.op.name == "nn.relu" for c in relay.visitor.calls(plain.partition_for(halves())["main"].body)
+        if isinstance(c.op, relay.op.Op)
+    )
 
 
 def test_what_another_accelerator_leaves_says_its_own_rules() -> None:
     for mod, rule, edit in (
-        (halves(padding=1), "convolutions have no padding, and this has (1, 1, 1, 1)", "set the padding to 0, or pad before it"),
+        (
+            halves(padding=1), "convolutions have no padding, and this has (1, 1, 1, 1)",
+            "set the padding to 0, or pad before it"
+        ),
         (halves(channels=24), "the array has 32 lanes, and the output channels are 24", "make the output channels 32"),
     ):
         report = str(relay.analysis.explain_offload(mod, "half32"))
@@ -543,22 +666,30 @@ def test_what_another_accelerator_leaves_says_its_own_rules() -> None:
 
 def real_scaling(error: float = 1.0) -> Accelerator:
     """An accelerator that brings sums to bytes in float32; the factors of its products are wrong by `error`."""
-    made = Accelerator("real", far=Memory("dram", 64 << 20), near=Memory("sram", 64 << 10), dtypes=("int8",), numerics="onnx")
+    made = Accelerator(
+        "real", far=Memory("dram", 64 << 20), near=Memory("sram", 64 << 10), dtypes=("int8",), numerics="onnx"
+    )
 
     def product(x: Array, w: Array, q: Array, *, in_zero: int, out_zero: int, low: int, high: int) -> Array:
-        sums = np.tensordot(x.astype(np.int64) - in_zero, w.astype(np.int64) - q[:, 2].astype(np.int64), 1) + q[:, 0].astype(np.int64)
+        sums = np.tensordot(
+            x.astype(np.int64) - in_zero, w.astype(np.int64) - q[:, 2].astype(np.int64), 1
+        ) + q[:, 0].astype(np.int64)
         return arithmetic.saturated(arithmetic.scaled(sums, q[:, 1] * np.float32(error)) + out_zero, low, high, x.dtype)
 
     multiply = made.instruction(
-        0x10, x="n k", w="k c", q="c 3", y="n c", dtypes={"x": "int8", "w": "int8", "q": "float32", "y": "int8"}, cycles=lambda n, k, c, **_: n * k * c,
-        fields={"in_zero": -8, "out_zero": -8, "low": -8, "high": -8},
+        0x10, x="n k", w="k c", q="c 3", y="n c", dtypes={"x": "int8", "w": "int8", "q": "float32", "y": "int8"},
+        cycles=lambda n, k, c, **_: n * k * c, fields={"in_zero": -8, "out_zero": -8, "low": -8, "high": -8},
     )(product)
 
     def change(x: Array, *, in_zero: int, out_zero: int, factor: int) -> Array:
-        return arithmetic.saturated(arithmetic.scaled(x.astype(np.int64) - in_zero, np.uint32(factor).view(np.float32)) + out_zero, -128, 127, x.dtype)
+        return arithmetic.saturated(
+            arithmetic.scaled(x.astype(np.int64) - in_zero, np.uint32(factor).view(np.float32)) + out_zero, -128, 127,
+            x.dtype
+        )
 
     rescale = made.instruction(
-        0x11, x="n h w c", y="n h w c", dtypes={"x": "int8", "y": "int8"}, cycles=lambda n, h, w, c, **_: n * h * w * c, fields={"in_zero": -8, "out_zero": -8, "factor": 32},
+        0x11, x="n h w c", y="n h w c", dtypes={"x": "int8", "y": "int8"}, cycles=lambda n, h, w, c, **_: n * h * w * c,
+        fields={"in_zero": -8, "out_zero": -8, "factor": 32},
     )(change)
 
     @made.operator(forms.dense(real=True))
@@ -569,7 +700,9 @@ def real_scaling(error: float = 1.0) -> Accelerator:
 
     @made.operator(forms.requantize(real=True))
     def requantize(f: Any) -> Any:
-        return rescale(x=f.x, y=f.y, in_zero=f.in_zero, out_zero=f.out_zero, factor=int(np.float32(f.factor).view(np.uint32)))
+        return rescale(
+            x=f.x, y=f.y, in_zero=f.in_zero, out_zero=f.out_zero, factor=int(np.float32(f.factor).view(np.uint32))
+        )
 
     return made
 
@@ -580,10 +713,14 @@ def test_an_accelerator_that_scales_in_real_numbers() -> None:
     assert not conformance(real_scaling(1.001))
     fixed = replace(real_scaling(), numerics="tflite")
     fixed.operators = real_scaling().operators
-    assert "sums are scaled in float32, halves to the even number, and these are rounded" in str(conformance(fixed, samples=1))
+    assert "sums are scaled in float32, halves to the even number, and these are rounded" in str(
+        conformance(fixed, samples=1)
+    )
     other = replace(npu, numerics="onnx")
     other.operators = {"dense": npu.operators["dense"]}
-    assert "sums are scaled in fixed point, and these are rounded TOEVEN in float32" in str(conformance(other, samples=1))
+    assert "sums are scaled in fixed point, and these are rounded TOEVEN in float32" in str(
+        conformance(other, samples=1)
+    )
 
 
 def test_both_files_are_short() -> None:
@@ -595,7 +732,9 @@ def test_both_files_are_short() -> None:
 
 def test_the_page_of_an_accelerator() -> None:
     text = page(npu, {"conv2d": {"sh is 17, and conv has room for 0 to 15": 2}})
-    for line in ("# npu, version 1", "| sram | 262,144 | 16 | | |", "### 0x10 conv", "| x | `n h*sh+kh*dh w*sw+kw*dw ci` | int8 or uint8 |", "| in_zero | 14 to 22 | -256 | 255 |",
+    for line in (
+        "# npu, version 1", "| sram | 262,144 | 16 | | |", "### 0x10 conv",
+        "| x | `n h*sh+kh*dh w*sw+kw*dw ci` | int8 or uint8 |", "| in_zero | 14 to 22 | -256 | 255 |",
                  "### depthwise_conv2d", "- refused: sh is 17, and conv has room for 0 to 15"):
         assert line in text.splitlines(), line
     assert "Whole blocks only: ci of 32, co of 32." in page(half32)
@@ -603,7 +742,9 @@ def test_the_page_of_an_accelerator() -> None:
 
 def test_the_page_in_the_documents_is_that_of_the_declaration() -> None:
     """Written by `python -m tilewright.contrib.accelerator npu > docs/npu.md`."""
-    assert (Path(__file__).parent.parent / "docs" / "npu.md").read_text(encoding="utf-8") == page(npu, conformance(npu, samples=4).refused)
+    assert (
+        Path(__file__).parent.parent / "docs" / "npu.md"
+    ).read_text(encoding="utf-8") == page(npu, conformance(npu, samples=4).refused)
 
 
 def test_commands_of_the_module(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
@@ -615,7 +756,9 @@ def test_commands_of_the_module(capsys: pytest.CaptureFixture[str], tmp_path: Pa
     assert "half32: 6 programs" in capsys.readouterr().out
     assert main(["nup"]) == 1
     said = capsys.readouterr().err
-    assert said.startswith("Error: 'nup' is no accelerator; those there are: ") and {"dnnl", "half32", "npu"} <= set(said.split("are: ")[1].split("; or")[0].split(", "))
+    assert said.startswith(
+        "Error: 'nup' is no accelerator; those there are: "
+    ) and {"dnnl", "half32", "npu"} <= set(said.split("are: ")[1].split("; or")[0].split(", "))
     assert main([str(tmp_path / "none.py:a")]) == 1
     assert "there is no file" in capsys.readouterr().err
 
@@ -636,14 +779,18 @@ def branching(seed: int) -> tuple[tvm.IRModule, Array]:
             case 1:
                 made = layers.conv(a, shape[3], depthwise=True)
             case 2:
-                made = relay.qnn.op.add(a, alike[int(rng.integers(0, len(alike)))], *layers.numbers(0.05, -128, 0.04, -5, 0.06, -128))
+                made = relay.qnn.op.add(
+                    a, alike[int(rng.integers(0, len(alike)))], *layers.numbers(0.05, -128, 0.04, -5, 0.06, -128)
+                )
             case 3:
                 made = relay.nn.max_pool2d(a, pool_size=(3, 3), strides=(1, 1), padding=(1, 1, 1, 1), layout="NHWC")
             case _:
                 made = relay.op.concatenate(relay.Tuple((a, alike[0])), axis=3)
         values.append(made)
     body = relay.Tuple((values[-1], values[len(values) // 2]))
-    return tvm.IRModule.from_expr(relay.Function([x], body, attrs={"numerics": "tflite"})), rng.integers(-128, 128, (1, 12, 10, 8)).astype("int8")
+    return tvm.IRModule.from_expr(
+        relay.Function([x], body, attrs={"numerics": "tflite"})
+    ), rng.integers(-128, 128, (1, 12, 10, 8)).astype("int8")
 
 
 @pytest.mark.parametrize("size", [1 << 10, 4 << 10, 256 << 10])

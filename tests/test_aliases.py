@@ -45,6 +45,9 @@ def test_names_of_nothing_are_not_found() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["exec.rpc_server", "exec.rpc_tracker", "contrib.accelerator"])
 def test_programs_start_by_their_second_names(name: str) -> None:
-    done = subprocess.run([sys.executable, "-W", "error", "-m", f"tilewright.{name}", "--help"], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-m", f"tilewright.{name}", "--help"], capture_output=True, text=True,
+        check=False
+    )
     assert done.returncode == 0, done.stderr
     assert "usage" in done.stdout.lower()

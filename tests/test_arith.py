@@ -13,7 +13,18 @@ from hypothesis import strategies as st
 from tilewright.base import interning
 from tilewright.base.errors import InternalError
 from tilewright.scalar import expr
-from tilewright.scalar.arith import Ranges, assume, bounds, conjuncts, evaluate, expression, linear, prove, simplify, solve
+from tilewright.scalar.arith import (
+    Ranges,
+    assume,
+    bounds,
+    conjuncts,
+    evaluate,
+    expression,
+    linear,
+    prove,
+    simplify,
+    solve,
+)
 from tilewright.scalar.arith.divisors import divisors
 from tilewright.scalar.expr import (
     EQ,
@@ -43,7 +54,10 @@ from tilewright.scalar.walk import walk
 x, y, z = Var("x"), Var("y"), Var("z")
 SPANS = {x: (0, 7), y: (-3, 4), z: (0, 2)}
 KNOWN = Ranges(dict(SPANS))
-POINTS = [dict(zip(SPANS, values, strict=True)) for values in itertools.product(*(range(lo, hi + 1) for lo, hi in SPANS.values()))]
+POINTS = [
+    dict(zip(SPANS, values, strict=True))
+    for values in itertools.product(*(range(lo, hi + 1) for lo, hi in SPANS.values()))
+]
 
 
 def grow(inner: st.SearchStrategy[PrimExpr]) -> st.SearchStrategy[PrimExpr]:
@@ -64,7 +78,10 @@ def grow(inner: st.SearchStrategy[PrimExpr]) -> st.SearchStrategy[PrimExpr]:
 
 integers = st.recursive(st.one_of(st.sampled_from([x, y, z]), st.integers(-9, 16).map(as_expr)), grow, max_leaves=10)
 comparisons = st.builds(compare, st.sampled_from([EQ, NE, LT, LE, GT, GE]), integers, integers)
-conditions = st.one_of(comparisons, st.builds(all_of, comparisons, comparisons), st.builds(lambda a, b: any_of(a, logical_not(b)), comparisons, comparisons))
+conditions = st.one_of(
+    comparisons, st.builds(all_of, comparisons, comparisons),
+    st.builds(lambda a, b: any_of(a, logical_not(b)), comparisons, comparisons)
+)
 
 
 @pytest.mark.slow
@@ -216,7 +233,13 @@ def test_conjuncts_are_in_order() -> None:
     assert [str(c) for c in conjuncts(all_of(*parts))] == [str(c) for c in parts]
 
 
-@pytest.mark.parametrize(("a", "b", "quotient"), [(5, -(2**31), 0), (-(2**31), -(2**31), 1), (-(2**31), 2, -(2**30)), (-7, 2, -3), (7, -2, -3), (-(2**31), 3, -715827882)])
+@pytest.mark.parametrize(
+    ("a", "b", "quotient"),
+    [
+        (5, -(2**31), 0), (-(2**31), -(2**31), 1), (-(2**31), 2, -(2**30)), (-7, 2, -3), (7, -2, -3),
+        (-(2**31), 3, -715827882)
+    ]
+)
 def test_division_toward_zero_of_the_least_integers(a: int, b: int, quotient: int) -> None:
     x, y = Var("x", "int32"), Var("y", "int32")
     assert evaluate(expr.truncdiv(x, y), {x: a, y: b}) == quotient

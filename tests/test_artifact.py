@@ -97,7 +97,9 @@ def test_equal_models_are_equal_files(affine, library, archive, tmp_path):
 def test_only_the_interface_is_visible(library):
     shown = subprocess.run(["nm", "-D", "--defined-only", library], capture_output=True, text=True, check=True).stdout
     names = {line.split()[-1] for line in shown.splitlines()}
-    assert names == {"tw_run", "tw_pool_create", "tw_pool_destroy", "tw_constants", "tw_manifest", "affine_run", "affine_close"}
+    assert names == {
+        "tw_run", "tw_pool_create", "tw_pool_destroy", "tw_constants", "tw_manifest", "affine_run", "affine_close"
+    }
 
 
 def test_constants_are_aligned(library, archive):
@@ -125,7 +127,11 @@ def test_saving_a_loaded_model(library, archive, tmp_path):
 
 
 def test_wrong_extension(affine, tmp_path):
-    with pytest.raises(ArtifactError, match=r"saved as .so \(a shared library\), .tar \(its objects\), .* .wasm \(a module of WebAssembly\), not as '.exe'"):
+    with pytest.raises(
+        ArtifactError,
+        match=r"saved as .so \(a shared library\), .tar \(its objects\), .* .wasm \(a module of WebAssembly\), not as "
+        r"'.exe'"
+    ):
         affine.save(tmp_path / "m.exe")
 
 
@@ -155,7 +161,9 @@ def test_no_linker(affine, tmp_path, monkeypatch):
 
 def test_failing_linker(affine, tmp_path):
     broken = link.Linker("broken", (sys.executable, "-c", "import sys; sys.exit('no can do')"), True)
-    with pytest.raises(ArtifactError, match=r"could not be linked; save as .tar, which needs no linker. broken: no can do"):
+    with pytest.raises(
+        ArtifactError, match=r"could not be linked; save as .tar, which needs no linker. broken: no can do"
+    ):
         affine.save(tmp_path / "m.so", broken)
 
 
@@ -240,7 +248,9 @@ def test_another_architecture(library):
 
 def test_missing_cpu_features(library):
     path = resealed(library, lambda content: content.update(features=["avx9000"]))
-    with pytest.raises(ArtifactError, match=r"made for a CPU with avx9000, this machine lacks it: compile with --target 'llvm -mcpu="):
+    with pytest.raises(
+        ArtifactError, match=r"made for a CPU with avx9000, this machine lacks it: compile with --target 'llvm -mcpu="
+    ):
         load(path)
 
 
@@ -284,7 +294,10 @@ def test_tar_members_can_be_linked_by_hand(archive, tmp_path):
 
 @pytest.mark.parametrize(
     ("name", "start"),
-    [("my-model.v1", "my_model_v1"), ("3d", "model_3d"), ("", "model_"), ("tw", "model_tw"), ("größe", "gr__e"), ("_x", "model__x")],
+    [
+        ("my-model.v1", "my_model_v1"), ("3d", "model_3d"), ("", "model_"), ("tw", "model_tw"), ("größe", "gr__e"),
+        ("_x", "model__x")
+    ],
 )
 def test_c_names(affine, name, start):
     manifest = replace(affine.manifest, name=name)
@@ -345,7 +358,10 @@ def test_c_program(tmp_path, language, linker):
     flags = ["-Wall", "-Werror", "-x", language, source, "-x", "none", library, "-lpthread", f"-Wl,-rpath,{tmp_path}"]
     subprocess.run([cc, *flags, "-o", tmp_path / "main"], check=True)
     for threads in ("", "1", "3", "junk"):
-        run = subprocess.run([tmp_path / "main"], capture_output=True, text=True, timeout=60, check=False, env={"TILEWRIGHT_NUM_THREADS": threads})
+        run = subprocess.run(
+            [tmp_path / "main"], capture_output=True, text=True, timeout=60, check=False,
+            env={"TILEWRIGHT_NUM_THREADS": threads}
+        )
         assert run.stdout == "right\n" and run.returncode == 0
 
 
@@ -372,13 +388,17 @@ def test_a_library_loads_without_the_compiler(library, tmp_path):
             runtime.load(sys.argv[2]).executable()
         except runtime.artifact.ArtifactError as error:
             print(error)
-        """
+        """  # noqa: E501
     )
     archive = programs.affine().save(tmp_path / "m.tar")
     environment = {**os.environ, "PYTHONPATH": str(SOURCE), "PYTHONWARNINGS": "error"}
-    run = subprocess.run([sys.executable, "-c", script, library, archive], capture_output=True, text=True, check=False, env=environment)
+    run = subprocess.run(
+        [sys.executable, "-c", script, library, archive], capture_output=True, text=True, check=False, env=environment
+    )
     assert run.returncode == 0, run.stderr
-    assert re.search("object files can only be loaded where the compiler is installed .*; save the model as .so", run.stdout)
+    assert re.search(
+        "object files can only be loaded where the compiler is installed .*; save the model as .so", run.stdout
+    )
 
 
 def resident_bytes() -> int:

@@ -33,7 +33,9 @@ def test_blobs(cache):
     assert cache.get(KEY) is None
     cache.put(KEY, b"one")
     cache.put(KEY, b"two")
-    assert cache.get(KEY) == b"two" and Cache(cache.folder).get(KEY) == b"two" and Cache(str(cache.folder)).get(KEY) == b"two"
+    assert cache.get(KEY) == b"two" and Cache(cache.folder).get(KEY) == b"two" and Cache(
+        str(cache.folder)
+    ).get(KEY) == b"two"
     cache.put("empty-blob", b"")
     assert cache.get("empty-blob") == b""
 
@@ -199,7 +201,9 @@ def test_the_command_says_what_is_there(tmp_path, monkeypatch, capsys):
     write_source("loops.txt", "text\n")
     assert main(["cache"]) == 0
     said = capsys.readouterr().out
-    assert said.startswith(f"{folder}: 0.0 MB, of at most 4,295.0 MB") and [line.split()[:2] for line in said.splitlines()[1:]] == [["kernels", "1"], ["programs", "1"], ["texts", "1"]]
+    assert said.startswith(f"{folder}: 0.0 MB, of at most 4,295.0 MB") and [
+        line.split()[:2] for line in said.splitlines()[1:]
+    ] == [["kernels", "1"], ["programs", "1"], ["texts", "1"]]
     assert Cache.default().contents()["kernels"] == (1, 100) and Cache.default().contents()["texts"] == (1, 5)
     assert main(["cache", "--clear"]) == 0
     assert capsys.readouterr().out == f"Removed 0.0 MB from {folder}.\n"

@@ -31,7 +31,9 @@ def real(*shape: int) -> Array:
 
 def native(op: Op, *inputs: Array, target: Target = NATIVE, threads: int = 2) -> Array:
     params = [relay.var(f"x{k}", shape=a.shape, dtype=str(a.dtype)) for k, a in enumerate(inputs)]
-    executable = build_module(IRModule.from_expr(relay.Function(tuple(params), Call(op, params))), target).executable(threads=threads)
+    executable = build_module(
+        IRModule.from_expr(relay.Function(tuple(params), Call(op, params))), target
+    ).executable(threads=threads)
     return np.asarray(executable(*inputs))
 
 
@@ -40,7 +42,10 @@ def relative(got: Array, op: nn.Attention, *inputs: Array) -> float:
     return float(np.linalg.norm(got - exact) / np.linalg.norm(exact))
 
 
-SIZES = [(1, 1, 1, 1, 1, 1), (2, 13, 29, 3, 20, 9), (1, 197, 197, 2, 64, 64), (1, 5, 300, 2, 16, 33), (1, 530, 517, 1, 8, 8), (3, 16, 16, 1, 32, 48)]
+SIZES = [
+    (1, 1, 1, 1, 1, 1), (2, 13, 29, 3, 20, 9), (1, 197, 197, 2, 64, 64), (1, 5, 300, 2, 16, 33), (1, 530, 517, 1, 8, 8),
+    (3, 16, 16, 1, 32, 48)
+]
 """Batch, queries, keys, heads, size, width."""
 
 
@@ -49,7 +54,9 @@ SIZES = [(1, 1, 1, 1, 1, 1), (2, 13, 29, 3, 20, 9), (1, 197, 197, 2, 64, 64), (1
 def test_sizes_that_fill_no_vector_or_tile(sizes: tuple[int, ...], target: Target) -> None:
     batch, queries, keys, heads, size, width = sizes
     op = nn.Attention(heads=heads, size=size, width=width)
-    inputs = real(batch, queries, heads * size), real(batch, keys, heads * size), real(batch, keys, heads * width), real(1, heads, keys, queries)
+    inputs = real(
+        batch, queries, heads * size
+    ), real(batch, keys, heads * size), real(batch, keys, heads * width), real(1, heads, keys, queries)
     assert relative(native(op, *inputs, target=target), op, *inputs) < 1e-6
 
 
@@ -57,7 +64,9 @@ def test_sizes_that_fill_no_vector_or_tile(sizes: tuple[int, ...], target: Targe
 def test_halves_are_rounded_at_the_end(sizes: tuple[int, ...]) -> None:
     batch, queries, keys, heads, size, width = sizes
     op = nn.Attention(heads=heads, size=size, width=width)
-    shapes = (batch, queries, heads * size), (batch, keys, heads * size), (batch, keys, heads * width), (1, heads, keys, queries)
+    shapes = (
+        batch, queries, heads * size
+    ), (batch, keys, heads * size), (batch, keys, heads * width), (1, heads, keys, queries)
     inputs = tuple(real(*s).astype("float16") for s in shapes)
     assert relative(native(op, *inputs), op, *inputs) < 2**-11
 
@@ -70,7 +79,8 @@ def test_heads_read_where_they_lie() -> None:
 
 @pytest.mark.parametrize("hidden", [-np.inf, -3.4028235e38, -1e4])
 def test_masks(hidden: float) -> None:
-    """Keys that are hidden weigh nothing; a query from which all are hidden has equal weights, or NaN where the scores are all minus infinity."""
+    """Keys that are hidden weigh nothing; a query from which all are hidden has equal weights, or NaN where the scores
+    are all minus infinity."""
     op = nn.Attention(heads=2, size=16, width=16)
     mask = np.where(rng.integers(0, 2, (2, 1, 21, 19)) > 0, 0, hidden).astype("float32")
     mask[:, :, 0] = 0
@@ -105,7 +115,9 @@ def test_long_sums_in_chunks(rows: int) -> None:
 MOVED: list[Callable[[Expr], Expr]] = [
     lambda x: relay.transpose(relay.reshape(x, (2, 6, 3, 4)), (0, 2, 1, 3)),
     lambda x: relay.reshape(relay.transpose(relay.reshape(x, (2, 6, 3, 4)), (0, 2, 1, 3)), (6, 6, 4)),
-    lambda x: relay.TupleGetItem(relay.split(relay.transpose(relay.reshape(x, (2, 6, 3, 2, 2)), (2, 0, 3, 1, 4)), 3), 1),
+    lambda x: relay.TupleGetItem(
+        relay.split(relay.transpose(relay.reshape(x, (2, 6, 3, 2, 2)), (2, 0, 3, 1, 4)), 3), 1
+    ),
     lambda x: relay.TupleGetItem(relay.split(x, (4, 8), axis=-1), 2),
     lambda x: relay.strided_slice(x, begin=(0, 2, 4), end=(2, 5, 12)),
     lambda x: relay.strided_slice(relay.reshape(x, (144,)), begin=(12,), end=(96,)),

@@ -27,14 +27,23 @@ from tilewright.tir.interpreter import run
 
 TILED = [
     ["CHW", 2, "local"], ["SP", 2, 0, 24, [1, 3, 4], 1], ["SP", 2, 4, 32, [1, 2, 8], 1], ["SP", 2, 8, 20, [4], 1],
-    ["RE", 2, [0, 4, 1, 5, 8, 2, 6, 9, 3, 7]], ["FSP", 3, 0, 1, 2], ["FSP", 3, 3, 2, 2], ["RE", 3, [0, 3, 1, 4, 2, 5]], ["CA", 2, 3, 3],
-    ["FU", 3, [0, 1, 2, 3]], ["AN", 3, 0, 3], ["PR", 2, 0, "auto_unroll_max_step$16"], ["AN", 2, 9, 2], ["AN", 3, 2, 2],
+    ["RE", 2, [0, 4, 1, 5, 8, 2, 6, 9, 3, 7]], ["FSP", 3, 0, 1, 2], ["FSP", 3, 3, 2, 2], ["RE", 3, [0, 3, 1, 4, 2, 5]],
+    ["CA", 2, 3, 3], ["FU", 3, [0, 1, 2, 3]], ["AN", 3, 0, 3], ["PR", 2, 0, "auto_unroll_max_step$16"], ["AN", 2, 9, 2],
+    ["AN", 3, 2, 2],
 ]
 """Multi-level tiling with a cache, as logs of the field have it."""
 
 
-def record(steps: Any, key: str = '["small_matmul", 24, 32, 20]', target: str = "llvm -keys=cpu -link-params=0", cost: float = 1e-3, error: int = 0) -> str:
-    return json.dumps({"i": [[key, target, [6, 64, 64, 0, 0, 0, 0, 0], "", 1, []], [[], steps]], "r": [[cost], error, 0.2, 1700000000], "v": "v0.6"})
+def record(
+    steps: Any, key: str = '["small_matmul", 24, 32, 20]', target: str = "llvm -keys=cpu -link-params=0",
+    cost: float = 1e-3, error: int = 0
+) -> str:
+    return json.dumps(
+        {
+            "i": [[key, target, [6, 64, 64, 0, 0, 0, 0, 0], "", 1, []], [[], steps]],
+            "r": [[cost], error, 0.2, 1700000000], "v": "v0.6"
+        }
+    )
 
 
 def answer(task: auto_scheduler.SearchTask, state: Any) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
@@ -58,7 +67,9 @@ def small() -> auto_scheduler.SearchTask:
 def test_keys_name_a_function_and_its_arguments() -> None:
     key = auto_scheduler.make_workload_key(small_matmul, (24, 32, 20))
     assert key == '["small_matmul", 24, 32, 20]'
-    assert [t.extents for t in auto_scheduler.workload_registry.workload_key_to_tensors(key)] == [(24, 20), (20, 32), (24, 32)]
+    assert [
+        t.extents for t in auto_scheduler.workload_registry.workload_key_to_tensors(key)
+    ] == [(24, 20), (20, 32), (24, 32)]
     given = auto_scheduler.make_workload_key("small_matmul", [te.placeholder((2, 3), "int8"), (1, 2)])
     assert given == '["small_matmul", ["TENSOR", [2, 3], "int8"], [1, 2]]'
 
@@ -91,7 +102,9 @@ def test_stages_are_numbered_as_records_number_them() -> None:
 def test_the_digest_is_of_what_is_computed() -> None:
     def keyed(name: str, factor: float) -> str:
         x = te.placeholder((4, 4), name=name)
-        return auto_scheduler.ComputeDAG([x, te.compute((4, 4), lambda i, j: x[i, j] * factor, name=f"{name}_out")]).hash_key()
+        return auto_scheduler.ComputeDAG(
+            [x, te.compute((4, 4), lambda i, j: x[i, j] * factor, name=f"{name}_out")]
+        ).hash_key()
 
     assert keyed("x", 2.0) == keyed("other", 2.0) != keyed("x", 3.0)
     assert json.loads(keyed("x", 2.0))[1:] == [[4, 4], [4, 4]]
@@ -191,7 +204,8 @@ def test_steps_of_the_field_are_replayed() -> None:
 
 def test_every_code_is_read_as_it_is_written() -> None:
     samples = [
-        *TILED, ["CI", 3], ["CR", 3], ["CHR", 0, "global", [2]], ["RF", 2, 3, 0], ["SA", 2, 0, 16, 8], ["FFSP", 3, 0, [1, 2], 1, 1],
+        *TILED, ["CI", 3], ["CR", 3], ["CHR", 0, "global", [2]], ["RF", 2, 3, 0], ["SA", 2, 0, 16, 8],
+        ["FFSP", 3, 0, [1, 2], 1, 1],
     ]
     assert {s[0] for s in samples} == set(STEPS)
     for s in samples:
@@ -271,7 +285,10 @@ def test_texts_that_are_no_records(text: str, message: str) -> None:
 
 def test_no_best_record(tmp_path: Path) -> None:
     file = tmp_path / "log.json"
-    file.write_text(record(TILED, key='["small_matmul", 1, 2, 3]') + "\n" + record(TILED, error=4) + "\n" + record(TILED, target="cuda") + "\n")
+    file.write_text(
+        record(TILED, key='["small_matmul", 1, 2, 3]') + "\n" + record(TILED, error=4) + "\n"
+        + record(TILED, target="cuda") + "\n"
+    )
     with pytest.raises(OptionError, match="has no successful record"):
         small().apply_best(str(file))
     with pytest.raises(OptionError, match="is for GPUs"):

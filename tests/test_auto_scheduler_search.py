@@ -32,10 +32,14 @@ def task() -> auto_scheduler.SearchTask:
 
 
 def options(trials: int, engine: Pretended, **more: Any) -> auto_scheduler.TuningOptions:
-    return auto_scheduler.TuningOptions(trials, num_measures_per_round=4, verbose=0, builder=engine, runner=engine, **more)
+    return auto_scheduler.TuningOptions(
+        trials, num_measures_per_round=4, verbose=0, builder=engine, runner=engine, **more
+    )
 
 
-def policy(seed: int = 0, model: Any = None, searched: auto_scheduler.SearchTask | None = None) -> auto_scheduler.SketchPolicy:
+def policy(
+    seed: int = 0, model: Any = None, searched: auto_scheduler.SearchTask | None = None
+) -> auto_scheduler.SketchPolicy:
     return auto_scheduler.SketchPolicy(searched or task(), model, QUICK, seed)
 
 
@@ -64,7 +68,9 @@ def test_a_search_measures_nothing_twice_and_keeps_the_best(tmp_path: Path) -> N
     tvm.build(sch, args, "llvm")(*given)
     np.testing.assert_array_equal(given[-1], given[0] @ given[1])
 
-    resumed = auto_scheduler.SketchPolicy(task(), None, QUICK, 0, init_search_callbacks=[auto_scheduler.PreloadMeasuredStates(str(file))])
+    resumed = auto_scheduler.SketchPolicy(
+        task(), None, QUICK, 0, init_search_callbacks=[auto_scheduler.PreloadMeasuredStates(str(file))]
+    )
     assert (resumed.trials, resumed.best_cost) == (16, p.best_cost)
     again = Pretended()
     resumed.search(options(4, again))
@@ -98,7 +104,9 @@ def test_without_trials_the_first_guess_chooses() -> None:
 
 
 def test_parameters_of_a_policy() -> None:
-    with pytest.raises(OptionError, match="there is no parameter 'eps_gredy' of a SketchPolicy; did you mean 'eps_greedy'"):
+    with pytest.raises(
+        OptionError, match="there is no parameter 'eps_gredy' of a SketchPolicy; did you mean 'eps_greedy'"
+    ):
         auto_scheduler.SketchPolicy(task(), params={"eps_gredy": 1})
     assert len(policy().generate_sketches()) == 2
 
@@ -177,7 +185,8 @@ def test_tuning_in_worker_processes(tmp_path: Path) -> None:
     file = tmp_path / "log.json"
     chosen = auto_scheduler.TuningOptions(
         3, num_measures_per_round=3, verbose=0, builder=auto_scheduler.LocalBuilder(timeout=60, n_parallel=1),
-        runner=auto_scheduler.LocalRunner(timeout=60, number=1, repeat=2, min_repeat_ms=0), measure_callbacks=[auto_scheduler.RecordToFile(file)],
+        runner=auto_scheduler.LocalRunner(timeout=60, number=1, repeat=2, min_repeat_ms=0),
+        measure_callbacks=[auto_scheduler.RecordToFile(file)],
     )
     searched = task()
     try:
@@ -240,7 +249,9 @@ def network() -> tvm.IRModule:
     numbers = np.random.default_rng(0)
     x = relay.var("x", shape=(4, 20))
     y = relay.nn.relu(relay.nn.dense(x, relay.const(numbers.integers(-2, 3, (24, 20)).astype("float32"))))
-    return tvm.IRModule.from_expr(relay.Function([x], relay.nn.dense(y, relay.const(numbers.integers(-2, 3, (8, 24)).astype("float32")))))
+    return tvm.IRModule.from_expr(
+        relay.Function([x], relay.nn.dense(y, relay.const(numbers.integers(-2, 3, (8, 24)).astype("float32"))))
+    )
 
 
 def built(config: bool = True) -> Any:
@@ -259,7 +270,10 @@ def test_a_network_is_built_with_what_was_found(tmp_path: Path, caplog: pytest.L
     found = policy(searched=tasks[0]).sketches[0]
     state = found.state({k.name: k.choices[-1] for k in found.knobs})
     own = tasks[1].compute_dag.init_state
-    auto_scheduler.save_records(file, [MeasureInput(tasks[0], state), MeasureInput(tasks[1], own)], [MeasureResult((1e-3,)), MeasureResult((1e-3,))])
+    auto_scheduler.save_records(
+        file, [MeasureInput(tasks[0], state), MeasureInput(tasks[1], own)],
+        [MeasureResult((1e-3,)), MeasureResult((1e-3,))]
+    )
     with auto_scheduler.ApplyHistoryBest(file) as best:
         assert auto_scheduler.DispatchContext.current is best
         np.testing.assert_array_equal(built(), plain)
@@ -298,7 +312,10 @@ def test_the_best_record_counts_whatever_the_order() -> None:
     searched = task()
     states = [searched.compute_dag.init_state.copy() for _ in range(2)]
     states[1].parallel(2, 0)
-    pairs = [(MeasureInput(searched, s), MeasureResult((c,), e)) for s, c, e in zip([*states, states[0]], (2.0, 1.0, 0.1), (0, 0, 4), strict=True)]
+    pairs = [
+        (MeasureInput(searched, s), MeasureResult((c,), e)) for s, c,
+        e in zip([*states, states[0]], (2.0, 1.0, 0.1), (0, 0, 4), strict=True)
+    ]
     best = auto_scheduler.ApplyHistoryBest(pairs)
     assert best.query("llvm -mcpu=znver4", searched.workload_key) == states[1].transform_steps
     assert best.query("cuda", searched.workload_key) is None

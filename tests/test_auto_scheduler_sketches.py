@@ -1,6 +1,8 @@
-"""Rules of template-free search, before -> after, in `tests/text/auto_scheduler.md`, and random settings of sketches, which compute the same.
+"""Rules of template-free search, before -> after, in `tests/text/auto_scheduler.md`, and random settings of sketches,
+which compute the same.
 
-With TILEWRIGHT_UPDATE_TEXT=1 the expected texts are written instead of compared; read the difference before you keep it.
+With TILEWRIGHT_UPDATE_TEXT=1 the expected texts are written instead of compared; read the difference before you keep
+it.
 """
 
 from __future__ import annotations
@@ -94,7 +96,10 @@ def test_random_sketches_of_random_programs_compute_the_same(seed: int) -> None:
         check(dag, sketch.state(setting))
 
 
-@pytest.mark.parametrize("tensors", [small_matmul(30, 24, 20), softmax(10, 16), window_sum(9, 10), total(256)], ids=["matmul", "softmax", "window", "total"])
+@pytest.mark.parametrize(
+    "tensors", [small_matmul(30, 24, 20), softmax(10, 16), window_sum(9, 10), total(256)],
+    ids=["matmul", "softmax", "window", "total"]
+)
 def test_random_sketches_as_native_code(tensors: list[Tensor]) -> None:
     choose = random.Random(1)
     dag = auto_scheduler.ComputeDAG(tensors)
@@ -147,5 +152,7 @@ def test_the_first_guess_prefers_registers_lanes_and_cores() -> None:
         return sum(cycles.cycles(features.statements(dag.func(state)), MACHINE))
 
     first = {k.name: k.choices[0] for k in sketch.knobs}
-    good, narrow = sketch.state(first | {"2.0.tile": 4, "2.1.tile": 16}), sketch.state(first | {"2.0.tile": 1, "2.1.tile": 8})
+    good, narrow = sketch.state(
+        first | {"2.0.tile": 4, "2.1.tile": 16}
+    ), sketch.state(first | {"2.0.tile": 1, "2.1.tile": 8})
     assert guess(good) < guess(narrow) < guess(dag.init_state) / 4

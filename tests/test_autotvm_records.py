@@ -20,17 +20,25 @@ from tilewright.search.autotvm.task.kernels import KernelTask
 from tilewright.search.records import Records, decode, encode
 
 CONV = """fn (%p0: Tensor[(1, 56, 56, 64), float32], %p1: Tensor[(3, 3, 64, 128), float32], Primitive=1) {
-  nn.relu(nn.conv2d(%p0, %p1, strides=[2, 2], padding=[1, 1, 1, 1], channels=128, kernel_size=[3, 3], data_layout="NHWC", kernel_layout="HWIO")) }"""
-DENSE = "fn (%p0: Tensor[(32, 512), float32], %p1: Tensor[(1000, 512), float32], Primitive=1) { nn.dense(%p0, %p1, units=1000) }"
+  nn.relu(nn.conv2d(%p0, %p1, strides=[2, 2], padding=[1, 1, 1, 1], channels=128, kernel_size=[3, 3], data_layout="NHWC", kernel_layout="HWIO")) }"""  # noqa: E501
+DENSE = (
+    "fn (%p0: Tensor[(32, 512), float32], %p1: Tensor[(1000, 512), float32], Primitive=1) { nn.dense(%p0, %p1, "
+    "units=1000) }"
+)
 DEPTHWISE = """fn (%p0: Tensor[(1, 28, 28, 64), float32], %p1: Tensor[(3, 3, 64, 1), float32], Primitive=1) {
-  nn.conv2d(%p0, %p1, padding=[1, 1, 1, 1], groups=64, channels=64, kernel_size=[3, 3], data_layout="NHWC", kernel_layout="HWOI") }"""
-PRODUCTS = "fn (%p0: Tensor[(12, 64, 32), float32], %p1: Tensor[(12, 48, 32), float32], Primitive=1) { nn.batch_matmul(%p0, %p1, transpose_b=True) }"
+  nn.conv2d(%p0, %p1, padding=[1, 1, 1, 1], groups=64, channels=64, kernel_size=[3, 3], data_layout="NHWC", kernel_layout="HWOI") }"""  # noqa: E501
+PRODUCTS = (
+    "fn (%p0: Tensor[(12, 64, 32), float32], %p1: Tensor[(12, 48, 32), float32], Primitive=1) { nn.batch_matmul(%p0, "
+    "%p1, transpose_b=True) }"
+)
 
 TENSOR = "TENSOR"
 LLVM = "llvm -keys=cpu -link-params=0 -mcpu=skylake-avx512"
 
 
-def tvm_row(name: str, args: list[Any], entity: list[Any], seconds: float = 1e-3, target: str = LLVM, error: int = 0) -> str:
+def tvm_row(
+    name: str, args: list[Any], entity: list[Any], seconds: float = 1e-3, target: str = LLVM, error: int = 0
+) -> str:
     """A line as TVM v0.8 to v0.13 writes it."""
     return json.dumps({
         "input": [target, name, args, {}], "config": {"index": 3, "code_hash": None, "entity": entity},
@@ -40,20 +48,30 @@ def tvm_row(name: str, args: list[Any], entity: list[Any], seconds: float = 1e-3
 
 CONV_ROW = tvm_row(
     "conv2d_NCHWc.x86",
-    [[TENSOR, [1, 64, 56, 56], "float32"], [TENSOR, [128, 64, 3, 3], "float32"], [2, 2], [1, 1, 1, 1], [1, 1], "NCHW", "NCHW", "float32"],
+    [
+        [TENSOR, [1, 64, 56, 56], "float32"], [TENSOR, [128, 64, 3, 3], "float32"], [2, 2], [1, 1, 1, 1], [1, 1],
+        "NCHW", "NCHW", "float32"
+    ],
     [["tile_ic", "sp", [-1, 64]], ["tile_oc", "sp", [-1, 32]], ["tile_ow", "sp", [-1, 7]], ["unroll_kw", "ot", True]],
 )
 DENSE_ROW = tvm_row(
     "dense_pack.x86", [[TENSOR, [32, 512], "float32"], [TENSOR, [1000, 512], "float32"], None, "float32"],
-    [["tile_y", "sp", [-1, 1, 4]], ["tile_x", "sp", [-1, 2, 16]], ["tile_k", "sp", [-1, 2]], ["tile_inner", "sp", [-1, 1]]],
+    [
+        ["tile_y", "sp", [-1, 1, 4]], ["tile_x", "sp", [-1, 2, 16]], ["tile_k", "sp", [-1, 2]],
+        ["tile_inner", "sp", [-1, 1]]
+    ],
 )
 DEPTHWISE_ROW = tvm_row(
     "depthwise_conv2d_NCHWc.x86",
-    [[TENSOR, [1, 64, 28, 28], "float32"], [TENSOR, [64, 1, 3, 3], "float32"], [1, 1], [1, 1, 1, 1], [1, 1], "NCHW", "NCHW", "float32"],
+    [
+        [TENSOR, [1, 64, 28, 28], "float32"], [TENSOR, [64, 1, 3, 3], "float32"], [1, 1], [1, 1, 1, 1], [1, 1], "NCHW",
+        "NCHW", "float32"
+    ],
     [["tile_ic", "sp", [-1, 16]], ["tile_oc", "sp", [-1, 16]], ["tile_ow", "sp", [-1, 2]], ["unroll_kw", "ot", False]],
 )
 PRODUCTS_ROW = tvm_row(
-    "batch_matmul.x86", [[TENSOR, [12, 64, 32], "float32"], [TENSOR, [12, 48, 32], "float32"], [12, 64, 48], "float32", 0, 1],
+    "batch_matmul.x86",
+    [[TENSOR, [12, 64, 32], "float32"], [TENSOR, [12, 48, 32], "float32"], [12, 64, 48], "float32", 0, 1],
     [["tile_y", "sp", [-1, 4]], ["tile_x", "sp", [-1, 16]], ["tile_k", "sp", [-1, 4]]],
 )
 
@@ -71,7 +89,9 @@ def task_of(text: str, flags: str) -> KernelTask:
         (PRODUCTS_ROW, PRODUCTS, "00", {"tile_y": 4, "tile_x": 16, "tile_k": 4}),
     ],
 )
-def test_tiles_of_tvm_are_taken_over(tmp_path: Path, row: str, text: str, flags: str, decisions: dict[str, int]) -> None:
+def test_tiles_of_tvm_are_taken_over(
+    tmp_path: Path, row: str, text: str, flags: str, decisions: dict[str, int]
+) -> None:
     file = tmp_path / "tvm.log"
     file.write_text(row + "\n")
     task = task_of(text, flags)
@@ -84,8 +104,10 @@ def test_tiles_of_tvm_are_taken_over(tmp_path: Path, row: str, text: str, flags:
 def test_what_does_not_apply_is_counted_by_reason(tmp_path: Path) -> None:
     file = tmp_path / "tvm.log"
     file.write_text("\n".join([
-        CONV_ROW, CONV_ROW, tvm_row("conv2d_nchw.cuda", [], [], target="cuda -keys=cuda,gpu"), tvm_row("conv2d_nchw_winograd.x86", [], []),
-        tvm_row("roi_align", [], []), tvm_row("dense_pack.x86", [1, 2], []), tvm_row("dense_nopack.x86", json.loads(DENSE_ROW)["input"][2], []),
+        CONV_ROW, CONV_ROW, tvm_row("conv2d_nchw.cuda", [], [], target="cuda -keys=cuda,gpu"),
+        tvm_row("conv2d_nchw_winograd.x86", [], []),
+        tvm_row("roi_align", [], []), tvm_row("dense_pack.x86", [1, 2], []),
+        tvm_row("dense_nopack.x86", json.loads(DENSE_ROW)["input"][2], []),
         tvm_row("dense_pack.x86", json.loads(DENSE_ROW)["input"][2], [], 1e9, error=4), "# a comment", "",
     ]) + "\n")
     assert autotvm.apply_history_best(str(file)).report == {
@@ -100,7 +122,10 @@ def test_what_does_not_apply_is_counted_by_reason(tmp_path: Path) -> None:
 
 
 def test_anchors_of_layouts_with_blocks() -> None:
-    args = [[TENSOR, [1, 4, 56, 56, 16], "float32"], [TENSOR, [8, 4, 3, 3, 16, 16], "float32"], [2, 2], [1, 1], [1, 1], "NCHW16c", "NCHW16c", "float32"]
+    args = [
+        [TENSOR, [1, 4, 56, 56, 16], "float32"], [TENSOR, [8, 4, 3, 3, 16, 16], "float32"], [2, 2], [1, 1], [1, 1],
+        "NCHW16c", "NCHW16c", "float32"
+    ]
     assert tvm_logs._conv2d(args) == tvm_logs.anchor_of(task_of(CONV, "01").workload)
 
 
@@ -108,7 +133,12 @@ def rows_of(name: str = "dense", machine: str = "") -> list[str]:
     task = kernel_task(name)
     made = []
     for index, seconds in ((0, 3.0), (5, 1.0), (9, 2.0)):
-        row = json.loads(record.encode(autotvm.MeasureInput(task.target, task, task.config_space.get(index)), autotvm.MeasureResult((seconds,), 0, 1.0, 5.0)))
+        row = json.loads(
+            record.encode(
+                autotvm.MeasureInput(task.target, task, task.config_space.get(index)),
+                autotvm.MeasureResult((seconds,), 0, 1.0, 5.0)
+            )
+        )
         made.append(json.dumps({**row, "machine": machine}))
     failed = autotvm.MeasureResult((1e9,), 4, 1.0, 5.0)
     return [*made, record.encode(autotvm.MeasureInput(task.target, task, task.config_space.get(7)), failed)]
@@ -168,11 +198,17 @@ def test_a_line_that_was_cut_off_is_left_out(tmp_path: Path) -> None:
 def test_records_of_other_machines_say_nothing_here(tmp_path: Path) -> None:
     log = tmp_path / "log.json"
     log.write_text("\n".join(rows_of(machine="host, Quantum 9000, 4 cores")) + "\n")
-    assert autotvm.apply_history_best(log).report == {"measured on another processor: Quantum 9000": 3, "failed when measured": 1}
-    named = [row.replace('["llvm"', '["llvm -mcpu=x86-64-v3"') for row in rows_of(machine="host, Quantum 9000, 4 cores")]
+    assert autotvm.apply_history_best(log).report == {
+        "measured on another processor: Quantum 9000": 3, "failed when measured": 1
+    }
+    named = [
+        row.replace('["llvm"', '["llvm -mcpu=x86-64-v3"') for row in rows_of(machine="host, Quantum 9000, 4 cores")
+    ]
     assert autotvm.apply_history_best(io.StringIO("\n".join(named) + "\n")).report["taken"] == 3
     unknown = [row.replace('["llvm"', '["llvm -mcpu=q9000"') for row in rows_of()]
-    assert autotvm.apply_history_best(io.StringIO("\n".join(unknown) + "\n")).report["for a target that is not known: llvm -mcpu=q9000"] == 3
+    assert autotvm.apply_history_best(io.StringIO("\n".join(unknown) + "\n")).report[
+        "for a target that is not known: llvm -mcpu=q9000"
+    ] == 3
     log.write_text("")
     with pytest.raises(OptionError, match="has no records"):
         autotvm.apply_history_best(log)
@@ -194,7 +230,10 @@ def test_a_selected_record_counts_more_than_a_faster_trial(tmp_path: Path) -> No
 
 
 def test_both_forms_are_written_as_they_were_read() -> None:
-    ansor = '{"i": [["[\\"m\\", 4]", "llvm", [2, 64, 64, 0, 0, 0, 0, 0], "", 1, ["a"]], [[], [["CI", 2]]]], "r": [[0.5], 0, 1.0, 7], "v": "v0.6"}'
+    ansor = (
+        '{"i": [["[\\"m\\", 4]", "llvm", [2, 64, 64, 0, 0, 0, 0, 0], "", 1, ["a"]], [[], [["CI", 2]]]], "r": [[0.5], '
+        '0, 1.0, 7], "v": "v0.6"}'
+    )
     assert encode(decode(ansor, "here")) == ansor
     assert json.loads(encode(decode(rows_of()[0], "here"))) == json.loads(rows_of()[0])
     with pytest.raises(ModelError, match="here: not a tuning record of AutoTVM or auto_scheduler"):

@@ -10,7 +10,13 @@ import pytest
 from tilewright import te
 from tilewright.base.errors import OptionError
 from tilewright.search.autotvm.feature import KnobFeatures
-from tilewright.search.autotvm.task.entities import AnnotateEntity, OtherOptionEntity, ReorderEntity, SplitEntity, VirtualAxis
+from tilewright.search.autotvm.task.entities import (
+    AnnotateEntity,
+    OtherOptionEntity,
+    ReorderEntity,
+    SplitEntity,
+    VirtualAxis,
+)
 from tilewright.search.autotvm.task.space import ConfigEntity, ConfigSpace, FallbackConfigEntity, InstantiationError
 
 
@@ -30,7 +36,9 @@ def test_splits_by_each_policy() -> None:
     space.define_split("candidate", 12, policy="candidate", candidate=[[-1, 5], [2, 6]])
     space.define_split("filtered", 12, filter=lambda e: e.size[-1] >= 4)
     found = {name: [e.value for e in t.entities] for name, t in space.space_map.items()}
-    assert sorted(found["factors"]) == sorted([-1, a, b] for a, b in itertools.product((1, 2, 3, 4, 6, 12), repeat=2) if 12 % (a * b) == 0)
+    assert sorted(found["factors"]) == sorted(
+        [-1, a, b] for a, b in itertools.product((1, 2, 3, 4, 6, 12), repeat=2) if 12 % (a * b) == 0
+    )
     assert found["power2"] == [[-1, 1], [-1, 2], [-1, 4], [-1, 8]]
     assert found["verbose"] == [[-1, 1], [-1, 2], [-1, 3], [-1, 4]]
     assert found["candidate"] == [[-1, 5], [2, 6]]
@@ -118,11 +126,15 @@ def test_crossing_takes_from_both() -> None:
 
 
 def test_configurations_survive_json() -> None:
-    entities = {"s": SplitEntity((-1, 4)), "r": ReorderEntity((1, 0)), "a": AnnotateEntity(("none", "vec")), "o": OtherOptionEntity("direct")}
+    entities = {
+        "s": SplitEntity((-1, 4)), "r": ReorderEntity((1, 0)), "a": AnnotateEntity(("none", "vec")),
+        "o": OtherOptionEntity("direct")
+    }
     made = ConfigEntity(7, "abc", entities)
     said = made.to_json_dict()
     assert said == {
-        "index": 7, "code_hash": "abc", "entity": [["s", "sp", [-1, 4]], ["r", "re", [1, 0]], ["a", "an", ["none", "vec"]], ["o", "ot", "direct"]],
+        "index": 7, "code_hash": "abc",
+        "entity": [["s", "sp", [-1, 4]], ["r", "re", [1, 0]], ["a", "an", ["none", "vec"]], ["o", "ot", "direct"]],
     }
     again = ConfigEntity.from_json_dict(said)
     assert again.to_json_dict() == said

@@ -1,4 +1,5 @@
-"""Tasks: kernels of networks, each of whose configurations computes the same; templates; who says which configuration is taken."""
+"""Tasks: kernels of networks, each of whose configurations computes the same; templates; who says which configuration
+is taken."""
 
 from __future__ import annotations
 
@@ -24,23 +25,36 @@ from tilewright.topi.decisions import BY_MODEL, Decisions, decide, decide_one, u
 
 CONV = """fn (%p0: Tensor[(1, 14, 15, 16), float32], %p1: Tensor[(3, 3, 16, 40), float32], %p2: Tensor[(1, 1, 1, 40), float32], Primitive=1) {
   %0 = nn.conv2d(%p0, %p1, padding=[1, 1, 1, 1], channels=40, kernel_size=[3, 3], data_layout="NHWC", kernel_layout="HWIO");
-  nn.relu(add(%0, %p2)) }"""
-STRIDED = CONV.replace("padding=", "strides=[2, 2], padding=").replace("nn.relu(add(%0, %p2))", "nn.relu(%0)").replace(", %p2: Tensor[(1, 1, 1, 40), float32]", "")
+  nn.relu(add(%0, %p2)) }"""  # noqa: E501
+STRIDED = CONV.replace("padding=", "strides=[2, 2], padding=").replace("nn.relu(add(%0, %p2))", "nn.relu(%0)").replace(
+    ", %p2: Tensor[(1, 1, 1, 40), float32]", ""
+)
 POINTWISE = """fn (%p0: Tensor[(1, 9, 10, 256), float32], %p1: Tensor[(1, 1, 256, 48), float32], Primitive=1) {
-  nn.relu(nn.conv2d(%p0, %p1, padding=[0, 0, 0, 0], channels=48, kernel_size=[1, 1], data_layout="NHWC", kernel_layout="HWIO")) }"""
+  nn.relu(nn.conv2d(%p0, %p1, padding=[0, 0, 0, 0], channels=48, kernel_size=[1, 1], data_layout="NHWC", kernel_layout="HWIO")) }"""  # noqa: E501
 DEPTHWISE = """fn (%p0: Tensor[(1, 12, 13, 32), float32], %p1: Tensor[(3, 3, 32, 1), float32], Primitive=1) {
-  nn.conv2d(%p0, %p1, padding=[1, 1, 1, 1], groups=32, channels=32, kernel_size=[3, 3], data_layout="NHWC", kernel_layout="HWOI") }"""
-DENSE = "fn (%p0: Tensor[(7, 512), float32], %p1: Tensor[(33, 512), float32], Primitive=1) { nn.relu(nn.dense(%p0, %p1, units=33)) }"
-PRODUCTS = "fn (%p0: Tensor[(3, 17, 24), float32], %p1: Tensor[(3, 20, 24), float32], Primitive=1) { nn.batch_matmul(%p0, %p1, transpose_b=True) }"
+  nn.conv2d(%p0, %p1, padding=[1, 1, 1, 1], groups=32, channels=32, kernel_size=[3, 3], data_layout="NHWC", kernel_layout="HWOI") }"""  # noqa: E501
+DENSE = (
+    "fn (%p0: Tensor[(7, 512), float32], %p1: Tensor[(33, 512), float32], Primitive=1) { nn.relu(nn.dense(%p0, %p1, "
+    "units=33)) }"
+)
+PRODUCTS = (
+    "fn (%p0: Tensor[(3, 17, 24), float32], %p1: Tensor[(3, 20, 24), float32], Primitive=1) { nn.batch_matmul(%p0, "
+    "%p1, transpose_b=True) }"
+)
 SOFTMAX = "fn (%p0: Tensor[(6, 77), float32], Primitive=1) { nn.softmax(%p0) }"
 POOL = """fn (%p0: Tensor[(1, 13, 14, 32), float32], Primitive=1) {
   nn.max_pool2d(%p0, pool_size=[3, 3], strides=[2, 2], padding=[1, 1, 1, 1], layout="NHWC") }"""
-PLANES = "fn (%p0: Tensor[(1, 4, 12, 14), float32], Primitive=1) { nn.max_pool2d(%p0, pool_size=[3, 3], strides=[1, 1], padding=[1, 1, 1, 1]) }"
+PLANES = (
+    "fn (%p0: Tensor[(1, 4, 12, 14), float32], Primitive=1) { nn.max_pool2d(%p0, pool_size=[3, 3], strides=[1, 1], "
+    "padding=[1, 1, 1, 1]) }"
+)
 BYTES = """fn (%p0: Tensor[(1, 9, 10, 64), uint8], %p1: Tensor[(1, 1, 64, 48), int8], Primitive=1) {
-  nn.conv2d(%p0, %p1, padding=[0, 0, 0, 0], channels=48, kernel_size=[1, 1], data_layout="NHWC", kernel_layout="HWIO", out_dtype="int32") }"""
+  nn.conv2d(%p0, %p1, padding=[0, 0, 0, 0], channels=48, kernel_size=[1, 1], data_layout="NHWC", kernel_layout="HWIO", out_dtype="int32") }"""  # noqa: E501
 KERNELS = {
-    "conv": (CONV, "011"), "strided": (STRIDED, "01"), "pointwise": (POINTWISE, "01"), "depthwise": (DEPTHWISE, "01"), "dense": (DENSE, "01"),
-    "products": (PRODUCTS, "00"), "softmax": (SOFTMAX, "0"), "pool": (POOL, "0"), "planes": (PLANES, "0"), "bytes": (BYTES, "01"),
+    "conv": (CONV, "011"), "strided": (STRIDED, "01"), "pointwise": (POINTWISE, "01"), "depthwise": (DEPTHWISE, "01"),
+    "dense": (DENSE, "01"),
+    "products": (PRODUCTS, "00"), "softmax": (SOFTMAX, "0"), "pool": (POOL, "0"), "planes": (PLANES, "0"),
+    "bytes": (BYTES, "01"),
 }
 
 
@@ -86,7 +100,10 @@ def test_the_models_choice_is_a_configuration() -> None:
 
 def test_algorithms_are_branches() -> None:
     space = kernel_task("conv").config_space
-    algorithms = {dict(zip(a.names, a.answers[0], strict=True))["algorithm"].value for b in space.branches for a in b if "algorithm" in a.names}
+    algorithms = {
+        dict(zip(a.names, a.answers[0], strict=True))["algorithm"].value for b in space.branches for a in b
+        if "algorithm" in a.names
+    }
     assert algorithms == {"direct", "winograd_2x2", "winograd_4x4"}
     names = [{n for a in b for n in a.names} for b in space.branches]
     assert any("tile_ow" in n for n in names)
@@ -130,7 +147,9 @@ def test_tasks_of_a_network(capsys: pytest.CaptureFixture[str]) -> None:
     assert any(n.startswith("fused.conv2d") for n in names)
     assert any("dense" in n for n in names)
     assert f"{len(tasks)} tasks extracted in" in capsys.readouterr().err
-    both = autotvm.task.extract_from_multiple_program([mod, mod], [params, params], "llvm", ops=[relay.op.get("nn.conv2d")])
+    both = autotvm.task.extract_from_multiple_program(
+        [mod, mod], [params, params], "llvm", ops=[relay.op.get("nn.conv2d")]
+    )
     assert [t.workload for t in both] == [t.workload for t in tasks if "conv2d" in t.name]
     again = autotvm.task.create(tasks[0].name, tasks[0].args, "llvm")
     assert again.workload == tasks[0].workload

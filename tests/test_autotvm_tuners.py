@@ -1,4 +1,5 @@
-"""Tuners, by all their names, on a landscape that costs nothing to measure; and once on real kernels, in worker processes."""
+"""Tuners, by all their names, on a landscape that costs nothing to measure; and once on real kernels, in worker
+processes."""
 
 from __future__ import annotations
 
@@ -25,7 +26,10 @@ from tilewright.search.measure import Built, Candidate, Measured, MeasureErrorNo
 from tilewright.search.records import Records
 
 FIELD = [
-    *(f"xgb{loss}{features}" for loss in ("", "_rank", "_rank_binary") for features in ("", "_knob", "_itervar", "_curve")), "ga", "random", "gridsearch",
+    *(
+        f"xgb{loss}{features}" for loss in ("", "_rank", "_rank_binary")
+        for features in ("", "_knob", "_itervar", "_curve")
+    ), "ga", "random", "gridsearch",
 ]
 
 
@@ -84,7 +88,9 @@ def test_each_tuner_makes_its_trials(name: str) -> None:
     assert len(set(seen)) == 20
     assert seen[0] == task.default_config.index
     assert tuner.best_config is not None
-    assert tuner.best_flops == max(task.flop / seconds_of(m) for m in bench.measured if '"tile_k", "sp", [-1, 8]' not in m)
+    assert tuner.best_flops == max(
+        task.flop / seconds_of(m) for m in bench.measured if '"tile_k", "sp", [-1, 8]' not in m
+    )
 
 
 def test_a_wrong_name_is_told() -> None:
@@ -142,7 +148,9 @@ def test_a_model_finds_the_valley_sooner_than_chance() -> None:
         tuner.tune(60, paper()[1])
         return float(tuner.best_flops)
 
-    learnt = np.mean([best_of(lambda t, seed: get_tuner("xgb_knob", t, seed=seed, plan_size=16, model="numpy"), s) for s in range(2)])
+    learnt = np.mean(
+        [best_of(lambda t, seed: get_tuner("xgb_knob", t, seed=seed, plan_size=16, model="numpy"), s) for s in range(2)]
+    )
     chance = np.mean([best_of(RandomTuner, s) for s in range(2)])
     assert learnt > chance
 
@@ -150,7 +158,10 @@ def test_a_model_finds_the_valley_sooner_than_chance() -> None:
 def test_history_of_other_tasks_is_learnt_from() -> None:
     task, (_, option) = kernel_task("pointwise"), paper()
     batch = create_measure_batch(task, option)
-    inputs = [autotvm.MeasureInput(task.target, task, task.config_space.get(i)) for i in task.config_space.sample_ints(80, np.random.default_rng(0))]
+    inputs = [
+        autotvm.MeasureInput(task.target, task, task.config_space.get(i))
+        for i in task.config_space.sample_ints(80, np.random.default_rng(0))
+    ]
     history = list(zip(inputs, batch(inputs), strict=True))
     tuner = get_tuner("xgb_knob", task, model="numpy")
     tuner.load_history(history, min_seed_records=500)
@@ -182,7 +193,10 @@ def test_trials_are_resumed(tmp_path: Path) -> None:
 def test_progress_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     task, (_, option) = kernel_task("softmax"), paper()
     monitor, log = autotvm.callback.Monitor(), io.StringIO()
-    RandomTuner(task).tune(8, option, callbacks=[autotvm.callback.progress_bar(8, prefix="[Task  1/25] "), monitor, autotvm.callback.log_to_file(log)])
+    RandomTuner(task).tune(
+        8, option,
+        callbacks=[autotvm.callback.progress_bar(8, prefix="[Task  1/25] "), monitor, autotvm.callback.log_to_file(log)]
+    )
     line = capsys.readouterr().err.splitlines()[-1]
     assert line.startswith("[Task  1/25]  Current/Best:")
     assert "GFLOPS" in line
@@ -212,7 +226,8 @@ def test_a_network_shares_its_time(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_only_what_helps_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    tasks = [(kernel_task(name, "llvm -mcpu=x86-64-v4"), calls) for name, calls in (("pointwise", 3), ("dense", 1))]  # nothing is run
+    # nothing is run
+    tasks = [(kernel_task(name, "llvm -mcpu=x86-64-v4"), calls) for name, calls in (("pointwise", 3), ("dense", 1))]
     _, option = paper()
     tuning = NetworkTuning(tasks, option, Records(tmp_path / "t.json"))
     tuning.run(trials=60)
@@ -243,7 +258,9 @@ def test_only_what_helps_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 @pytest.mark.slow
 def test_real_kernels_are_measured_in_processes(tmp_path: Path) -> None:
     file = tmp_path / "records.json"
-    with autotvm.LocalBuilder(n_parallel=1) as builder, autotvm.LocalRunner(number=1, repeat=1, cooldown_interval=0, noise=9.0) as runner:
+    with autotvm.LocalBuilder(n_parallel=1) as builder, autotvm.LocalRunner(
+        number=1, repeat=1, cooldown_interval=0, noise=9.0
+    ) as runner:
         option = autotvm.measure_option(builder, runner)
         for name in ("conv", "softmax"):
             RandomTuner(kernel_task(name)).tune(3, option, callbacks=[autotvm.callback.log_to_file(file)])

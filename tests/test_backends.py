@@ -137,5 +137,8 @@ def test_machines_of_the_cpu_back_ends() -> None:
 
 def test_only_strategies_know_operators() -> None:
     """Targets, code generation and linkers know no graphs; strategies are listed by class of operator."""
-    known = [(module, imported, place) for module, imported, place, _ in edges() if room(module) == "backends" and room(imported).startswith("relay")]
+    known = [
+        (module, imported, place) for module, imported, place,
+        _ in edges() if room(module) == "backends" and room(imported).startswith("relay")
+    ]
     assert [k for k in known if k[0] != "backends.cpu.operators" or not k[1].startswith("relay.op")] == []

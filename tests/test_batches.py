@@ -1,4 +1,5 @@
-"""Batches in parts: which operators and functions treat images apart, and that programs of parts answer what programs of the whole batch do."""
+"""Batches in parts: which operators and functions treat images apart, and that programs of parts answer what programs
+of the whole batch do."""
 
 from __future__ import annotations
 
@@ -59,7 +60,8 @@ def test_an_image_depends_on_itself_only_where_the_analysis_says_so(example: op_
 
 
 def bits(x: Any) -> np.ndarray[Any, Any]:
-    """Elements that numpy has no type for, of which one that is no number equals none, as integers; others as they are."""
+    """Elements that numpy has no type for, of which one that is no number equals none, as integers; others as they
+    are."""
     array = np.ascontiguousarray(x)
     return array.view(f"u{array.itemsize}") if array.dtype.kind == "V" else array
 
@@ -72,13 +74,17 @@ def parts_of(result: Any, images: int) -> list[list[np.ndarray[Any, Any]]]:
 APART: dict[str, Any] = {
     "elementwise": relay.nn.relu,
     "mean of each image": lambda x: relay.mean(x, axis=(1, 2)),
-    "rows of dense": lambda x: relay.reshape(relay.nn.dense(relay.reshape(x, newshape=(-1, 8)), const(random(5, 8))), newshape=(IMAGES, 4, 5)),
+    "rows of dense": lambda x: relay.reshape(
+        relay.nn.dense(relay.reshape(x, newshape=(-1, 8)), const(random(5, 8))), newshape=(IMAGES, 4, 5)
+    ),
     "rows of several images": lambda x: relay.nn.softmax(relay.reshape(x, newshape=(IMAGES * 2, 16))),
     "softmax of rows": lambda x: relay.nn.softmax(x, axis=1),
     "a token before each": lambda x: relay.concatenate((const(np.repeat(random(1, 1, 8), IMAGES, 0)), x), axis=1),
     "the same for all": lambda x: relay.add(x, relay.broadcast_to(const(random(1, 4, 8)), shape=(IMAGES, 4, 8))),
     "an embedding": lambda x: relay.take(const(random(9, 3)), relay.cast(x, dtype="int32"), axis=0),
-    "parts and slices": lambda x: relay.split(relay.strided_slice(x, begin=(0, 1, 0), end=(IMAGES, 4, 8)), indices_or_sections=2, axis=2)[0],
+    "parts and slices": lambda x: relay.split(
+        relay.strided_slice(x, begin=(0, 1, 0), end=(IMAGES, 4, 8)), indices_or_sections=2, axis=2
+    )[0],
     "a product of each": lambda x: relay.nn.batch_matmul(x, x),
     "an order of other axes": lambda x: relay.transpose(x, axes=(0, 2, 1)),
     "all slices in order": lambda x: relay.take(x, const(np.arange(IMAGES)), axis=0),
@@ -110,14 +116,21 @@ MIXED: dict[str, Any] = {
     "gather over the batch": lambda x: relay.take(x, const(np.array([3, 1, 4, 1, 5, 0])), axis=0),
     "a slice of the batch": lambda x: relay.strided_slice(x, begin=(0,), end=(3,), axes=(0,)),
     "a constant of its own": lambda x: relay.add(x, const(random(IMAGES, 4, 8))),
-    "the number of the image": lambda x: relay.add(x, relay.cast(relay.reshape(relay.arange(start=0, stop=IMAGES, step=1), newshape=(IMAGES, 1, 1)), dtype="float32")),
+    "the number of the image": lambda x: relay.add(
+        x,
+        relay.cast(relay.reshape(relay.arange(start=0, stop=IMAGES, step=1), newshape=(IMAGES, 1, 1)), dtype="float32")
+    ),
     "sums along the batch": lambda x: relay.cumsum(x, axis=0),
     "rows that are no images": lambda x: relay.reshape(x, newshape=(4, IMAGES * 8)),
     "a result without images": lambda x: Tuple((x, const(random(IMAGES, 2)))),
     "a number": relay.sum,
-    "products between images": lambda x: relay.nn.dense(relay.reshape(x, newshape=(IMAGES, 32)), relay.reshape(x, newshape=(IMAGES, 32))),
+    "products between images": lambda x: relay.nn.dense(
+        relay.reshape(x, newshape=(IMAGES, 32)), relay.reshape(x, newshape=(IMAGES, 32))
+    ),
     "the first image for all": lambda x: relay.add(x, relay.strided_slice(x, begin=(0,), end=(1,), axes=(0,))),
-    "numbers drawn anew": lambda x: relay.add(x, relay.random.uniform(relay.random.threefry_key(1), shape=(IMAGES, 4, 8))[1]),
+    "numbers drawn anew": lambda x: relay.add(
+        x, relay.random.uniform(relay.random.threefry_key(1), shape=(IMAGES, 4, 8))[1]
+    ),
 }
 
 
@@ -146,7 +159,11 @@ def chain(images: int, channels: int, size: int) -> Function:
     x = var("x", shape=(images, channels, size, size))
     e: Expr = x
     for _ in range(3):
-        e = relay.nn.relu(relay.nn.conv2d(e, Constant(random(channels, channels, 3, 3)), kernel_size=(3, 3), channels=channels, padding=(1, 1)))
+        e = relay.nn.relu(
+            relay.nn.conv2d(
+                e, Constant(random(channels, channels, 3, 3)), kernel_size=(3, 3), channels=channels, padding=(1, 1)
+            )
+        )
     return Function((x,), relay.nn.batch_flatten(relay.nn.global_avg_pool2d(e)))
 
 
@@ -182,21 +199,29 @@ def test_optimize_splits_by_the_setting() -> None:
 
 
 CONV = "nn.relu(nn.conv2d({x}, meta[relay.Constant][0], padding=[1, 1, 1, 1], channels=7, kernel_size=[3, 3]))"
-TWO = "nn.conv2d(nn.conv2d({x}, meta[relay.Constant][0], padding=[1, 1, 1, 1], channels=7, kernel_size=[3, 3]), meta[relay.Constant][0], padding=[1, 1, 1, 1], channels=7, kernel_size=[3, 3])"
+TWO = (
+    "nn.conv2d(nn.conv2d({x}, meta[relay.Constant][0], padding=[1, 1, 1, 1], channels=7, kernel_size=[3, 3]), "
+    "meta[relay.Constant][0], padding=[1, 1, 1, 1], channels=7, kernel_size=[3, 3])"
+)
 AROUND = {
-    "in one branch": f"def @main(%n: int32, %x: T) {{ if (less(%n, 3)) {{ {TWO.format(x='%x')} }} else {{ exp(%x) }} }}",
-    "in both, and behind": f"def @main(%n: int32, %x: T) {{ %0 = if (less(%n, 3)) {{ {CONV.format(x='%x')} }} else {{ {TWO.format(x='exp(%x)')} }}; tanh({CONV.format(x='%0')}) }}",
-    "a value before that both need": f"def @main(%n: int32, %x: T) {{ %0 = {CONV.format(x='%x')}; (if (less(%n, 3)) {{ {TWO.format(x='%0')} }} else {{ tanh(%0) }}, %0) }}",
-    "mixed with what is no batch": f"def @main(%n: int32, %x: T) {{ if (less(%n, 3)) {{ add({CONV.format(x='%x')}, cast(%n, dtype=\"float32\")) }} else {{ subtract(%x, sum({TWO.format(x='%x')}, axis=[0], keepdims=True)) }} }}",
+    "in one branch": f"def @main(%n: int32, %x: T) {{ if (less(%n, 3)) {{ {TWO.format(x='%x')} }} else {{ exp(%x) }} }}",  # noqa: E501
+    "in both, and behind": f"def @main(%n: int32, %x: T) {{ %0 = if (less(%n, 3)) {{ {CONV.format(x='%x')} }} else {{ "
+    f"{TWO.format(x='exp(%x)')} }}; tanh({CONV.format(x='%0')}) }}",
+    "a value before that both need": f"def @main(%n: int32, %x: T) {{ %0 = {CONV.format(x='%x')}; (if (less(%n, 3)) {{ "
+    f"{TWO.format(x='%0')} }} else {{ tanh(%0) }}, %0) }}",
+    "mixed with what is no batch": f"def @main(%n: int32, %x: T) {{ if (less(%n, 3)) {{ add({CONV.format(x='%x')}, "
+    f"cast(%n, dtype=\"float32\")) }} else {{ subtract(%x, sum({TWO.format(x='%x')}, axis=[0], keepdims=True)) }} }}",
     "a loop": f"""def @main(%n: int32, %x: T) {{ let %loop = fn (%i: int32, %y: T) -> T {{
         if (less(%i, %n)) {{ %loop(add(%i, 1), {TWO.format(x='%y')}) }} else {{ %y }} }}; %loop(0, %x) }}""",
     "a recursion that is not last": f"""def @main(%n: int32, %x: T) {{ @deep(%n, %x) }}
-        def @deep(%n: int32, %x: T) -> T {{ if (less(%n, 1)) {{ %x }} else {{ {CONV.format(x='@deep(subtract(%n, 1), tanh(%x))')} }} }}""",
+        def @deep(%n: int32, %x: T) -> T {{ if (less(%n, 1)) {{ %x }} else {{ {CONV.format(x='@deep(subtract(%n, 1), tanh(%x))')} }} }}""",  # noqa: E501
     "a match": f"""type Step {{ More(T, Step), End, }}
         def @main(%n: int32, %x: T) {{ @walk(if (less(%n, 3)) {{ More(%x, More(tanh(%x), End)) }} else {{ More(exp(%x), End) }}, %x) }}
-        def @walk(%s: Step[], %x: T) -> T {{ match (%s) {{ More(%y, %rest) => @walk(%rest, add({TWO.format(x='%y')}, %x)), End => {CONV.format(x='%x')} }} }}""",
-    "a reference": f"def @main(%n: int32, %x: T) {{ let %r = ref(%x); let %_ = if (less(%n, 3)) {{ ref_write(%r, {TWO.format(x='%x')}) }} else {{ () }}; {CONV.format(x='ref_read(%r)')} }}",
-    "tuples": f"def @main(%n: int32, %x: T) {{ %0 = split({TWO.format(x='%x')}, indices_or_sections=3, axis=2); if (less(%n, 3)) {{ (%0.1, %0.0) }} else {{ (tanh(%0.0), %0.2) }} }}",
+        def @walk(%s: Step[], %x: T) -> T {{ match (%s) {{ More(%y, %rest) => @walk(%rest, add({TWO.format(x='%y')}, %x)), End => {CONV.format(x='%x')} }} }}""",  # noqa: E501
+    "a reference": f"def @main(%n: int32, %x: T) {{ let %r = ref(%x); let %_ = if (less(%n, 3)) {{ ref_write(%r, "
+    f"{TWO.format(x='%x')}) }} else {{ () }}; {CONV.format(x='ref_read(%r)')} }}",
+    "tuples": f"def @main(%n: int32, %x: T) {{ %0 = split({TWO.format(x='%x')}, indices_or_sections=3, axis=2); if "
+    f"(less(%n, 3)) {{ (%0.1, %0.0) }} else {{ (tanh(%0.0), %0.2) }} }}",
 }
 """Programs whose blocks compute a batch, of which `T` is the type."""
 WHOLE = ("mixed with what is no batch", "a loop")
@@ -205,7 +230,9 @@ WHOLE = ("mixed with what is no batch", "a loop")
 
 def around(name: str, batch: int) -> IRModule:
     weight = Constant(random(7, 7, 3, 3) / 8)
-    text = AROUND[name].replace("T,", f"Tensor[({batch}, 7, 9, 9), float32],").replace(": T", f": Tensor[({batch}, 7, 9, 9), float32]").replace("-> T", f"-> Tensor[({batch}, 7, 9, 9), float32]")
+    text = AROUND[name].replace("T,", f"Tensor[({batch}, 7, 9, 9), float32],").replace(
+        ": T", f": Tensor[({batch}, 7, 9, 9), float32]"
+    ).replace("-> T", f"-> Tensor[({batch}, 7, 9, 9), float32]")
     parsed: IRModule = relay.parse('#[version = "0.0.5"]\n' + text, init_meta_table={"relay.Constant": [weight]})
     return parsed
 

@@ -36,7 +36,9 @@ def run(script: str, *arguments: object) -> subprocess.CompletedProcess[str]:
 
 def test_compare_times_everybody_and_writes_every_round(model: Path, tmp_path: Path) -> None:
     found, table = tmp_path / "rows.json", tmp_path / "rows.md"
-    done = run("compare.py", model, "--peers", "ort", "--threads", "1", "--rounds", "3", "--json", found, "--markdown", table)
+    done = run(
+        "compare.py", model, "--peers", "ort", "--threads", "1", "--rounds", "3", "--json", found, "--markdown", table
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     rows = {row["runtime"]: row for row in json.loads(found.read_text())}
     assert set(rows) == {"tilewright", "onnxruntime"}
@@ -51,7 +53,9 @@ def test_compare_times_everybody_and_writes_every_round(model: Path, tmp_path: P
 
 def test_a_runtime_that_is_wrong_gets_no_time(model: Path, tmp_path: Path) -> None:
     found = tmp_path / "rows.json"
-    done = run("compare.py", model, "--peers", "ort", "--threads", "1", "--rounds", "2", "--tolerance", "-1", "--json", found)
+    done = run(
+        "compare.py", model, "--peers", "ort", "--threads", "1", "--rounds", "2", "--tolerance", "-1", "--json", found
+    )
     assert done.returncode == 1
     for row in json.loads(found.read_text()):
         assert row["seconds"] == []
@@ -76,7 +80,10 @@ def test_relay_passes_shows_text_types_passes_and_patterns(tmp_path: Path) -> No
     path.write_bytes(mlp(2).SerializeToString())
     done = run("relay_passes.py", path, "--rounds", "1")
     assert done.returncode == 0, done.stdout + done.stderr
-    for name in ("print", "read", "InferType from nothing", "all passes of compiling", "5,000 calls x 50 patterns", "FuseOps", "BatchingOps"):
+    for name in (
+        "print", "read", "InferType from nothing", "all passes of compiling", "5,000 calls x 50 patterns", "FuseOps",
+        "BatchingOps"
+    ):
         assert name in done.stdout
 
 
@@ -91,7 +98,10 @@ def test_compile_time_shows_cold_and_cached(model: Path, tmp_path: Path) -> None
 
 def test_kernels_are_timed_beside_the_peak(tmp_path: Path) -> None:
     found, table = tmp_path / "rows.json", tmp_path / "rows.md"
-    done = run("kernels.py", "depthwise 3x3 s1 7x7x960", "gemv", "--peers", "ort", "--rounds", "2", "--json", found, "--markdown", table)
+    done = run(
+        "kernels.py", "depthwise 3x3 s1 7x7x960", "gemv", "--peers", "ort", "--rounds", "2", "--json", found,
+        "--markdown", table
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     data = json.loads(found.read_text())
     assert [(r["kernel"].split()[0], r["runtime"]) for r in data["rows"]] == [
@@ -125,7 +135,9 @@ def test_batches_are_timed_and_divided(model: Path, tmp_path: Path) -> None:
     done = run("batches.py", model, "--batches", "1,3", "--threads", "1", "--rounds", "2", "--json", found)
     assert done.returncode == 0, done.stdout + done.stderr
     rows = json.loads(found.read_text())
-    assert [(r["batch"], r["runtime"]) for r in rows] == [(n, runtime) for n in (1, 3) for runtime in ("tilewright", "onnxruntime")]
+    assert [(r["batch"], r["runtime"]) for r in rows] == [
+        (n, runtime) for n in (1, 3) for runtime in ("tilewright", "onnxruntime")
+    ]
     for row in rows:
         assert len(row["seconds"]) == 2
         assert row["difference"] < 1e-4
@@ -140,7 +152,10 @@ def test_a_program_for_open_sizes_is_timed_beside_those_for_each_size(tmp_path: 
 
     path = tmp_path / "small.onnx"
     onnx.save(convolution(8, 16, 3), path)
-    done = run("open_sizes.py", path, "--shapes", "x:[1,8,h,w]", "--at", "x:[1,8,5,9]", "--at", "x:[1,8,16,16]", "--seconds", "0.01")
+    done = run(
+        "open_sizes.py", path, "--shapes", "x:[1,8,h,w]", "--at", "x:[1,8,5,9]", "--at", "x:[1,8,16,16]", "--seconds",
+        "0.01"
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     assert [line.split()[0] for line in done.stdout.splitlines()] == ["x:[1,8,5,9]", "x:[1,8,16,16]"]
     assert all(" ratio " in line for line in done.stdout.splitlines())
@@ -148,13 +163,17 @@ def test_a_program_for_open_sizes_is_timed_beside_those_for_each_size(tmp_path: 
 
 @pytest.mark.parametrize("program", sorted(path.stem for path in BENCHMARKS.glob("*.py")))
 def test_every_program_finds_what_it_imports(program: str) -> None:
-    done = subprocess.run([sys.executable, "-c", f"import {program}"], cwd=BENCHMARKS, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", f"import {program}"], cwd=BENCHMARKS, capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stderr
 
 
 def test_torch_compile_says_which_networks_there_are() -> None:
     done = run("torch_compile.py", "no_such_network")
-    assert done.returncode == 2 and "there is no network no_such_network; there are resnet18, bert, small" in done.stderr
+    assert (
+        done.returncode == 2 and "there is no network no_such_network; there are resnet18, bert, small" in done.stderr
+    )
 
 
 def test_candidates_are_built_and_timed() -> None:
@@ -162,7 +181,9 @@ def test_candidates_are_built_and_timed() -> None:
     assert done.returncode == 0, done.stdout + done.stderr
     head, *rows = [line.split() for line in done.stdout.splitlines()]
     assert head == ["place", "count", "built/s", "timed/s", "building", "failed", "best"]
-    assert [(place, count, failed) for place, count, _, _, _, failed, *_ in rows] == [("here", "1", "0"), ("here", "2", "0"), ("tracker", "1", "0"), ("tracker", "2", "0")]
+    assert [(place, count, failed) for place, count, _, _, _, failed, *_ in rows] == [
+        ("here", "1", "0"), ("here", "2", "0"), ("tracker", "1", "0"), ("tracker", "2", "0")
+    ]
 
 
 @pytest.mark.slow
@@ -172,5 +193,8 @@ def test_a_row_is_fitted_to_this_machine() -> None:
     row = eval(done.stdout, {"Microarchitecture": Microarchitecture, "Core": Core})
     core = row.core
     assert row.source == "measured by benchmarks/peak.py" and len(row.cpus) == 1
-    assert 0.3 < core.clock_ghz < 8 and 0.5 <= core.multiplies <= 8 and 0.5 <= core.loads <= 8 and 1 <= core.add_latency <= 12
+    assert (
+        0.3 < core.clock_ghz < 8 and 0.5 <= core.multiplies <= 8 and 0.5 <= core.loads <= 8
+        and 1 <= core.add_latency <= 12
+    )
     assert core.l1_cycles < core.l2_cycles * 1.5 and core.memory_byte_cycles > 0

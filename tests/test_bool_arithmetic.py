@@ -1,4 +1,5 @@
-"""Arithmetic on truth values: `+` is or, `*` is and, `-` is exclusive or, on every back end, in the interpreter and in numpy."""
+"""Arithmetic on truth values: `+` is or, `*` is and, `-` is exclusive or, on every back end, in the interpreter and in
+numpy."""
 
 from __future__ import annotations
 
@@ -39,15 +40,21 @@ CASES: dict[str, Case] = {
     "cumsum": (lambda x, y: relay.cumsum(x, axis=1), lambda x, y: np.logical_or.accumulate(x, 1)),
     "cumsum as counts": (lambda x, y: relay.cumsum(x, axis=1, dtype="int32"), lambda x, y: x.cumsum(1, dtype="int32")),
     "cumprod": (lambda x, y: relay.cumprod(x, axis=0), lambda x, y: np.logical_and.accumulate(x, 0)),
-    "add": (relay.add, np.logical_or), "subtract": (relay.subtract, np.logical_xor), "multiply": (relay.multiply, np.logical_and),
+    "add": (relay.add, np.logical_or), "subtract": (relay.subtract, np.logical_xor),
+    "multiply": (relay.multiply, np.logical_and),
     "maximum": (relay.maximum, np.logical_or), "minimum": (relay.minimum, np.logical_and),
     "negative": (lambda x, y: relay.negative(x), lambda x, y: x), "sign": (lambda x, y: relay.sign(x), lambda x, y: x),
     "divide": (relay.divide, np.logical_and), "floor_divide": (relay.floor_divide, np.logical_and),
     "mod": (relay.mod, lambda x, y: np.zeros_like(x)), "floor_mod": (relay.floor_mod, lambda x, y: np.zeros_like(x)),
-    "dense": (nn.dense, lambda x, y: x @ y.T), "matmul": (lambda x, y: nn.matmul(x, relay.transpose(y)), lambda x, y: x @ y.T),
-    "batch_matmul": (lambda x, y: nn.batch_matmul(relay.expand_dims(x, 0), relay.expand_dims(y, 0)), lambda x, y: (x @ y.T)[None]),
+    "dense": (nn.dense, lambda x, y: x @ y.T),
+    "matmul": (lambda x, y: nn.matmul(x, relay.transpose(y)), lambda x, y: x @ y.T),
+    "batch_matmul": (
+        lambda x, y: nn.batch_matmul(relay.expand_dims(x, 0), relay.expand_dims(y, 0)), lambda x, y: (x @ y.T)[None]
+    ),
     "conv2d": (
-        lambda x, y: nn.conv2d(relay.reshape(x, (1, 1, 5, 37)), relay.reshape(y, (1, 1, 5, 37)), kernel_size=(5, 37), channels=1), lambda x, y: np.any(x & y).reshape(1, 1, 1, 1),
+        lambda x, y: nn.conv2d(
+            relay.reshape(x, (1, 1, 5, 37)), relay.reshape(y, (1, 1, 5, 37)), kernel_size=(5, 37), channels=1
+        ), lambda x, y: np.any(x & y).reshape(1, 1, 1, 1),
     ),
 }
 TARGETS = ("llvm", "llvm -mcpu=x86-64", "c")
@@ -64,7 +71,10 @@ def inputs() -> list[tuple[Array, Array]]:
     few = [np.zeros(SHAPE, bool), np.zeros(SHAPE, bool)]
     few[0][2, 7] = few[1][2, 7] = few[1][2, 8] = True
     some = [rng.random(SHAPE) < share for share in (0.05, 0.5, 0.97)]
-    return [(few[0], few[1]), (few[1], few[1]), (some[0], some[1]), (some[1], some[2]), (some[2], some[0]), (~few[1], ~few[1])]
+    return [
+        (few[0], few[1]), (few[1], few[1]), (some[0], some[1]), (some[1], some[2]), (some[2], some[0]),
+        (~few[1], ~few[1])
+    ]
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -82,7 +92,9 @@ def test_native(target: str, level: int) -> None:
     x, y = (relay.var(v, shape=SHAPE, dtype="bool") for v in "xy")
     body = relay.Tuple([make(x, y) for make, _ in CASES.values()])
     with tvm.transform.PassContext(opt_level=level):
-        run = relay.create_executor("graph", mod=tvm.IRModule.from_expr(Function((x, y), body)), target=target).evaluate()
+        run = relay.create_executor(
+            "graph", mod=tvm.IRModule.from_expr(Function((x, y), body)), target=target
+        ).evaluate()
     for a, b in inputs():
         for (name, (_, meaning)), found in zip(CASES.items(), run(a, b), strict=True):
             wanted = meaning(a, b)
@@ -110,6 +122,8 @@ def test_constants_are_truth_values() -> None:
     assert value_of(E.const(33, "bool")) is True
     assert value_of(E.const(0.5, "bool")) is True
     one, none = E.const(True, "bool"), E.const(False, "bool")
-    assert [value_of(made(x, y)) for made in (E.add, E.sub, E.mul) for x, y in ((one, one), (none, one), (none, none))] == [
+    assert [
+        value_of(made(x, y)) for made in (E.add, E.sub, E.mul) for x, y in ((one, one), (none, one), (none, none))
+    ] == [
         True, True, False, False, True, False, True, False, False,
     ]

@@ -55,16 +55,24 @@ def test_arrays_of_any_layout() -> None:
 def test_arguments_that_do_not_fit() -> None:
     module = built()
     out = np.zeros(6, np.float32)
-    with pytest.raises(InputError, match=r"add takes 3 arrays and was given 2: add\(float32 A\[6\], float32 B\[6\], float32 C\[6\]\)"):
+    with pytest.raises(
+        InputError, match=r"add takes 3 arrays and was given 2: add\(float32 A\[6\], float32 B\[6\], float32 C\[6\]\)"
+    ):
         module(X, out)
-    with pytest.raises(InputError, match=r"argument 1 of add, 'B', has dtype float64, expected float32 B\[6\]; convert it with .astype\('float32'\)"):
+    with pytest.raises(
+        InputError,
+        match=r"argument 1 of add, 'B', has dtype float64, expected float32 B\[6\]; convert it with "
+        r".astype\('float32'\)"
+    ):
         module(X, Y.astype("float64"), out)
     with pytest.raises(InputError, match=r"argument 0 of add, 'A', has shape \[5\], expected float32 A\[6\]"):
         module(X[:5], Y, out)
     with pytest.raises(InputError, match=r"argument 1 of add, 'B', is a list; pass an array: tvm.nd.array"):
         module(X, [1.0] * 6, out)
     out.flags.writeable = False
-    with pytest.raises(InputError, match=r"argument 2 of add, 'C', is written by the function, and this array is read-only"):
+    with pytest.raises(
+        InputError, match=r"argument 2 of add, 'C', is written by the function, and this array is read-only"
+    ):
         module(X, Y, out)
     with pytest.raises(InputError, match="the module has no function 'sub'; it has add"):
         module["sub"]
@@ -110,7 +118,9 @@ def test_a_library_of_functions_comes_back(tmp_path: Path, extension: str) -> No
         module(X)
     with pytest.raises(ArtifactError, match="a library has no source; build the function again"):
         module.get_source()
-    with pytest.raises(ArtifactError, match=r"a library of functions \(add\), not a model; read it with runtime.load_module"):
+    with pytest.raises(
+        ArtifactError, match=r"a library of functions \(add\), not a model; read it with runtime.load_module"
+    ):
         tvm.load(path)
 
 
@@ -143,15 +153,24 @@ def test_builds_that_cannot_be() -> None:
         tvm.build(s)
     with pytest.raises(CompileError, match=r"args= belongs to a te schedule; a IRModule has its parameters already"):
         tvm.build(tvm.lower(s, args), args)
-    with pytest.raises(CompileError, match=r"a te schedule, a PrimFunc or an IRModule of them can be built, and this is a str"):
+    with pytest.raises(
+        CompileError, match=r"a te schedule, a PrimFunc or an IRModule of them can be built, and this is a str"
+    ):
         tvm.build("main")  # type: ignore[arg-type]
-    with pytest.raises(CompileError, match=r"binds: 'A' is bound to a int; make a buffer with tir.decl_buffer\(A.shape, A.dtype, …\)"):
+    with pytest.raises(
+        CompileError, match=r"binds: 'A' is bound to a int; make a buffer with tir.decl_buffer\(A.shape, A.dtype, …\)"
+    ):
         tvm.build(s, args, binds={args[0]: 1})  # type: ignore[dict-item]
     with pytest.raises(CompileError, match=r"binds: buffer 'x: float32\[5\]' does not fit Tensor\(A: float32\[6\]\)"):
         tvm.build(s, args, binds={args[0]: tvm.tir.decl_buffer((5,), "float32", "x")})
-    with pytest.raises(CompileError, match="binds= belongs to a te schedule; the buffers of a IRModule are its parameters"):
+    with pytest.raises(
+        CompileError, match="binds= belongs to a te schedule; the buffers of a IRModule are its parameters"
+    ):
         tvm.build(tvm.lower(s, args), binds={args[0]: 1})  # type: ignore[dict-item]
-    with pytest.raises(CompileError, match=r"function 'main' of the module is a graph, not a loop program; graphs are built with relay.build"):
+    with pytest.raises(
+        CompileError,
+        match=r"function 'main' of the module is a graph, not a loop program; graphs are built with relay.build"
+    ):
         tvm.build(tvm.IRModule.from_expr(tvm.relay.var("x", shape=(2,))))
     with pytest.raises(CompileError, match="the module has no functions to build"):
         tvm.build(tvm.IRModule())
@@ -160,13 +179,20 @@ def test_builds_that_cannot_be() -> None:
     n = Var("n")
     a = te.placeholder((n * 2,), name="A")
     b = te.compute((n * 2,), lambda i: a[i], name="B")
-    with pytest.raises(CompileError, match=r"size 'n' of 'default_function' is no dimension by itself, so no call would tell it; make it an argument: args=\[n, …\]"):
+    with pytest.raises(
+        CompileError,
+        match=r"size 'n' of 'default_function' is no dimension by itself, so no call would tell it; make it an "
+        r"argument: args=\[n, …\]"
+    ):
         tvm.build(te.create_schedule(b.op), [a, b])
     doubled = tvm.build(te.create_schedule(b.op), [n, a, b])
     out = np.zeros(6, np.float32)
     doubled(3, X, out)
     np.testing.assert_array_equal(out, X)
-    with pytest.raises(InputError, match=r"argument 1 of default_function, 'A', has shape \[6\], expected float32 A\[\(n \* 2\)\] where n = 4"):
+    with pytest.raises(
+        InputError,
+        match=r"argument 1 of default_function, 'A', has shape \[6\], expected float32 A\[\(n \* 2\)\] where n = 4"
+    ):
         doubled(4, X, out)
 
 
@@ -193,7 +219,9 @@ def test_elements_may_be_vectors(kind: str, target: str) -> None:
     built(given, apart)
     np.testing.assert_array_equal(apart, given * 2 + 1)
     for wrong in (given[..., 0], np.zeros((5, 8, 3), np.float32), given.repeat(2, -1)[..., ::2]):
-        with pytest.raises(InputError, match=r"expected float32x2 A\[5, 8\]: its last axis must hold the 2 lanes, side by side"):
+        with pytest.raises(
+            InputError, match=r"expected float32x2 A\[5, 8\]: its last axis must hold the 2 lanes, side by side"
+        ):
             built(wrong, c)
 
 
@@ -213,5 +241,9 @@ def main(A: T.Buffer((5, 8, 4), "float32"), C: T.Buffer((5, 8, 4), "float32")):
 def test_vectors_and_numbers_do_not_meet() -> None:
     wide, other, i = Buffer("A", (8,), "float32x2"), Buffer("B", (8,), "float32"), Var("i")
     body = For(i, as_expr(0), as_expr(8), "serial", Store(other, Load(wide, (i,)), (i,)))
-    with pytest.raises(ScheduleError, match=r"'A' holds float32x2, and 'B', float32, cannot take its elements; read numbers, or vectors of as many lanes"):
+    with pytest.raises(
+        ScheduleError,
+        match=r"'A' holds float32x2, and 'B', float32, cannot take its elements; read numbers, or vectors of as many "
+        r"lanes"
+    ):
         split_vector_elements(PrimFunc("f", (wide, other), body))

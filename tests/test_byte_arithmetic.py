@@ -23,7 +23,10 @@ def number(value: float, dtype: str = "int32") -> Constant:
 
 
 def requantized(x: Expr, factor: float, zero_point: int = 0, dtype: str = "int32") -> Expr:
-    return relay.qnn.op.requantize(x, number(factor, "float64"), number(0), number(1, "float64"), number(zero_point), rounding="TFLITE", out_dtype=dtype)
+    return relay.qnn.op.requantize(
+        x, number(factor, "float64"), number(0), number(1, "float64"), number(zero_point), rounding="TFLITE",
+        out_dtype=dtype
+    )
 
 
 def part(x: Expr, scale: float, zero_point: int, largest: float) -> Expr:
@@ -55,12 +58,17 @@ def high_products(function: Function) -> int:
     return sum(isinstance(c, Call) and isinstance(c.op, HighProduct) for c in calls(function.body))
 
 
-SCALES = [((0.0235, 0.0471, 0.0322), (-128, 4, -128)), ((0.1, 0.03, 0.11), (-3, 17, 9)), ((0.05, 0.05, 0.1), (0, 0, 0)), ((0.007, 0.3, 0.29), (-100, 100, -1))]
+SCALES = [
+    ((0.0235, 0.0471, 0.0322), (-128, 4, -128)), ((0.1, 0.03, 0.11), (-3, 17, 9)), ((0.05, 0.05, 0.1), (0, 0, 0)),
+    ((0.007, 0.3, 0.29), (-100, 100, -1))
+]
 
 
 @pytest.mark.parametrize(("scales", "zeros"), SCALES)
 @pytest.mark.parametrize("kind", ["int8", "uint8"])
-def test_a_residual_sum_is_one_sum_of_products(kind: str, scales: tuple[float, float, float], zeros: tuple[int, int, int]) -> None:
+def test_a_residual_sum_is_one_sum_of_products(
+    kind: str, scales: tuple[float, float, float], zeros: tuple[int, int, int]
+) -> None:
     function = residual_sum(kind, scales, zeros if kind == "int8" else (zeros[0] + 128, zeros[1] + 128, zeros[2] + 128))
     new = after(function)
     np.testing.assert_array_equal(evaluate(new, *every_pair(kind)), evaluate(function, *every_pair(kind)))
@@ -78,7 +86,9 @@ def test_one_byte(factor: float) -> None:
 
 def test_what_is_no_sum_stays() -> None:
     a, b = (var(n, shape=(256, 256), dtype="int8") for n in "ab")
-    function = Function((a, b), requantized(relay.multiply(relay.cast(a, dtype="int32"), relay.cast(b, dtype="int32")), 0.01, 3, "int8"))
+    function = Function(
+        (a, b), requantized(relay.multiply(relay.cast(a, dtype="int32"), relay.cast(b, dtype="int32")), 0.01, 3, "int8")
+    )
     new = after(function)
     np.testing.assert_array_equal(evaluate(new, *every_pair("int8")), evaluate(function, *every_pair("int8")))
     assert high_products(new) == 1
@@ -88,7 +98,9 @@ def test_factors_of_channels_stay() -> None:
     x = var("x", shape=(4, 3), dtype="int8")
     scales = Constant(np.asarray([0.3, 0.2, 0.7], "float64"))
     wide = relay.cast(x, dtype="int32")
-    body = relay.qnn.op.requantize(wide, scales, number(0), number(1, "float64"), number(0), rounding="TFLITE", out_dtype="int8")
+    body = relay.qnn.op.requantize(
+        wide, scales, number(0), number(1, "float64"), number(0), rounding="TFLITE", out_dtype="int8"
+    )
     assert high_products(after(Function((x,), body))) == 1
 
 
@@ -116,12 +128,16 @@ def test_bytes_that_a_product_reads_moved_are_stored_so(dense_first: bool) -> No
         np.testing.assert_array_equal(a, b)
     product = next(c for c in calls(new.body) if c.op is results[0].op)
     assert str(product.args[0].op) == str(relay.cast(held, dtype="uint8").op)
-    assert [str(c.op) for c in calls(product.args[0])] == [str(relay.clip(x, a_min=0, a_max=255).op), str(relay.cast(held, dtype="uint8").op)]
+    assert [str(c.op) for c in calls(product.args[0])] == [
+        str(relay.clip(x, a_min=0, a_max=255).op), str(relay.cast(held, dtype="uint8").op)
+    ]
 
 
 def test_bounds_that_are_no_bytes_stay() -> None:
     x = var("x", shape=(4, 8), dtype="int32")
     held = [relay.clip(x, a_min=low, a_max=high) for low, high in ((float("-inf"), 255), (-0.5, 9), (-1, 255))]
-    function = Function((x,), relay.Tuple(tuple(f for h in held for f in (relay.cast(h, dtype="uint8"), relay.add(h, number(1))))))
+    function = Function(
+        (x,), relay.Tuple(tuple(f for h in held for f in (relay.cast(h, dtype="uint8"), relay.add(h, number(1)))))
+    )
     module = IRModule.from_expr(function)
     assert ByteArithmetic()(module)["main"] is module["main"]

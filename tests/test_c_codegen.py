@@ -1,4 +1,5 @@
-"""C text of loop programs: the same results as the interpreter of the loop language, no warnings, and refusals by name."""
+"""C text of loop programs: the same results as the interpreter of the loop language, no warnings, and refusals by
+name."""
 
 from __future__ import annotations
 
@@ -62,7 +63,9 @@ def check(seeds: range) -> str:
 
 def warnings_of(text: str, compiler: str, folder: Path, *options: str) -> str:
     (folder / "code.c").write_text(text)
-    done = subprocess.run([compiler, *STANDARD, *options, "-c", "code.c", "-o", "code.o"], cwd=folder, capture_output=True, text=True, timeout=200,
+    done = subprocess.run([
+        compiler, *STANDARD, *options, "-c", "code.c", "-o", "code.o"
+    ], cwd=folder, capture_output=True, text=True, timeout=200,
                           stdin=subprocess.DEVNULL, check=False)
     return done.stderr
 
@@ -82,10 +85,20 @@ def test_many_random_programs() -> None:
 def test_all_functions_of_the_prelude(tmp_path: Path) -> None:
     """Those that few programs need, too, without a warning but that nobody calls them."""
     kinds = ("i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64")
-    names = {f"{what}_{k}" for what in ("truncdiv", "truncmod", "floordiv", "floormod", "max", "min", "shl", "power") for k in kinds}
-    names |= {f"{what}_{k}" for what in ("add", "sub", "mul", "abs") for k in ("i32", "i64")} | {f"{what}_{k}" for what in ("isnan", "isinf", "sigmoid", "rsqrt", "fma") for k in ("f32", "f64")}
-    names |= {"f32_of_f16", "f16_of_f32", "odd_f32_of_f64", "f32_of_bf16", "bf16_of_f32", "dot2", "dot4", "dot4_x8", "dot4_x16", "word", "pair", "high_product", "doubled_high_product", "multiply_add"}
-    text = "\n".join(["#include <math.h>", "#include <stdbool.h>", "#include <stdint.h>", "#include <string.h>", *prelude(names), ""])
+    names = {
+        f"{what}_{k}" for what in ("truncdiv", "truncmod", "floordiv", "floormod", "max", "min", "shl", "power")
+        for k in kinds
+    }
+    names |= {f"{what}_{k}" for what in ("add", "sub", "mul", "abs") for k in ("i32", "i64")} | {
+        f"{what}_{k}" for what in ("isnan", "isinf", "sigmoid", "rsqrt", "fma") for k in ("f32", "f64")
+    }
+    names |= {
+        "f32_of_f16", "f16_of_f32", "odd_f32_of_f64", "f32_of_bf16", "bf16_of_f32", "dot2", "dot4", "dot4_x8",
+        "dot4_x16", "word", "pair", "high_product", "doubled_high_product", "multiply_add"
+    }
+    text = "\n".join(
+        ["#include <math.h>", "#include <stdbool.h>", "#include <stdint.h>", "#include <string.h>", *prelude(names), ""]
+    )
     for compiler in filter(None, map(shutil.which, ("gcc", "clang"))):
         assert warnings_of(text, compiler, tmp_path, "-O1", "-Wno-unused-function") == ""
     with pytest.raises(InternalError, match="generated C calls 'cube_f32', which has no definition"):
@@ -103,7 +116,9 @@ def test_halves_of_every_bit_pattern() -> None:
     kinds = (half, brain)
     widened = [elementwise(f"widen_{b.name}", E.cast("float32", b[i]), i, [b], "float32", 1 << 16) for b in kinds]
     reals = Buffer("reals", (1 << 16,), "float32")
-    rounded = [elementwise(f"round_{b.name}", E.cast(b.dtype, reals[i]), i, [reals], str(b.dtype), 1 << 16) for b in kinds]
+    rounded = [
+        elementwise(f"round_{b.name}", E.cast(b.dtype, reals[i]), i, [reals], str(b.dtype), 1 << 16) for b in kinds
+    ]
     code = CFunctions([*widened, *rounded])
     random = np.random.default_rng(0).integers(0, 1 << 32, 1 << 16, dtype=np.uint64).astype(np.uint32).view(np.float32)
     near = (np.arange(1 << 16, dtype=np.uint32) * 0x10001).view(np.float32)  # ties and subnormal numbers among them
@@ -125,7 +140,9 @@ def test_halves_of_every_bit_pattern() -> None:
 def test_doubles_are_rounded_once_to_half_precision() -> None:
     values, i = doubles_between_halves(), Var("i")
     x = Buffer("x", values.shape, "float64")
-    code, found = CFunctions([elementwise("halve", E.cast("float16", x[i]), i, [x], "float16", values.size)]), np.empty(values.size, np.float16)
+    code, found = CFunctions(
+        [elementwise("halve", E.cast("float16", x[i]), i, [x], "float16", values.size)]
+    ), np.empty(values.size, np.float16)
     code("halve", values, found)
     with np.errstate(over="ignore"):
         np.testing.assert_array_equal(found, values.astype(np.float16))
@@ -135,7 +152,10 @@ def test_doubles_are_rounded_once_to_half_precision() -> None:
 def test_integers_wrap_around_and_divide_by_zero() -> None:
     i, edges = Var("i"), [-(1 << 31), -(1 << 31) + 1, -7, -1, 0, 1, 2, 7, (1 << 31) - 1]
     a, b = Buffer("a", (81,), "int32"), Buffer("b", (81,), "int32")
-    operations = {f.__name__: f(a[i], b[i]) for f in (E.add, E.sub, E.mul, E.floordiv, E.floormod, E.truncdiv, E.truncmod, E.minimum)}
+    operations = {
+        f.__name__: f(a[i], b[i])
+        for f in (E.add, E.sub, E.mul, E.floordiv, E.floormod, E.truncdiv, E.truncmod, E.minimum)
+    }
     funcs = [elementwise(f"do_{name}", value, i, [a, b], "int32", 81) for name, value in operations.items()]
     funcs.append(elementwise("do_power", I.pow(a[i], b[i]), i, [a, b], "int32", 81))
     code = CFunctions(funcs)
@@ -211,7 +231,10 @@ def test_a_schedule_as_c_and_back(tmp_path: Path) -> None:
 def test_a_network_with_control_flow() -> None:
     """Its kernels are C, what is around them LLVM's."""
     x = var("x", shape=(7,))
-    body = If(relay.less(relay.sum(x), constant(np.float32(0))), relay.exp(x), relay.add(relay.sigmoid(x), constant(np.float32(1))))
+    body = If(
+        relay.less(relay.sum(x), constant(np.float32(0))), relay.exp(x),
+        relay.add(relay.sigmoid(x), constant(np.float32(1)))
+    )
     found = relay.build(Function((x,), body), target="c").executable
     for sign in (-1, 1):
         given = np.full(7, sign * 0.25, np.float32)
@@ -221,7 +244,10 @@ def test_a_network_with_control_flow() -> None:
 def test_the_maximum_of_lanes_keeps_what_is_no_number() -> None:
     a, out = Buffer("a", (8,), "float32"), Buffer("out", (2,), "float32")
     lanes = a[E.Ramp(as_expr(0), 1, 8)]
-    stores = [Store(out, E.Call("float32", op, [lanes]), (as_expr(k),)) for k, op in enumerate((horizontal_max, horizontal_min))]
+    stores = [
+        Store(out, E.Call("float32", op, [lanes]), (as_expr(k),)) for k,
+        op in enumerate((horizontal_max, horizontal_min))
+    ]
     code = CFunctions([scalars(PrimFunc("ends", (a, out), Seq(tuple(stores))))])
     for at in (None, 0, 3, 7):
         given, found = np.arange(8, dtype=np.float32) % 5, np.zeros(2, np.float32)
@@ -250,7 +276,9 @@ def test_names_and_types_that_c_does_not_have() -> None:
     assert "const int32_t *restrict int_" in text
     with pytest.raises(CompileError, match="the C back end has no type for float8_e4m3fn"):
         emit_module([elementwise("small", E.cast("float32", small[i]), i, [small], "float32", 4)])
-    with pytest.raises(CompileError, match=r"'a\.b' cannot be the name of a C function; give the function another one, such as 'a_b'"):
+    with pytest.raises(
+        CompileError, match=r"'a\.b' cannot be the name of a C function; give the function another one, such as 'a_b'"
+    ):
         emit_module([elementwise("a.b", a[i], i, [a], "int32", 4)])
     bytes_ = Buffer("bytes", (16,), "int8")
     word = E.Call("uint32", reinterpret, [E.Load(bytes_, (E.Ramp(i * 4, 1, 4),))])
@@ -271,7 +299,9 @@ def test_c_functions_that_are_linked_in() -> None:
     np.testing.assert_array_equal(found, [0, 1, 4, 9])
     code.close()
     call = Evaluate(tvm.tir.call_extern("void", "record", const(1, "int32")))
-    assert "void record(int32_t);" in emit_module([PrimFunc("calls", (a,), Seq((call, Store(a, const(0.0, "float32"), (as_expr(0),)))))])
+    assert "void record(int32_t);" in emit_module(
+        [PrimFunc("calls", (a,), Seq((call, Store(a, const(0.0, "float32"), (as_expr(0),)))))]
+    )
 
 
 def test_kept_objects_are_those_of_one_compiler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,5 @@
-"""Memory in C code: checks report as LLVM's code does, what kernels take is known, and what the C library refuses is said."""
+"""Memory in C code: checks report as LLVM's code does, what kernels take is known, and what the C library refuses is
+said."""
 
 from __future__ import annotations
 
@@ -66,21 +67,32 @@ def test_files_of_checked_c_report_too(tmp_path: Path, suffix: str) -> None:
 
 def test_one_c_file_of_a_model_is_not_checked(tmp_path: Path) -> None:
     model = tvm.compile(pool("MaxPool", [1, 2, 4, 4], kernel_shape=[3, 3]), config=CONFIG)
-    with pytest.raises(CompileError, match=r"'pools' cannot be one C file: its accesses to memory are to be checked \(tir\.instrument_…\)"):
+    with pytest.raises(
+        CompileError,
+        match=r"'pools' cannot be one C file: its accesses to memory are to be checked \(tir\.instrument_…\)"
+    ):
         model.save(tmp_path / "pools.c")
 
 
 def test_lines_of_other_texts_are_refused() -> None:
-    with pytest.raises(OptionError, match=r"tir\.debug_info='tir' is for targets of LLVM; a debugger shows the C text itself where it is compiled with -g"):
+    with pytest.raises(
+        OptionError,
+        match=r"tir\.debug_info='tir' is for targets of LLVM; a debugger shows the C text itself where it is compiled "
+        r"with -g"
+    ):
         gather(**{"tir.debug_info": "tir"})
-    with tvm.transform.PassContext(config={"tir.debug_info": "model"}), pytest.raises(OptionError, match=r"tir\.debug_info='model' is for targets of LLVM"):
+    with tvm.transform.PassContext(config={"tir.debug_info": "model"}), pytest.raises(
+        OptionError, match=r"tir\.debug_info='model' is for targets of LLVM"
+    ):
         relay.build(two_takes(), "c")
     assert "gather" in gather(**{"tir.debug_info": "off"}).get_source()
 
 
 def test_c_text_is_compiled_as_asked(tmp_path: Path) -> None:
     module, out = gather(), np.zeros(3, np.float32)
-    path = module.export_library(tmp_path / "gather.so", cc=shlex.join(find_compilers(host_arch())[0].command), options=["-O0", "-g3"])
+    path = module.export_library(
+        tmp_path / "gather.so", cc=shlex.join(find_compilers(host_arch())[0].command), options=["-O0", "-g3"]
+    )
     load_module(path)(numbers(), np.array([0, 5, 15], np.int32), out)
     np.testing.assert_array_equal(out, numbers()[[0, 5, 15]])
     assert b".debug_line" in path.read_bytes()
@@ -88,7 +100,11 @@ def test_c_text_is_compiled_as_asked(tmp_path: Path) -> None:
         module.export_library(tmp_path / "other.so", cc="no-such-cc")
     with pytest.raises(CompileError, match="C text of 'gather' with the options --no-such-option: "):
         module.export_library(tmp_path / "other.so", options=["--no-such-option"])
-    with pytest.raises(OptionError, match=r"cc=, options= and sanitize= compile the C text of a module built for 'c' into a \.so or \.tar; this module is for 'llvm'"):
+    with pytest.raises(
+        OptionError,
+        match=r"cc=, options= and sanitize= compile the C text of a module built for 'c' into a \.so or \.tar; this "
+        r"module is for 'llvm'"
+    ):
         gather("llvm").export_library(tmp_path / "other.so", cc="gcc")
 
 
@@ -132,7 +148,10 @@ def test_a_sanitizer_reports_a_line_of_c(tmp_path: Path) -> None:
         sanitizer_of(compiler)
     except TargetError as error:
         pytest.skip(str(error))
-    with pytest.raises(OptionError, match=r"sanitize='memory' is not known; sanitize='address', 'undefined' or 'address,undefined' makes a \.so"):
+    with pytest.raises(
+        OptionError,
+        match=r"sanitize='memory' is not known; sanitize='address', 'undefined' or 'address,undefined' makes a \.so"
+    ):
         gather().export_library(tmp_path / "gather.so", sanitize="memory")
     path = gather().export_library(tmp_path / "gather.so", sanitize="address")
     with pytest.raises(ArtifactError, match=r"made for AddressSanitizer, .*: tilewright debug asan SCRIPT"):
@@ -141,14 +160,25 @@ def test_a_sanitizer_reports_a_line_of_c(tmp_path: Path) -> None:
     script.write_text(
         "import sys, numpy as np, tilewright as tvm\n"
         "data, out = tvm.nd.array(np.arange(16, dtype='float32')), tvm.nd.array(np.zeros(3, 'float32'))\n"
-        f"tvm.runtime.load_module({str(path)!r})(data, tvm.nd.array(np.array([0, 5, int(sys.argv[1])], 'int32')), out)\n"
+        f"tvm.runtime.load_module({str(path)!r})(data, tvm.nd.array(np.array([0, 5, int(sys.argv[1])], 'int32')), "
+        "out)\n"
         "print(out.numpy()[2])\n"
     )
-    ran = [subprocess.run([sys.executable, "-m", "tilewright", "debug", "asan", str(script), at], capture_output=True, text=True, timeout=120, check=False) for at in ("15", "16")]
+    ran = [
+        subprocess.run(
+            [sys.executable, "-m", "tilewright", "debug", "asan", str(script), at], capture_output=True, text=True,
+            timeout=120, check=False
+        ) for at in ("15", "16")
+    ]
     assert (ran[0].returncode, ran[0].stdout) == (0, "15.0\n"), ran[0].stderr
     assert ran[1].returncode == 1 and not ran[1].stdout
-    assert "AddressSanitizer: heap-buffer-overflow" in ran[1].stderr and re.search(r"in gather \S*gather\.c:\d+", ran[1].stderr), ran[1].stderr
-    said = re.search(r"^gather\.c:\d+:\n    out\[i\] = (.*)\nin the loops\n    for \(int64_t i = 0; i < 3; \+\+i\)\nof\n    void gather\(", ran[1].stderr, re.MULTILINE)
+    assert "AddressSanitizer: heap-buffer-overflow" in ran[1].stderr and re.search(
+        r"in gather \S*gather\.c:\d+", ran[1].stderr
+    ), ran[1].stderr
+    said = re.search(
+        r"^gather\.c:\d+:\n    out\[i\] = (.*)\nin the loops\n    for \(int64_t i = 0; i < 3; \+\+i\)\nof\n    void "
+        r"gather\(", ran[1].stderr, re.MULTILINE
+    )
     assert said is not None and "at[i]" in said[1], ran[1].stderr
 
 
@@ -156,12 +186,17 @@ def test_undefined_behaviour_is_reported_too(tmp_path: Path) -> None:
     x, at = te.placeholder((3,), "int32", name="x"), te.placeholder((2,), "int64", name="at")
     y = te.compute((2,), lambda i: x[at[i]], name="y")
     try:
-        path = tvm.build(te.create_schedule(y.op), [x, at, y], "c", name="chosen").export_library(tmp_path / "chosen.so", sanitize="undefined")
+        path = tvm.build(
+            te.create_schedule(y.op), [x, at, y], "c", name="chosen"
+        ).export_library(tmp_path / "chosen.so", sanitize="undefined")
     except TargetError as error:
         pytest.skip(str(error))
     script = "import sys, numpy as np, tilewright as tvm\ny = np.zeros(2, 'int32')\n"
-    script += f"tvm.runtime.load_module({str(path)!r})(np.array([7, 8, 9], 'int32'), np.array([2, int(sys.argv[1])]), y)\nprint(y)\n"
-    ran = [subprocess.run([sys.executable, "-c", script, at], capture_output=True, text=True, timeout=120, check=False) for at in ("1", str(1 << 61))]
+    script += f"tvm.runtime.load_module({str(path)!r})(np.array([7, 8, 9], 'int32'), np.array([2, int(sys.argv[1])]), y)\nprint(y)\n"  # noqa: E501
+    ran = [
+        subprocess.run([sys.executable, "-c", script, at], capture_output=True, text=True, timeout=120, check=False)
+        for at in ("1", str(1 << 61))
+    ]
     assert (ran[0].returncode, ran[0].stdout) == (0, "[9 8]\n"), ran[0].stderr
     assert ran[1].returncode != 0 and re.search(r"chosen\.c:\d+:\d+: runtime error: ", ran[1].stderr), ran[1].stderr
 
@@ -184,13 +219,18 @@ def test_a_line_of_c_is_explained(tmp_path: Path) -> None:
     folder.mkdir(parents=True)
     file = folder / "net.c"
     file.write_text(
-        "/* kernel_0_relu\n * nn.relu of node 'act' */\nvoid kernel_0_relu(float *y);\nvoid kernel_0_relu(float *y) {\n  for (int i = 0; i < 4; ++i) {\n    int k = 2;\n"
+        "/* kernel_0_relu\n * nn.relu of node 'act' */\nvoid kernel_0_relu(float *y);\nvoid kernel_0_relu(float *y) "
+        "{\n  for (int i = 0; i < 4; ++i) {\n    int k = 2;\n"
         "    for (int j = 0; j < 3; ++j) {\n      y[i * 3 + j] = 0.0f;\n    }\n  }\n}\n"
     )
-    report = f"    #0 0x7f1a in kernel_0_relu {file}:8\n    #1 0x99 in main /usr/lib/other.c:3\n{file}:8:12: runtime error: load of null pointer\n"
+    report = (
+        f"    #0 0x7f1a in kernel_0_relu {file}:8\n    #1 0x99 in main /usr/lib/other.c:3\n{file}:8:12: runtime error: "
+        "load of null pointer\n"
+    )
     assert list(places_in(report)) == [(file, 8), (file, 8)]
     assert explained(file, 8).splitlines() == [
-        "net.c:8:", "    y[i * 3 + j] = 0.0f;", "in the loops", "    for (int i = 0; i < 4; ++i)", "    for (int j = 0; j < 3; ++j)", "of", "    void kernel_0_relu(float *y)",
+        "net.c:8:", "    y[i * 3 + j] = 0.0f;", "in the loops", "    for (int i = 0; i < 4; ++i)",
+        "    for (int j = 0; j < 3; ++j)", "of", "    void kernel_0_relu(float *y)",
         "    kernel_0_relu", "    nn.relu of node 'act'",
     ]
     assert explained(file, 99) == f"{file}:99: the text is not there any more; write the library again"
@@ -201,7 +241,9 @@ def test_a_line_of_c_is_explained(tmp_path: Path) -> None:
 @pytest.mark.parametrize("size", [200_000, te.var("n")], ids=str)
 def test_checks_lines_and_memory_of_the_c_library_go_together(target: str, size: Any) -> None:
     lines = {"tir.debug_info": "tir"} if target == "llvm" else {}
-    module, x, y = staged(size, target, **CONFIG, **lines), np.zeros(200_000, np.float32), np.zeros((4, 200_000), np.float32)
+    module, x, y = staged(
+        size, target, **CONFIG, **lines
+    ), np.zeros(200_000, np.float32), np.zeros((4, 200_000), np.float32)
     manifest = module.artifact.manifest
     assert manifest.sites and manifest.scratch.heap and manifest.debug == lines.get("tir.debug_info", "")
     module(x, y)
@@ -210,7 +252,10 @@ def test_checks_lines_and_memory_of_the_c_library_go_together(target: str, size:
 
 @pytest.mark.parametrize("target", ["llvm", "c"])
 def test_checked_programs_of_open_sizes_are_one(target: str) -> None:
-    model = tvm.compile(pool("AveragePool", ["n", 4, 8, 16], kernel_shape=[3, 3]), {"x": ("1..64", 4, 8, 16)}, target=target, config=CONFIG)
+    model = tvm.compile(
+        pool("AveragePool", ["n", 4, 8, 16], kernel_shape=[3, 3]), {"x": ("1..64", 4, 8, 16)}, target=target,
+        config=CONFIG
+    )
     for batch in (3, 5):
         assert (model(np.ones((batch, 4, 8, 16), np.float32)) == 1).all()
     manifest = model._only.manifest if model._only is not None else None

@@ -1,4 +1,5 @@
-"""A whole model as one C file: compiled without a warning, and equal to what the LLVM back end computes on known values."""
+"""A whole model as one C file: compiled without a warning, and equal to what the LLVM back end computes on known
+values."""
 
 from __future__ import annotations
 
@@ -47,12 +48,15 @@ def of_integers() -> Function:
     x = var("x", shape=(2, 6, 7, 5), dtype="uint8")
     weight = const(random.integers(-128, 128, (3, 3, 5, 11)).astype(np.int8))
     y = nn.conv2d(x, weight, data_layout="NHWC", kernel_layout="HWIO", padding=(1, 1), out_dtype="int32")
-    y = relay.qnn.op.requantize(y, const(np.float32(0.02)), const(np.int32(0)), const(np.float32(0.9)), const(np.int32(3)), out_dtype="int8")
+    y = relay.qnn.op.requantize(
+        y, const(np.float32(0.02)), const(np.int32(0)), const(np.float32(0.9)), const(np.int32(3)), out_dtype="int8"
+    )
     return Function((x,), y)
 
 
 def of_words() -> Function:
-    """Bytes whose depth is in whole words, which are multiplied four at once, and more output channels than a vector has."""
+    """Bytes whose depth is in whole words, which are multiplied four at once, and more output channels than a vector
+    has."""
     x = var("x", shape=(1, 5, 5, 8), dtype="uint8")
     weight = const(random.integers(-128, 128, (1, 1, 8, 20)).astype(np.int8))
     return Function((x,), nn.conv2d(x, weight, data_layout="NHWC", kernel_layout="HWIO", out_dtype="int32"))
@@ -68,14 +72,20 @@ NETWORKS = {"network": network, "of_integers": of_integers, "of_words": of_words
 
 def build(folder: Path, command: Sequence[str], name: str, *options: str) -> Path:
     program = folder / f"{name}_test.run"
-    arguments = [*command, *STANDARD, "-Werror", *EXACT[1:], *options, f"{name}.c", f"{name}_test.c", "-o", program.name, "-lm"]
-    done = subprocess.run(arguments, cwd=folder, capture_output=True, text=True, timeout=300, check=False, stdin=subprocess.DEVNULL)
+    arguments = [
+        *command, *STANDARD, "-Werror", *EXACT[1:], *options, f"{name}.c", f"{name}_test.c", "-o", program.name, "-lm"
+    ]
+    done = subprocess.run(
+        arguments, cwd=folder, capture_output=True, text=True, timeout=300, check=False, stdin=subprocess.DEVNULL
+    )
     assert done.returncode == 0, done.stderr[:3000]
     return program
 
 
 def says(command: Sequence[str | Path]) -> str:
-    return subprocess.run([*map(str, command)], capture_output=True, text=True, timeout=120, check=False, stdin=subprocess.DEVNULL).stdout
+    return subprocess.run(
+        [*map(str, command)], capture_output=True, text=True, timeout=120, check=False, stdin=subprocess.DEVNULL
+    ).stdout
 
 
 @needs_compiler
@@ -93,7 +103,9 @@ def test_other_processors_have_no_warnings_either(triple: str, tmp_path: Path) -
     for name, make in NETWORKS.items():
         tilewright.compile(make()).export_c(tmp_path / name)
         for file in ("default_.c", "default__test.c", "main.c"):
-            done = subprocess.run([*ZIG, "-target", triple, *STANDARD, "-Werror", "-O1", "-c", file, "-o", "out.o"], cwd=tmp_path / name, capture_output=True,
+            done = subprocess.run([
+                *ZIG, "-target", triple, *STANDARD, "-Werror", "-O1", "-c", file, "-o", "out.o"
+            ], cwd=tmp_path / name, capture_output=True,
                                   text=True, timeout=300, check=False, stdin=subprocess.DEVNULL)
             assert done.returncode == 0, done.stderr[:3000]
 
@@ -111,7 +123,9 @@ def test_products_of_four_bytes_are_made_for_all_lanes_at_once(tmp_path: Path) -
     text = tilewright.compile(of_words()).save(tmp_path / "words.c").read_text()
     assert "dot4_x8(conv" in text
     assert "UNROLL(" in text
-    assert "dot4_x16(conv" in tilewright.compile(of_words()).save_c(tmp_path / "words.c", "c -vector-width=512").read_text()
+    assert "dot4_x16(conv" in tilewright.compile(of_words()).save_c(
+        tmp_path / "words.c", "c -vector-width=512"
+    ).read_text()
 
 
 PRODUCTS = """
@@ -135,13 +149,26 @@ int main(void) {
 
 
 @pytest.mark.skipif(shutil.which("gcc") is None, reason="needs gcc")
-@pytest.mark.parametrize("without", ["", "__AVX512VNNI__", "__AVX512VNNI__ __AVX512BW__", "__AVX512VNNI__ __AVX512BW__ __AVX2__", "__AVX512VNNI__ __AVX512BW__ __AVX2__ __SSE2__"])
+@pytest.mark.parametrize(
+    "without",
+    [
+        "", "__AVX512VNNI__", "__AVX512VNNI__ __AVX512BW__", "__AVX512VNNI__ __AVX512BW__ __AVX2__",
+        "__AVX512VNNI__ __AVX512BW__ __AVX2__ __SSE2__"
+    ]
+)
 def test_products_of_four_bytes_by_every_instruction(without: str, tmp_path: Path) -> None:
     """A processor that has all of them takes each way in turn; another one takes those that it has."""
-    (tmp_path / "products.c").write_text("#include <stdint.h>\n#include <string.h>\n" + "\n".join(prelude({"dot4", "dot4_x8", "dot4_x16"})) + PRODUCTS)
+    (tmp_path / "products.c").write_text(
+        "#include <stdint.h>\n#include <string.h>\n" + "\n".join(prelude({"dot4", "dot4_x8", "dot4_x16"})) + PRODUCTS
+    )
     native = ["-march=native"] if host_arch() == "x86_64" else []
-    command = ["gcc", *STANDARD, "-Werror", "-O1", *native, *(f"-U{name}" for name in without.split()), "products.c", "-o", "products"]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=300, check=False, stdin=subprocess.DEVNULL)
+    command = [
+        "gcc", *STANDARD, "-Werror", "-O1", *native, *(f"-U{name}" for name in without.split()), "products.c", "-o",
+        "products"
+    ]
+    done = subprocess.run(
+        command, cwd=tmp_path, capture_output=True, text=True, timeout=300, check=False, stdin=subprocess.DEVNULL
+    )
     assert done.returncode == 0, done.stderr[:3000]
     assert subprocess.run([tmp_path / "products"], timeout=60, check=False, stdin=subprocess.DEVNULL).returncode == 0
 
@@ -230,6 +257,10 @@ def test_trained_models(name: str, tmp_path: Path) -> None:
 
 def build_object(folder: Path, command: Sequence[str], name: str) -> set[str]:
     """The names that the object file of a model asks others for."""
-    subprocess.run([*command, "-std=c99", "-O1", "-c", f"{name}.c"], cwd=folder, check=True, timeout=300, stdin=subprocess.DEVNULL)
-    listed = subprocess.run(["nm", "-u", f"{name}.o"], cwd=folder, capture_output=True, text=True, check=True, timeout=60).stdout
+    subprocess.run(
+        [*command, "-std=c99", "-O1", "-c", f"{name}.c"], cwd=folder, check=True, timeout=300, stdin=subprocess.DEVNULL
+    )
+    listed = subprocess.run(
+        ["nm", "-u", f"{name}.o"], cwd=folder, capture_output=True, text=True, check=True, timeout=60
+    ).stdout
     return {line.split()[-1] for line in listed.splitlines() if line.strip()}

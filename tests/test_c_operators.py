@@ -1,4 +1,5 @@
-"""Every operator as C, against its reference: the kernels of all examples in one file, which one run of the compiler makes."""
+"""Every operator as C, against its reference: the kernels of all examples in one file, which one run of the compiler
+makes."""
 
 from __future__ import annotations
 

@@ -9,18 +9,27 @@ import pytest
 
 from census import _ABSENT, Census, Run, Skip
 
-CENSUS = Census(10, [Skip("gdb is not installed", 2, ["tool:no-such-tool"]), Skip("no model", 1, ["path:tests"]), Skip("given up", 3),
-                       Skip(r"the file (\S+) is not there", 2, [r"path:\1"]), Skip(r"needs (\w+)(?: or (\w+))?", 2, [r"package:\1", r"package:\2"])])
+CENSUS = Census(10, [Skip(
+    "gdb is not installed", 2, ["tool:no-such-tool"]
+), Skip("no model", 1, ["path:tests"]), Skip("given up", 3),
+                       Skip(r"the file (\S+) is not there", 2, [r"path:\1"]),
+                       Skip(r"needs (\w+)(?: or (\w+))?", 2, [r"package:\1", r"package:\2"])])
 
 
 @pytest.mark.parametrize(("collected", "skipped", "modules", "complaint"), [
     (10, {"gdb is not installed": 2, "given up": 3}, [], ""),
     (9, {}, [], "9 tests were collected, fewer than the 10"),
     (12, {"gdb is not installed": 3}, [], "3 skipped as 'gdb is not installed', more than the 2"),
-    (12, {"gdb is not installed here": 1, "here gdb is not installed": 2}, [], "3 skipped as 'gdb is not installed', more than the 2"),
+    (
+        12, {"gdb is not installed here": 1, "here gdb is not installed": 2}, [],
+        "3 skipped as 'gdb is not installed', more than the 2"
+    ),
     (12, {"no model": 1}, [], "1 skipped as 'no model', though path:tests are here"),
     (12, {"the file tests/no_such_file is not there": 2}, [], ""),
-    (12, {"the file tests/*sus.toml is not there": 1}, [], "1 skipped as 'the file tests/*sus.toml is not there', though path:tests/*sus.toml are here"),
+    (
+        12, {"the file tests/*sus.toml is not there": 1}, [],
+        "1 skipped as 'the file tests/*sus.toml is not there', though path:tests/*sus.toml are here"
+    ),
     (12, {"needs numpy": 1}, [], "1 skipped as 'needs numpy', though package:numpy are here"),
     (12, {"needs numpy or nosuchpackage": 1}, [], ""),
     (12, {"tired": 1}, [], "1 skipped for a reason that census.toml does not list: tired"),
@@ -34,7 +43,9 @@ def test_what_fails_a_run(collected: int, skipped: dict[str, int], modules: list
 def test_a_run_is_counted() -> None:
     skip = lambda name: SimpleNamespace(nodeid=name, longrepr=("file", 1, "Skipped: no gdb"))  # noqa: E731
     done = lambda name: SimpleNamespace(nodeid=name)  # noqa: E731
-    run = Run.of({"passed": [done("a::1"), done("a::2")], "failed": [done("a::2")], "skipped": [skip("a::3"), skip("b")]})
+    run = Run.of(
+        {"passed": [done("a::1"), done("a::2")], "failed": [done("a::2")], "skipped": [skip("a::3"), skip("b")]}
+    )
     assert (run.collected, run.skipped, run.modules) == (4, {"no gdb": 2}, ["b"])
     assert run.lines() == ["4 tests collected, 2 skipped:", "      2  no gdb"]
 

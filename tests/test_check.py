@@ -20,15 +20,22 @@ from tilewright.relay.op.registry import OPS
 
 
 def unknown() -> onnx.ModelProto:
-    nodes = [helper.make_node("Own", ["x"], ["a"], name="mine", domain="com.me"), helper.make_node("Relu", ["a"], ["y"])]
+    nodes = [
+        helper.make_node("Own", ["x"], ["a"], name="mine", domain="com.me"), helper.make_node("Relu", ["a"], ["y"])
+    ]
     infos = [helper.make_tensor_value_info(n, TensorProto.FLOAT, [2]) for n in "xy"]
-    return helper.make_model(helper.make_graph(nodes, "g", infos[:1], infos[1:]), opset_imports=[helper.make_opsetid("", 17), helper.make_opsetid("com.me", 1)])
+    return helper.make_model(
+        helper.make_graph(nodes, "g", infos[:1], infos[1:]),
+        opset_imports=[helper.make_opsetid("", 17), helper.make_opsetid("com.me", 1)]
+    )
 
 
 def test_a_native_model() -> None:
     report = tilewright.check(models.mlp(batch="n"))
     assert report.ok and not report.unknown and report.opsets == {"": 17}
-    assert [(o.name, o.count, o.runs) for o in report.operators] == [("Gemm", 2, "native"), ("Relu", 1, "native"), ("Softmax", 1, "native")]
+    assert [(o.name, o.count, o.runs) for o in report.operators] == [
+        ("Gemm", 2, "native"), ("Relu", 1, "native"), ("Softmax", 1, "native")
+    ]
     assert report.open_sizes == {"x": ("n",)} and report.outputs[0].shape == ("n", 10)
     assert tilewright.check(models.mlp(batch="n"), {"x": (2, 16)}).ok
 
@@ -62,12 +69,21 @@ def test_operators_without_a_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_operators_that_wait_for_values() -> None:
     """The axes of a sum are an input: what follows is compiled when they are known."""
     nodes = [helper.make_node("ReduceSum", ["x", "axes"], ["s"], name="sum"), helper.make_node("Relu", ["s"], ["y"])]
-    infos = [helper.make_tensor_value_info("x", TensorProto.FLOAT, [2, 3]), helper.make_tensor_value_info("axes", TensorProto.INT64, [1])]
+    infos = [
+        helper.make_tensor_value_info("x", TensorProto.FLOAT, [2, 3]),
+        helper.make_tensor_value_info("axes", TensorProto.INT64, [1])
+    ]
     made = helper.make_graph(nodes, "g", infos, [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)])
     report = tilewright.check(helper.make_model(made, opset_imports=[helper.make_opsetid("", 17)]))
-    decides = "values that a run computes decide the sizes of its results; what follows is compiled when they are known, for each that comes"
+    decides = (
+        "values that a run computes decide the sizes of its results; what follows is compiled when they are known, for "
+        "each that comes"
+    )
     follows = "its inputs have sizes that only a run tells; it is compiled when they are known, for each that comes"
-    assert report.ok and report.staged == (Operator("ReduceSum", "", 1, "staged", decides, ("sum",)), Operator("Relu", "", 1, "staged", follows, ("Relu_1",)))
+    assert report.ok and report.staged == (
+        Operator("ReduceSum", "", 1, "staged", decides, ("sum",)),
+        Operator("Relu", "", 1, "staged", follows, ("Relu_1",))
+    )
 
 
 def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -93,7 +109,10 @@ def test_one_warning_lists_all_that_is_not_native(monkeypatch: pytest.MonkeyPatc
 
     for name in ("erf", "sinh"):
         monkeypatch.setattr(OPS[name], "compute", none)
-    nodes = [helper.make_node("Erf", ["x"], ["y"], name="first"), helper.make_node("Sinh", ["z"], ["w"], name="second"), helper.make_node("Relu", ["z"], ["r"])]
+    nodes = [
+        helper.make_node("Erf", ["x"], ["y"], name="first"), helper.make_node("Sinh", ["z"], ["w"], name="second"),
+        helper.make_node("Relu", ["z"], ["r"])
+    ]
     model = models.graph(nodes, {"x": (3,), "z": (4,)}, {"y": (3,), "w": (4,), "r": (4,)}, {})
     words = r"2 of 3 steps of 'model' have no native kernel and run in numpy: erf: Erf 'first'; sinh: Sinh 'second'"
     with pytest.warns(tilewright.errors.NotNativeWarning, match=words) as said:
@@ -108,8 +127,12 @@ def test_cells_of_any_number_of_steps_are_not_refused(kind: str, gates: int) -> 
     """They are compiled for the sizes that come."""
     weights = {n: np.zeros((1, gates * 4, k), np.float32) for n, k in (("w", 3), ("r", 4))}
     nodes = [helper.make_node(kind, ["x", "w", "r"], ["y"], hidden_size=4)]
-    taken, given = (helper.make_tensor_value_info(n, TensorProto.FLOAT, s) for n, s in (("x", ["t", 2, 3]), ("y", None)))
-    graph = helper.make_graph(nodes, "g", [taken], [given], [onnx.numpy_helper.from_array(v, n) for n, v in weights.items()])
+    taken, given = (
+        helper.make_tensor_value_info(n, TensorProto.FLOAT, s) for n, s in (("x", ["t", 2, 3]), ("y", None))
+    )
+    graph = helper.make_graph(
+        nodes, "g", [taken], [given], [onnx.numpy_helper.from_array(v, n) for n, v in weights.items()]
+    )
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 14)], ir_version=9)
     report = tilewright.check(model)
     assert report.ok, report.refused
@@ -123,18 +146,28 @@ def _range() -> onnx.ModelProto:
         helper.make_node("Constant", [], ["zero"], value_int=0), helper.make_node("Constant", [], ["one"], value_int=1),
         helper.make_node("Range", ["zero", "n", "one"], ["y"]),
     ]
-    taken, given = helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n"]), helper.make_tensor_value_info("y", TensorProto.INT64, None)
-    return helper.make_model(helper.make_graph(nodes, "g", [taken], [given]), opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+    taken, given = helper.make_tensor_value_info(
+        "x", TensorProto.FLOAT, ["n"]
+    ), helper.make_tensor_value_info("y", TensorProto.INT64, None)
+    return helper.make_model(
+        helper.make_graph(nodes, "g", [taken], [given]), opset_imports=[helper.make_opsetid("", 17)], ir_version=9
+    )
 
 
 def _max_pool() -> onnx.ModelProto:
     node = helper.make_node("MaxPool", ["x"], ["y"], kernel_shape=[2, 2], strides=[2, 2])
-    taken, given = helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n", 2, "h", "w"]), helper.make_tensor_value_info("y", TensorProto.FLOAT, None)
-    return helper.make_model(helper.make_graph([node], "g", [taken], [given]), opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+    taken, given = helper.make_tensor_value_info(
+        "x", TensorProto.FLOAT, ["n", 2, "h", "w"]
+    ), helper.make_tensor_value_info("y", TensorProto.FLOAT, None)
+    return helper.make_model(
+        helper.make_graph([node], "g", [taken], [given]), opset_imports=[helper.make_opsetid("", 17)], ir_version=9
+    )
 
 
 @pytest.mark.parametrize(("model", "shapes"), [(_range, [(3,), (5,)]), (_max_pool, [(1, 2, 4, 6), (2, 2, 6, 4)])])
-def test_models_of_open_sizes_that_run_are_not_refused(model: Callable[[], onnx.ModelProto], shapes: list[tuple[int, ...]]) -> None:
+def test_models_of_open_sizes_that_run_are_not_refused(
+    model: Callable[[], onnx.ModelProto], shapes: list[tuple[int, ...]]
+) -> None:
     assert tilewright.check(model()).ok
     compiled = tilewright.compile(model())
     for shape in shapes:

@@ -1,4 +1,5 @@
-"""`relay.check_rewrites`: passes that change what a program computes are named, with the first value that they got wrong."""
+"""`relay.check_rewrites`: passes that change what a program computes are named, with the first value that they got
+wrong."""
 
 from __future__ import annotations
 
@@ -72,7 +73,9 @@ def test_without_the_option_nothing_runs() -> None:
 def test_with_skip_the_pass_is_left_out() -> None:
     mod = program()
     wrong, right = by_rule("Wrong", replace_op("nn.relu", "exp")), by_rule("Right", lambda e: None)
-    with checked("skip"), pytest.warns(UserWarning, match=r"(?s)the pass Wrong changed what @main computes.*the pass is left out"):
+    with checked("skip"), pytest.warns(
+        UserWarning, match=r"(?s)the pass Wrong changed what @main computes.*the pass is left out"
+    ):
         assert tvm.transform.Sequential([wrong, right])(mod)["main"] is mod["main"]
 
 
@@ -97,7 +100,9 @@ def test_a_value_that_moved_is_not_blamed() -> None:
     with checked(), pytest.raises(RewriteError, match="the first value that differs: multiply"):
         by_rule("Wrong", rule)(mod)
     with checked():
-        by_rule("Right", lambda e: relay.nn.relu(relay.multiply(x, const(2.0))) if is_call(e, "multiply") else None)(mod)
+        by_rule(
+            "Right", lambda e: relay.nn.relu(relay.multiply(x, const(2.0))) if is_call(e, "multiply") else None
+        )(mod)
 
 
 def test_integers_are_compared_exactly() -> None:
@@ -105,20 +110,26 @@ def test_integers_are_compared_exactly() -> None:
     with checked(), pytest.raises(RewriteError, match="elements differ"):
         off_by_one(program("int64"))
     assert difference(np.int64([1 << 60]), np.int64([(1 << 60) + 1]), 0.1) is not None
-    assert difference(np.array([True, False]), np.array([True, True]), 0.1) == "1 of 2 elements differ, most at [1]: False before, True after"
+    assert difference(
+        np.array([True, False]), np.array([True, True]), 0.1
+    ) == "1 of 2 elements differ, most at [1]: False before, True after"
 
 
 def test_floats_within_rounding_are_equal() -> None:
     one = np.float32([1.0, np.nan, np.inf, 100.0])
     assert difference(one, one * np.float32(1 + 1e-6), 3e-4) is None
-    assert difference(one, np.float32([1.0, 2.0, np.inf, 100.0]), 3e-4) == "1 of 4 elements differ, most at [1]: nan before, 2.0 after"
+    assert difference(
+        one, np.float32([1.0, 2.0, np.inf, 100.0]), 3e-4
+    ) == "1 of 4 elements differ, most at [1]: nan before, 2.0 after"
     assert difference((one,), (one, one), 3e-4) == "a tuple of 1 before, a tuple of 2 after"
     assert difference(one, one.astype("float64"), 3e-4) == "float32 of shape (4,) before, float64 of shape (4,) after"
 
 
 def test_a_program_that_no_longer_runs() -> None:
     lost = by_rule("Lose", lambda e: var("z", e.checked_type) if is_call(e, "nn.relu") else None)
-    with checked(), pytest.raises(RewriteError, match="before, it can be run; after, CompileError: the variable 'z' has no value here"):
+    with checked(), pytest.raises(
+        RewriteError, match="before, it can be run; after, CompileError: the variable 'z' has no value here"
+    ):
         lost(program())
 
 
@@ -126,14 +137,18 @@ def test_variables_that_a_function_in_place_sees_are_replaced_too() -> None:
     x, v, p = (var(n, shape=(2,)) for n in "xvp")
     called = Call(Function((p,), relay.add(p, v)), (x,))
     with checked():
-        new = relay.transform.ToGraphNormalForm()(IRModule.from_expr(Function((x,), relay.Let(v, relay.exp(x), called))))
+        new = relay.transform.ToGraphNormalForm()(
+            IRModule.from_expr(Function((x,), relay.Let(v, relay.exp(x), called)))
+        )
     assert "let" not in str(new)
 
 
 def test_what_is_not_checked_is_said() -> None:
     identity = by_rule("Right", replace_op("nn.relu", "nn.relu"))
     with checked(True, **{"relay.check_rewrites.max_work": 10}), pytest.warns(
-        UserWarning, match=r"the pass Right is not checked on @main: too large: about 2\.4e\+01 multiplications, and relay\.check_rewrites\.max_work is 1\.0e\+01"
+        UserWarning,
+        match=r"the pass Right is not checked on @main: too large: about 2\.4e\+01 multiplications, and "
+        r"relay\.check_rewrites\.max_work is 1\.0e\+01"
     ):
         identity(program())
     f = var("f", relay.FuncType([relay.TensorType((2,))], relay.TensorType((2,))))
@@ -155,7 +170,10 @@ def test_the_work_of_a_convolution_and_of_what_is_called() -> None:
 def test_the_passes_of_the_pipeline_keep_random_programs(seed: int) -> None:
     mod = random_module(seed, first_order=True, pure=True, vary=False, static=True)
     t = relay.transform
-    passes = [t.ToGraphNormalForm(), t.SimplifyInference(), t.DeadCodeElimination(), t.FoldConstant(), t.CanonicalizeOps(), t.SimplifyExpr(), t.EliminateCommonSubexpr()]
+    passes = [
+        t.ToGraphNormalForm(), t.SimplifyInference(), t.DeadCodeElimination(), t.FoldConstant(), t.CanonicalizeOps(),
+        t.SimplifyExpr(), t.EliminateCommonSubexpr()
+    ]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # what random inputs do not fit is said, and left
         with checked():

@@ -44,7 +44,8 @@ def fed(tmp_path: Path) -> tuple[Path, dict[str, np.ndarray]]:
     return tmp_path / "in.npz", arrays
 
 
-# --- options ------------------------------------------------------------------------------------------------------------
+# --- options
+# ------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -97,12 +98,16 @@ def test_names_are_checked() -> None:
         options.names("--dump-code", "cuda", options.STAGES)
 
 
-# --- arrays -------------------------------------------------------------------------------------------------------------
+# --- arrays
+# -------------------------------------------------------------------------------------------------------------
 
 
 def info(name: str, shape: tuple[object, ...], dtype: str) -> SimpleNamespace:
     """An input as the compiler describes it."""
-    return SimpleNamespace(name=name, shape=shape, dtype=np.dtype(dtype), nbytes=math.prod(d for d in shape if isinstance(d, int)) * np.dtype(dtype).itemsize)
+    return SimpleNamespace(
+        name=name, shape=shape, dtype=np.dtype(dtype),
+        nbytes=math.prod(d for d in shape if isinstance(d, int)) * np.dtype(dtype).itemsize
+    )
 
 
 def test_inputs_are_filled_as_asked() -> None:
@@ -125,7 +130,9 @@ def test_an_array_that_belongs_to_no_input_is_named() -> None:
 
 
 def test_an_input_of_open_size_cannot_be_filled() -> None:
-    with pytest.raises(OptionError, match=r"input 'x' has the open shape \[batch, 3\]; say which with --input-shapes \"x:"):
+    with pytest.raises(
+        OptionError, match=r"input 'x' has the open shape \[batch, 3\]; say which with --input-shapes \"x:"
+    ):
         tensors.feed([info("x", ("batch", 3), "float32")], {}, tensors.Fill.RANDOM)
 
 
@@ -142,7 +149,9 @@ def test_a_file_is_whole_or_not_there(tmp_path: Path) -> None:
         raise RuntimeError("half-way")
     assert path.read_text() == "one"
     assert list(tmp_path.iterdir()) == [path]
-    with pytest.raises(ArtifactError, match=r"cannot write '.*': No such file or directory; choose another place with -o"):
+    with pytest.raises(
+        ArtifactError, match=r"cannot write '.*': No such file or directory; choose another place with -o"
+    ):
         files.write_text(tmp_path / "no folder" / "x", "")
 
 
@@ -150,15 +159,20 @@ def test_only_archives_of_arrays_are_read(tmp_path: Path) -> None:
     (tmp_path / "text.npz").write_text("not an archive")
     np.save(tmp_path / "one.npy", np.zeros(3))
     np.savez(tmp_path / "object.npz", x=np.array([{}], dtype=object))
-    with pytest.raises(InputError, match=r"cannot read arrays from '.*text\.npz': .*; it must be written with np\.savez"):
+    with pytest.raises(
+        InputError, match=r"cannot read arrays from '.*text\.npz': .*; it must be written with np\.savez"
+    ):
         files.read_arrays(tmp_path / "text.npz")
     with pytest.raises(InputError, match=r"holds one array without a name; it must be written with np\.savez"):
         files.read_arrays(tmp_path / "one.npy")
-    with pytest.raises(InputError, match=r"cannot read arrays from '.*object\.npz': .*it holds Python objects, which are never read"):
+    with pytest.raises(
+        InputError, match=r"cannot read arrays from '.*object\.npz': .*it holds Python objects, which are never read"
+    ):
         files.read_arrays(tmp_path / "object.npz")
 
 
-# --- commands -----------------------------------------------------------------------------------------------------------
+# --- commands
+# -----------------------------------------------------------------------------------------------------------
 
 
 def test_version_and_help(capsys: pytest.CaptureFixture[str]) -> None:
@@ -173,12 +187,18 @@ def test_version_and_help(capsys: pytest.CaptureFixture[str]) -> None:
     [
         (["compile", "no-such-file.onnx"], "no-such-file.onnx"),
         (["compile", "{model}", "--bogus"], "--bogus"),
-        (["compile", "{model}", "-o", "out.exe"], "--output: 'out.exe' has none of the supported extensions: .so, .tar, .a, .o, .dll, .wasm, .c"),
+        (
+            ["compile", "{model}", "-o", "out.exe"],
+            "--output: 'out.exe' has none of the supported extensions: .so, .tar, .a, .o, .dll, .wasm, .c"
+        ),
         (["compile", "{model}", "--dump-code", "cuda"], "--dump-code: there is no 'cuda'"),
         (["compile", "{model}", "--input-shapes", "x=3"], "--input-shapes: cannot read 'x=3'"),
         (["compile", "{model}", "--pass-config", "a.b=1"], "there is no configuration option 'a.b'"),
         (["compile", "{model}", "--threads", "0"], "--threads"),
-        (["compile", "{model}", "--target", "bnns,", "llvm"], "'bnns,' ends in a comma; quote a target of several parts: --target \"bnns, llvm\""),
+        (
+            ["compile", "{model}", "--target", "bnns,", "llvm"],
+            "'bnns,' ends in a comma; quote a target of several parts: --target \"bnns, llvm\""
+        ),
         (["run", "{model}", "-o", "out.txt"], "--outputs: 'out.txt' does not end in .npz"),
         (["run", "{model}", "--fill-mode", "nines"], "nines"),
         (["walk"], "walk"),
@@ -194,21 +214,29 @@ def test_a_command_that_is_not_written_right(
     assert said.out == ""
 
 
-def test_compile_then_run(model: Path, fed: tuple[Path, dict[str, np.ndarray]], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_compile_then_run(
+    model: Path, fed: tuple[Path, dict[str, np.ndarray]], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     expected = onnxruntime_answers(model, fed[1])[0]
     for suffix in (".tar", ".so"):
         artifact, answers = tmp_path / f"out{suffix}", tmp_path / f"y{suffix}.npz"
         assert main(["compile", str(model), "-o", str(artifact), "--threads", "1"]) == 0, capsys.readouterr().err
         assert capsys.readouterr().out.startswith(f"Wrote {artifact} (")
-        assert main(["run", str(artifact), "-i", str(fed[0]), "-o", str(answers), "--threads", "2"]) == 0, capsys.readouterr().err
+        assert main(
+            ["run", str(artifact), "-i", str(fed[0]), "-o", str(answers), "--threads", "2"]
+        ) == 0, capsys.readouterr().err
         with np.load(answers) as archive:
             assert archive.files == ["y"]
             np.testing.assert_allclose(archive["y"], expected, rtol=1e-4, atol=1e-6)
 
 
-def test_compile_writes_the_stages_beside_the_output(model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_compile_writes_the_stages_beside_the_output(
+    model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     path = tmp_path / "out.tar"
-    assert main(["compile", str(model), "-o", str(path), "--dump-code", "relay,tir,ll,asm", "-v"]) == 0, capsys.readouterr().err
+    assert main(
+        ["compile", str(model), "-o", str(path), "--dump-code", "relay,tir,ll,asm", "-v"]
+    ) == 0, capsys.readouterr().err
     texts = {stage: (tmp_path / f"out.tar.{stage}").read_text() for stage in options.STAGES}
     assert "nn.dense" in texts["relay"] or "nn.matmul" in texts["relay"]
     assert "define" in texts["ll"]
@@ -217,9 +245,13 @@ def test_compile_writes_the_stages_beside_the_output(model: Path, tmp_path: Path
     assert "input   x: float32[2, 16]" in capsys.readouterr().out
 
 
-def test_run_a_model_file_prints(model: Path, fed: tuple[Path, dict[str, np.ndarray]], capsys: pytest.CaptureFixture[str]) -> None:
+def test_run_a_model_file_prints(
+    model: Path, fed: tuple[Path, dict[str, np.ndarray]], capsys: pytest.CaptureFixture[str]
+) -> None:
     expected = onnxruntime_answers(model, fed[1])[0]
-    command = ["run", str(model), "-i", str(fed[0]), "--print-top", "3", "--print-time", "--repeat", "2", "--number", "1"]
+    command = [
+        "run", str(model), "-i", str(fed[0]), "--print-top", "3", "--print-time", "--repeat", "2", "--number", "1"
+    ]
     assert main(command) == 0, capsys.readouterr().err
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == "y float32[2, 10], its 3 largest:"
@@ -267,7 +299,9 @@ def test_run_says_what_is_wrong_with_the_inputs(tmp_path: Path, capsys: pytest.C
     program = small_programs.affine()
     program.save(tmp_path / "a.tar")
     name = program.manifest.inputs[0].name
-    for arrays, message in (({"other": np.zeros(1)}, f"the model has no input 'other'; it has {name}"), ({name: np.zeros(1)}, name)):
+    for arrays, message in (
+        ({"other": np.zeros(1)}, f"the model has no input 'other'; it has {name}"), ({name: np.zeros(1)}, name)
+    ):
         np.savez(tmp_path / "in.npz", **arrays)
         assert main(["run", str(tmp_path / "a.tar"), "-i", str(tmp_path / "in.npz")]) == 1
         said = capsys.readouterr().err
@@ -295,8 +329,15 @@ def test_an_output_that_cannot_be_written(model: Path, tmp_path: Path, capsys: p
 @pytest.mark.parametrize(
     ("raised", "said"),
     [
-        (InternalError("the pass X failed"), "Error: this is a fault of the compiler, not of the model: the pass X failed; -v shows where [TW1301]\n"),
-        (ZeroDivisionError("by 0"), "Error: this is a fault of the compiler, not of the model: ZeroDivisionError: by 0; -v shows where [TW1301]\n"),
+        (
+            InternalError("the pass X failed"),
+            "Error: this is a fault of the compiler, not of the model: the pass X failed; -v shows where [TW1301]\n"
+        ),
+        (
+            ZeroDivisionError("by 0"),
+            "Error: this is a fault of the compiler, not of the model: ZeroDivisionError: by 0; -v shows where "
+            "[TW1301]\n"
+        ),
     ],
 )
 def test_faults_of_ours_are_said_to_be_ours(
@@ -314,7 +355,9 @@ def test_faults_of_ours_are_said_to_be_ours(
     assert "Traceback" in capsys.readouterr().err
 
 
-def test_an_interruption_is_no_fault(model: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_interruption_is_no_fault(
+    model: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     def interrupt(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
@@ -323,7 +366,9 @@ def test_an_interruption_is_no_fault(model: Path, monkeypatch: pytest.MonkeyPatc
     assert capsys.readouterr().err == "Error: interrupted\n"
 
 
-def test_an_interrupt_while_a_model_is_compiled_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_interrupt_while_a_model_is_compiled_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     lowered: list[object] = []
     lower = tuned.lower
 
@@ -347,7 +392,9 @@ def test_an_interrupt_while_a_model_is_compiled_leaves_nothing(tmp_path: Path, m
     assert main(["compile", str(path), "-o", str(tmp_path / "cnn.so")]) == 0
 
 
-def test_an_interruption_of_the_imports_is_none_either(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_interruption_of_the_imports_is_none_either(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     def interrupt(name: str) -> None:
         raise KeyboardInterrupt
 
@@ -362,7 +409,8 @@ def test_the_module_is_the_command() -> None:
     assert done.stderr.startswith("Error: Missing argument")
 
 
-# --- bad input: one message, no traceback, nothing half-written ---------------------------------------------------------
+# --- bad input: one message, no traceback, nothing half-written
+# ---------------------------------------------------------
 
 
 def refused(arguments: list[object], capsys: pytest.CaptureFixture[str], code: int = 1) -> str:
@@ -377,7 +425,9 @@ def refused(arguments: list[object], capsys: pytest.CaptureFixture[str], code: i
 
 
 @pytest.mark.parametrize("suffix", [".so", ".tar"])
-def test_files_that_are_no_models_leave_nothing_behind(suffix: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_files_that_are_no_models_leave_nothing_behind(
+    suffix: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     for name, (_, message) in bad_files(tmp_path).items():
         before = sorted(tmp_path.iterdir())
         said = refused(["compile", tmp_path / name, "-o", tmp_path / f"out{suffix}"], capsys)
@@ -417,7 +467,10 @@ def test_options_that_cannot_be(
     [
         ({"z": np.zeros((2, 16), np.float32)}, "the model has no input 'z'; it"),
         ({"x": np.zeros((2, 17), np.float32)}, "17"),
-        ({"x": np.zeros((2, 16), np.float64)}, "input 'x' has dtype float64, expected float32 x[2, 16]; convert it with .astype('float32')"),
+        (
+            {"x": np.zeros((2, 16), np.float64)},
+            "input 'x' has dtype float64, expected float32 x[2, 16]; convert it with .astype('float32')"
+        ),
     ],
 )
 def test_inputs_that_do_not_fit(
@@ -432,7 +485,9 @@ def test_inputs_that_do_not_fit(
         assert not (tmp_path / "out.npz").exists()
 
 
-def test_an_output_that_cannot_be_written_leaves_nothing(model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_output_that_cannot_be_written_leaves_nothing(
+    model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     (tmp_path / "file").write_text("in the way")
     for suffix in (".so", ".tar"):
         assert "cannot be written" in refused(["compile", model, "-o", tmp_path / "file" / f"m{suffix}"], capsys)
@@ -442,23 +497,31 @@ def test_an_output_that_cannot_be_written_leaves_nothing(model: Path, tmp_path: 
 
 
 @pytest.mark.parametrize("suffix", [".so", ".tar"])
-def test_artifacts_that_cannot_be_run(suffix: str, model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_artifacts_that_cannot_be_run(
+    suffix: str, model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     path = tmp_path / f"m{suffix}"
     assert main(["compile", str(model), "-o", str(path)]) == 0
     capsys.readouterr()
     whole = path.read_bytes()
     middle = whole.index(b"\x7fELF") + 200
-    for damaged in (whole[: len(whole) // 2], whole[:middle] + bytes([whole[middle] ^ 255]) + whole[middle + 1 :], b"", b"\0" * 4096):
+    for damaged in (
+        whole[: len(whole) // 2], whole[:middle] + bytes([whole[middle] ^ 255]) + whole[middle + 1 :], b"", b"\0" * 4096
+    ):
         path.write_bytes(damaged)
         assert f"Error: {path}: " in refused(["run", path], capsys)
     path.write_bytes(whole)
     assert main(["run", str(path)]) == 0
 
 
-def test_an_artifact_for_another_processor(model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_artifact_for_another_processor(
+    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     other = "aarch64" if host.host_arch() == "x86_64" else "x86_64"
     path = tmp_path / "m.tar"
-    assert main(["compile", str(model), "-o", str(path), "--target", f"llvm -mtriple={other}-linux-gnu"]) == 0, capsys.readouterr().err
+    assert main(
+        ["compile", str(model), "-o", str(path), "--target", f"llvm -mtriple={other}-linux-gnu"]
+    ) == 0, capsys.readouterr().err
     capsys.readouterr()
     assert f"made for {other}, this machine is {host.host_arch()}" in refused(["run", path], capsys)
     assert main(["compile", str(model), "-o", str(path)]) == 0

@@ -24,7 +24,20 @@ from tilewright.compat.target import Target
 from tilewright.scalar import expr as E
 from tilewright.scalar import intrinsics as I
 from tilewright.scalar.expr import Broadcast, Buffer, Load, PrimExpr, Ramp, Select, Var, as_expr, const
-from tilewright.tir.stmt import PARALLEL, SERIAL, UNROLLED, Allocate, Evaluate, For, IfThenElse, Let, PrimFunc, Seq, Stmt, Store
+from tilewright.tir.stmt import (
+    PARALLEL,
+    SERIAL,
+    UNROLLED,
+    Allocate,
+    Evaluate,
+    For,
+    IfThenElse,
+    Let,
+    PrimFunc,
+    Seq,
+    Stmt,
+    Store,
+)
 
 RNG = np.random.default_rng(7)
 ZERO = as_expr(0)
@@ -63,7 +76,12 @@ def matmul(m: int, n: int, k: int, lanes: int, rows: int, columns: int) -> PrimF
     tile = [(r, v, lanes_at((r * columns + v) * lanes, lanes)) for r in range(rows) for v in range(columns)]
     width = columns * lanes
     zero = [Store(acc, const(0.0, f"float32x{lanes}"), (at,)) for _, _, at in tile]
-    step = [Store(acc, I.fma(Broadcast(a[(mo * rows + r) * k + kk], lanes), b[lanes_at(kk * n + no * width + v * lanes, lanes)], acc[at]), (at,))
+    step = [Store(
+        acc,
+        I.fma(
+            Broadcast(a[(mo * rows + r) * k + kk], lanes), b[lanes_at(kk * n + no * width + v * lanes, lanes)], acc[at]
+        ), (at,)
+    )
             for r, v, at in tile]
     write = [Store(c, acc[at], (lanes_at((mo * rows + r) * n + no * width + v * lanes, lanes),)) for r, v, at in tile]
     body = Allocate(acc, Seq((*zero, loop(kk, k, Seq(tuple(step))), *write)))
@@ -96,7 +114,8 @@ def test_tile_slots_in_nested_loops_and_branches() -> None:
     add = IfThenElse((j % 2).equal(0), Store(acc, acc[0] + item, (ZERO,)), Store(acc, acc[0] + item * 2.0, (ZERO,)))
     count = IfThenElse(j.equal(0), Store(acc, acc[1] + 1.0, (as_expr(1),)))
     body = Seq((Store(acc, const(0.0, "float32"), (ZERO,)), Store(acc, const(0.0, "float32"), (as_expr(1),)),
-                loop(j, 4, loop(k, 5, Seq((add, count)))), Store(out, acc[0], (r * 2,)), Store(out, acc[1], (r * 2 + 1,))))
+                loop(j, 4, loop(k, 5, Seq((add, count)))), Store(out, acc[0], (r * 2,)),
+                Store(out, acc[1], (r * 2 + 1,))))
     data, result = floats(3, 4, 5), np.empty((3, 2), "float32")
     text = run(PrimFunc("sums", (x, out), Allocate(acc, loop(r, 3, body))), data, result)
     expected = data[:, ::2].sum((1, 2)) + 2 * data[:, 1::2].sum((1, 2))
@@ -108,7 +127,9 @@ def test_a_slot_is_read_back_after_it_changes() -> None:
     """Values computed from a slot are computed again after a store to it, in loops and after branches."""
     x, out, acc, i = Buffer("x", (4,)), Buffer("out", (12,)), Buffer("acc", (1,), scope="local"), Var("i")
     square = acc[0] * acc[0]
-    body = Seq((Store(out, square, (i * 3,)), IfThenElse(x[i] > 0.0, Store(acc, acc[0] + x[i], (ZERO,))), Store(out, square, (i * 3 + 1,)),
+    body = Seq((Store(out, square, (i * 3,)), IfThenElse(
+        x[i] > 0.0, Store(acc, acc[0] + x[i], (ZERO,))
+    ), Store(out, square, (i * 3 + 1,)),
                 Store(acc, acc[0] + 1.0, (ZERO,)), Store(out, square, (i * 3 + 2,))))
     func = PrimFunc("f", (x, out), Allocate(acc, Seq((Store(acc, const(2.0, "float32"), (ZERO,)), loop(i, 4, body)))))
     data, result = np.array([1, -1, 0.5, -2], "float32"), np.empty(12, "float32")
@@ -154,8 +175,15 @@ def test_large_buffer_comes_from_the_c_library() -> None:
 @pytest.mark.parametrize("n", [-3, 0, 1, 5])
 def test_loop_bounds_from_data(n: int) -> None:
     """A loop whose extent is not positive runs no iteration, and keeps its slots."""
-    size, x, out, acc, i = Buffer("n", (1,), "int64"), Buffer("x", (8,)), Buffer("out", (1,)), Buffer("acc", (1,), scope="local"), Var("i")
-    body = Seq((Store(acc, const(10.0, "float32"), (ZERO,)), loop(i, size[0], Store(acc, acc[0] + x[i], (ZERO,)), start=2), Store(out, acc[0], (ZERO,))))
+    size, x, out, acc, i = Buffer("n", (1,), "int64"), Buffer("x", (8,)), Buffer("out", (1,)), Buffer(
+        "acc", (1,), scope="local"
+    ), Var("i")
+    body = Seq(
+        (
+            Store(acc, const(10.0, "float32"), (ZERO,)), loop(i, size[0], Store(acc, acc[0] + x[i], (ZERO,)), start=2),
+            Store(out, acc[0], (ZERO,))
+        )
+    )
     data, result = floats(8), np.empty(1, "float32")
     run(PrimFunc("f", (size, x, out), Allocate(acc, body)), np.array([n]), data, result)
     np.testing.assert_allclose(result[0], 10 + data[2 : 2 + max(n, 0)].sum(), rtol=1e-5)
@@ -167,7 +195,9 @@ def test_select_reads_only_the_chosen_side() -> None:
     at = index[i]
     inside = E.all_of(at >= 0, at < 3)
     nested = E.if_then_else(E.logical_and(inside, table[at] > 0.0), table[at], const(-1.0, "float32"))
-    where, values, result = np.array([2, -(1 << 40), 1, 1 << 40]), np.array([-5, 6, 7], "float32"), np.empty(4, "float32")
+    where, values, result = np.array(
+        [2, -(1 << 40), 1, 1 << 40]
+    ), np.array([-5, 6, 7], "float32"), np.empty(4, "float32")
     run(PrimFunc("f", (index, table, out), loop(i, 4, Store(out, nested, (i,)))), where, values, result)
     np.testing.assert_array_equal(result, [7, -1, 6, -1])
 
@@ -189,10 +219,15 @@ def test_masked_gather(target: Target, dtype: str) -> None:
 
 def test_masked_value_over_loads_of_both_sides() -> None:
     """Loads inside arithmetic, scalar loads in a broadcast, and both sides of a vector select stay in their lanes."""
-    a, b, far, out, n = Buffer("a", (16,)), Buffer("b", (16,)), Buffer("far", (1,)), Buffer("out", (16,)), Buffer("n", (2,), "int64")
+    a, b, far, out, n = Buffer("a", (16,)), Buffer("b", (16,)), Buffer("far", (1,)), Buffer("out", (16,)), Buffer(
+        "n", (2,), "int64"
+    )
     at = lanes_at(0, 16)
     low = at < Broadcast(n[0], 16)
-    value = Select(low, a[at] * 2.0 + 1.0, Select(at < Broadcast(n[1], 16), b[at] + Broadcast(Load(far, (n[1] * 0,)), 16), const(5.0, "float32x16")))
+    value = Select(
+        low, a[at] * 2.0 + 1.0,
+        Select(at < Broadcast(n[1], 16), b[at] + Broadcast(Load(far, (n[1] * 0,)), 16), const(5.0, "float32x16"))
+    )
     never = Select(at < Broadcast(n[0] * 0, 16), Broadcast(Load(far, (n[0] * (1 << 40),)), 16) + 1.0, value)
     x, y, result = floats(16), floats(16), np.empty(16, "float32")
     run(PrimFunc("f", (a, b, far, n, out), Store(out, never, (at,))), x, y, np.float32([3]), np.array([5, 11]), result)
@@ -201,7 +236,9 @@ def test_masked_value_over_loads_of_both_sides() -> None:
 
 def test_indices_that_load_stay_under_the_mask() -> None:
     """Loading the index of a guarded load, of one lane or of all, would be a page fault where the guard is false."""
-    far, row, table, n, out, i = Buffer("far", (1,), "int64"), Buffer("row", (4,), "int64"), Buffer("table", (64,)), Buffer("n", (3,), "int64"), \
+    far, row, table, n, out, i = Buffer(
+        "far", (1,), "int64"
+    ), Buffer("row", (4,), "int64"), Buffer("table", (64,)), Buffer("n", (3,), "int64"), \
         Buffer("out", (96,)), Var("i")
     inside = lanes_at(0, 16) < Broadcast(n[i], 16)
     where = (8 - n[i]) // 8 * (1 << 40)  # 0, or far outside of everything where no lane is active
@@ -209,7 +246,10 @@ def test_indices_that_load_stay_under_the_mask() -> None:
     irregular = Select(inside, table[row[lanes_at(where, 16) % 4 + Broadcast(where, 16)]], const(-1.0, "float32x16"))
     body = Seq((Store(out, contiguous, (lanes_at(i * 32, 16),)), Store(out, irregular, (lanes_at(i * 32 + 16, 16),))))
     values, result = floats(64), np.empty((3, 2, 16), "float32")
-    run(PrimFunc("f", (far, row, table, n, out), loop(i, 3, body)), np.array([5]), np.array([9, 3, 0, 60]), values, np.array([8, 0, 3]), result)
+    run(
+        PrimFunc("f", (far, row, table, n, out), loop(i, 3, body)), np.array([5]), np.array([9, 3, 0, 60]), values,
+        np.array([8, 0, 3]), result
+    )
     for k, active in enumerate((8, 0, 3)):
         lanes = np.arange(16) < active
         np.testing.assert_array_equal(result[k, 0], np.where(lanes, values[5:21] * 2, -1))
@@ -225,7 +265,10 @@ def test_strided_loads_and_stores(target: Target, stride: int, lanes: int) -> No
     value = Load(x, (lanes_at(first, lanes, stride) if stride else Broadcast(as_expr(0), lanes),))
     write = Store(back, value, (lanes_at(first, lanes, stride),)) if stride else Store(back, x[0], (ZERO,))
     data, result, again = floats(span), np.empty(lanes, "float32"), np.zeros(span, "float32")
-    run(PrimFunc("f", (x, out, back), Seq((Store(out, value, (lanes_at(0, lanes),)), write))), data, result, again, target=target)
+    run(
+        PrimFunc("f", (x, out, back), Seq((Store(out, value, (lanes_at(0, lanes),)), write))), data, result, again,
+        target=target
+    )
     expected = data[first + stride * np.arange(lanes)]
     np.testing.assert_array_equal(result, expected)
     np.testing.assert_array_equal(again[first + stride * np.arange(lanes)], expected)
@@ -271,7 +314,9 @@ def test_invariants_leave_the_loops() -> None:
     """A load, its broadcast and the row's address are computed before the inner loop; a stored buffer's load is not."""
     a, b, c, i, j = Buffer("a", (4,)), Buffer("b", (64,)), Buffer("c", (64,)), Var("i"), Var("j")
     at = lanes_at(i * 16 + j * 4, 4)
-    text = emit(PrimFunc("f", (a, b, c), loop(i, 4, loop(j, 4, Store(c, Broadcast(a[i], 4) * b[at] + c[at], (at,))))), NATIVE)
+    text = emit(
+        PrimFunc("f", (a, b, c), loop(i, 4, loop(j, 4, Store(c, Broadcast(a[i], 4) * b[at] + c[at], (at,))))), NATIVE
+    )
     inner = text[text.index("\nj.") :]
     assert "load float," not in inner and "shufflevector" not in inner and inner.count("load <4 x float>") == 2
     assert inner.count("getelementptr") == 2
@@ -343,7 +388,9 @@ def test_concurrent_callers_share_a_pool() -> None:
 
 
 CORES = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else set()
-on_two_cores = pytest.mark.skipif(len(CORES) < 2, reason="needs two cores, and a system where threads can be bound to them")
+on_two_cores = pytest.mark.skipif(
+    len(CORES) < 2, reason="needs two cores, and a system where threads can be bound to them"
+)
 
 
 class Placed:
@@ -460,7 +507,10 @@ def test_tiles_do_not_cross_parallel_loops() -> None:
 # Text, targets and faults.
 def test_module_of_several_functions_and_odd_names() -> None:
     x, out = Buffer("1 x/y", (2,)), Buffer("π", (2,))
-    funcs = [PrimFunc(name, (x, out), Store(out, I.sqrt(x[0]), (as_expr(k),))) for k, name in enumerate(("conv 1/\"a\"", "relu"))]
+    funcs = [
+        PrimFunc(name, (x, out), Store(out, I.sqrt(x[0]), (as_expr(k),))) for k,
+        name in enumerate(("conv 1/\"a\"", "relu"))
+    ]
     text = emit_module(funcs, NATIVE)
     assert text.count("declare float @llvm.sqrt.f32") == 1
     LoadedCode([compile_text(text, NATIVE)], [f.name for f in funcs])
@@ -470,12 +520,16 @@ def test_module_of_several_functions_and_odd_names() -> None:
 def test_whatever_a_model_calls_an_operator_is_a_comment(name: str) -> None:
     """A zero would end the text, and a line break the comment."""
     out = Buffer("out", (2,))
-    text = emit_module([PrimFunc("f", (out,), Store(out, as_expr(1.0), (as_expr(0),)), origin=Origin(name, "Add"))], NATIVE)
+    text = emit_module(
+        [PrimFunc("f", (out,), Store(out, as_expr(1.0), (as_expr(0),)), origin=Origin(name, "Add"))], NATIVE
+    )
     assert "\0" not in text
     LoadedCode([compile_text(text, NATIVE)], ["f"])
 
 
-@pytest.mark.parametrize("triple", ["aarch64-linux-gnu", "riscv64-unknown-linux-gnu", "wasm32-unknown-unknown", "armv7-linux-gnueabihf"])
+@pytest.mark.parametrize(
+    "triple", ["aarch64-linux-gnu", "riscv64-unknown-linux-gnu", "wasm32-unknown-unknown", "armv7-linux-gnueabihf"]
+)
 def test_objects_for_other_machines(triple: str) -> None:
     target = Target(f"llvm -mtriple={triple}")
     magic = b"\0asm" if target.family == "wasm" else b"\x7fELF"
@@ -497,13 +551,19 @@ def test_invalid_text_is_located() -> None:
 
 
 def test_text_that_does_not_verify_is_refused() -> None:
-    broken = "define i32 @f(i1 %c) {\n  br i1 %c, label %a, label %b\na:\n  %x = add i32 1, 1\n  br label %b\nb:\n  ret i32 %x\n}"
+    broken = (
+        "define i32 @f(i1 %c) {\n  br i1 %c, label %a, label %b\na:\n  %x = add i32 1, 1\n  br label %b\nb:\n  ret i32 "
+        "%x\n}"
+    )
     with pytest.raises(InternalError, match="does not dominate"):
         compile_text(broken, NATIVE)
 
 
 def test_missing_symbol_is_reported(capfd: pytest.CaptureFixture[str]) -> None:
-    code = compile_text("declare void @nowhere_to_be_found()\ndefine void @f() {\n  call void @nowhere_to_be_found()\n  ret void\n}", NATIVE)
+    code = compile_text(
+        "declare void @nowhere_to_be_found()\ndefine void @f() {\n  call void @nowhere_to_be_found()\n  ret void\n}",
+        NATIVE
+    )
     with pytest.raises(InternalError, match=r"cannot be loaded: .*LLVM names missing symbols on standard error"):
         LoadedCode([code], ["f"])
     assert "nowhere_to_be_found" in capfd.readouterr().err
@@ -516,10 +576,16 @@ def test_faults_name_what_was_not_lowered() -> None:
         (Store(x, const(0.0, "float32"), (ZERO, ZERO)), "buffer 'x' is written where it does not exist"),
         (loop(i, 4, Store(flat, const(0.0, "float32"), (i,)), UNROLLED), "loop 'i' is still unrolled"),
         (Store(flat, const(0.0, "float32"), (k,)), "variable 'stray' is used where it has no value"),
-        (Store(Buffer("gone", (4,)), const(0.0, "float32"), (ZERO,)), "buffer 'gone' is written where it does not exist"),
+        (
+            Store(Buffer("gone", (4,)), const(0.0, "float32"), (ZERO,)),
+            "buffer 'gone' is written where it does not exist"
+        ),
         (Store(flat, E.Intrinsic("magic")(flat[0]), (ZERO,)), "the intrinsic 'magic' has no LLVM text"),
         (Evaluate(E.Intrinsic("fire", effect=True)(flat[0])), "the intrinsic 'fire' has no LLVM text"),
-        (Allocate(Buffer("t", (k,)), Store(flat, const(0.0, "float32"), (ZERO,))), "variable 'stray' is used where it has no value"),
+        (
+            Allocate(Buffer("t", (k,)), Store(flat, const(0.0, "float32"), (ZERO,))),
+            "variable 'stray' is used where it has no value"
+        ),
     ]
     for body, message in cases:
         with pytest.raises(InternalError, match=message):

@@ -22,11 +22,16 @@ from tilewright.tir.stmt import SERIAL, For, PrimFunc, Store
 pytestmark = pytest.mark.slow
 
 RNG = np.random.default_rng(11)
-DTYPES = ["float32", "float64", "float16", "bfloat16", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64", "int4", "uint4", "bool"]
+DTYPES = [
+    "float32", "float64", "float16", "bfloat16", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64",
+    "uint64", "int4", "uint4", "bool"
+]
 Array = np.ndarray[Any, Any]
 
 
-def apply(function: Callable[..., PrimExpr], arrays: list[Array], dtype: str, *, lanes: int, target: Target = NATIVE) -> Array:
+def apply(
+    function: Callable[..., PrimExpr], arrays: list[Array], dtype: str, *, lanes: int, target: Target = NATIVE
+) -> Array:
     """`function` over the elements of the arrays, in vectors of `lanes`."""
     n = arrays[0].size
     assert n % lanes == 0
@@ -50,13 +55,17 @@ def numbers(dtype: str, n: int = 64) -> Array:
         values = RNG.standard_normal(n) * 3
         values[:6] = [0.0, -0.0, 1.0, -1.5, 2.5, 0.1]
     else:
-        low, high = (-(1 << (kind.bits - 1)), (1 << (kind.bits - 1)) - 1) if kind.code == "int" else (0, (1 << kind.bits) - 1)
+        low, high = (
+            -(1 << (kind.bits - 1)), (1 << (kind.bits - 1)) - 1
+        ) if kind.code == "int" else (0, (1 << kind.bits) - 1)
         values = RNG.integers(max(low, -100), min(high, 100), n, endpoint=True)
         values[:4] = [max(low, -8), min(high, 7), 0, 1]
     return values.astype(kind.numpy())
 
 
-ARITHMETIC = [(E.add, np.add), (E.sub, np.subtract), (E.mul, np.multiply), (E.maximum, np.maximum), (E.minimum, np.minimum)]
+ARITHMETIC = [
+    (E.add, np.add), (E.sub, np.subtract), (E.mul, np.multiply), (E.maximum, np.maximum), (E.minimum, np.minimum)
+]
 
 
 @on_every_target
@@ -67,7 +76,9 @@ def test_arithmetic(dtype: str, lanes: int, target: Target) -> None:
     for build, meaning in ARITHMETIC:
         with np.errstate(over="ignore"):
             expected = meaning(a, b)
-        np.testing.assert_array_equal(apply(build, [a, b], dtype, lanes=lanes, target=target), expected, err_msg=build.__name__)
+        np.testing.assert_array_equal(
+            apply(build, [a, b], dtype, lanes=lanes, target=target), expected, err_msg=build.__name__
+        )
 
 
 @pytest.mark.parametrize("lanes", [1, 16])
@@ -75,7 +86,9 @@ def test_arithmetic(dtype: str, lanes: int, target: Target) -> None:
 def test_narrow_integers_wrap_around(dtype: str, lanes: int) -> None:
     a, b = numbers(dtype), numbers(dtype)[::-1].copy()
     wide = a.astype("int32") * b.astype("int32") + a.astype("int32")
-    np.testing.assert_array_equal(apply(lambda x, y: x * y + x, [a, b], dtype, lanes=lanes), wide.astype("int8").astype(a.dtype))
+    np.testing.assert_array_equal(
+        apply(lambda x, y: x * y + x, [a, b], dtype, lanes=lanes), wide.astype("int8").astype(a.dtype)
+    )
 
 
 @pytest.mark.parametrize("lanes", [1, 8])
@@ -96,13 +109,20 @@ def test_division_of_integers_by_values(dtype: str, lanes: int, target: Target) 
     with np.errstate(all="ignore"):
         floor, mod = np.floor_divide(a, b), np.mod(a, b)
         zero = b == 0
-        whole = np.where(zero, 0, np.trunc(a.astype(object) / np.where(zero, 1, b).astype(object)).astype(object)).astype(object)
+        whole = np.where(
+            zero, 0, np.trunc(a.astype(object) / np.where(zero, 1, b).astype(object)).astype(object)
+        ).astype(object)
     wrapped = np.array([int(v) for v in whole], object)
-    small = np.array([(int(v) & ((1 << 8 * a.itemsize) - 1)) for v in wrapped], "uint64").astype(f"uint{8 * a.itemsize}").view(dtype)
+    small = np.array(
+        [(int(v) & ((1 << 8 * a.itemsize) - 1)) for v in wrapped], "uint64"
+    ).astype(f"uint{8 * a.itemsize}").view(dtype)
     np.testing.assert_array_equal(apply(E.floordiv, [a, b], dtype, lanes=lanes, target=target), floor)
     np.testing.assert_array_equal(apply(E.floormod, [a, b], dtype, lanes=lanes, target=target), mod)
     np.testing.assert_array_equal(apply(E.truncdiv, [a, b], dtype, lanes=lanes, target=target), small)
-    np.testing.assert_array_equal(apply(E.truncmod, [a, b], dtype, lanes=lanes, target=target), np.where(zero, 0, np.fmod(a, np.where(zero, 1, b))))
+    np.testing.assert_array_equal(
+        apply(E.truncmod, [a, b], dtype, lanes=lanes, target=target),
+        np.where(zero, 0, np.fmod(a, np.where(zero, 1, b)))
+    )
 
 
 @pytest.mark.parametrize("lanes", [1, 8])
@@ -127,7 +147,10 @@ def test_division_by_constants(dtype: str, divisor: int, lanes: int) -> None:
 def test_doubles_are_rounded_once_to_half_precision(target: Target, lanes: int) -> None:
     values = doubles_between_halves()
     with np.errstate(over="ignore"):
-        same_bits(apply(lambda x: E.cast(f"float16x{lanes}", x), [values], "float16", lanes=lanes, target=target), values.astype(np.float16))
+        same_bits(
+            apply(lambda x: E.cast(f"float16x{lanes}", x), [values], "float16", lanes=lanes, target=target),
+            values.astype(np.float16)
+        )
 
 
 def remainder_cases(dtype: str) -> tuple[Array, Array]:
@@ -135,8 +158,12 @@ def remainder_cases(dtype: str) -> tuple[Array, Array]:
     kind = DataType(dtype).numpy()
     most = float(ml_dtypes.finfo(kind).max)
     # The instruction that rounds to bfloat16 takes subnormal numbers as zero.
-    least = float(ml_dtypes.finfo(kind).smallest_normal if dtype == "bfloat16" else ml_dtypes.finfo(kind).smallest_subnormal)
-    special = np.array([0.0, -0.0, np.inf, -np.inf, np.nan, 1, -1, 7, -7, 5.3, -5.3, 0.1, most, -most, least, 2, 128, -3.5, 0.25, 1e-3])
+    least = float(
+        ml_dtypes.finfo(kind).smallest_normal if dtype == "bfloat16" else ml_dtypes.finfo(kind).smallest_subnormal
+    )
+    special = np.array(
+        [0.0, -0.0, np.inf, -np.inf, np.nan, 1, -1, 7, -7, 5.3, -5.3, 0.1, most, -most, least, 2, 128, -3.5, 0.25, 1e-3]
+    )
     rng = np.random.default_rng(5)
     drawn = rng.standard_normal(44) * np.exp(rng.uniform(np.log(1 / most) / 2, np.log(most), 44))
     values = np.concatenate([special, drawn]).astype(kind)
@@ -148,7 +175,9 @@ def same_bits(found: Array, expected: Array) -> None:
     """Equal, the signs of zeros included; what is no number is equal to itself."""
     np.testing.assert_array_equal(found.astype(np.float64), expected.astype(np.float64))
     number = ~np.isnan(expected.astype(np.float64))
-    np.testing.assert_array_equal(np.signbit(found.astype(np.float64))[number], np.signbit(expected.astype(np.float64))[number])
+    np.testing.assert_array_equal(
+        np.signbit(found.astype(np.float64))[number], np.signbit(expected.astype(np.float64))[number]
+    )
 
 
 @on_every_target
@@ -201,7 +230,11 @@ def test_powers_of_integers_wrap_around(dtype: str, lanes: int, target: Target) 
 
 def test_loop_variables_divide_without_sign() -> None:
     out, i = Buffer("out", (12,), "int64"), Var("i")
-    text = emit(PrimFunc("f", (out,), For(i, as_expr(0), as_expr(12), SERIAL, Store(out, (i * 5 + 2) // 3 + i % 7 + i // 4, (i,)))), NATIVE)
+    text = emit(
+        PrimFunc(
+            "f", (out,), For(i, as_expr(0), as_expr(12), SERIAL, Store(out, (i * 5 + 2) // 3 + i % 7 + i // 4, (i,)))
+        ), NATIVE
+    )
     assert "udiv" in text and "urem" in text and "lshr" in text and "sdiv" not in text
 
 
@@ -219,8 +252,12 @@ def test_casts(source: str, lanes: int, target: Target) -> None:
     a = sources(source)
     for to in DTYPES:
         wide = a.astype("float32") if DataType(source).is_float and to != "float64" else a
-        expected = (wide != 0) if to == "bool" else wide.astype("int8").astype(DataType(to).numpy()) if "int4" in to else wide.astype(DataType(to).numpy())
-        result = apply(lambda x, to=to: E.cast(DataType(to).with_lanes(x.dtype.lanes), x), [a], to, lanes=lanes, target=target)
+        expected = (wide != 0) if to == "bool" else wide.astype("int8").astype(
+            DataType(to).numpy()
+        ) if "int4" in to else wide.astype(DataType(to).numpy())
+        result = apply(
+            lambda x, to=to: E.cast(DataType(to).with_lanes(x.dtype.lanes), x), [a], to, lanes=lanes, target=target
+        )
         np.testing.assert_array_equal(result, expected, err_msg=f"{source} -> {to}")
 
 
@@ -233,12 +270,18 @@ def test_16_bit_floats_round_to_even(dtype: str, target: Target) -> None:
     """
     kind = DataType(dtype).numpy()
     every = np.arange(1 << 16, dtype="uint16").view(kind)
-    wide = apply(lambda x: E.cast(DataType("float32").with_lanes(x.dtype.lanes), x), [every], "float32", lanes=16, target=target)
+    wide = apply(
+        lambda x: E.cast(DataType("float32").with_lanes(x.dtype.lanes), x), [every], "float32", lanes=16, target=target
+    )
     np.testing.assert_array_equal(wide, every.astype("float32"))
-    bits = np.concatenate([RNG.integers(0, 1 << 32, 1 << 14, dtype="uint32"), every.astype("float32").view("uint32")[::8] + 0x8000,
+    bits = np.concatenate([RNG.integers(
+        0, 1 << 32, 1 << 14, dtype="uint32"
+    ), every.astype("float32").view("uint32")[::8] + 0x8000,
                            every.astype("float32").view("uint32")[::8] + 0x1000])
     reals = bits.view("float32")
-    narrow = apply(lambda x: E.cast(DataType(dtype).with_lanes(x.dtype.lanes), x), [reals], dtype, lanes=16, target=target)
+    narrow = apply(
+        lambda x: E.cast(DataType(dtype).with_lanes(x.dtype.lanes), x), [reals], dtype, lanes=16, target=target
+    )
     with np.errstate(over="ignore", invalid="ignore"):
         if dtype == "bfloat16" and "avx512bf16" in target.features:
             reals = np.where(np.abs(reals) < np.finfo("float32").tiny, np.copysign(np.float32(0), reals), reals)
@@ -259,19 +302,27 @@ def test_comparisons_and_logic(lanes: int) -> None:
             got = apply(lambda x, y, c=compare: c(x, y), [a, b], "bool", lanes=lanes)
             np.testing.assert_array_equal(got, compare.fold(a, b), err_msg=f"{compare.__name__} {dtype}")
     a, b = numbers("bool"), numbers("bool")[::-1].copy()
-    np.testing.assert_array_equal(apply(lambda x, y: E.logical_and(x, E.logical_not(y)), [a, b], "bool", lanes=lanes), a & ~b)
+    np.testing.assert_array_equal(
+        apply(lambda x, y: E.logical_and(x, E.logical_not(y)), [a, b], "bool", lanes=lanes), a & ~b
+    )
     np.testing.assert_array_equal(apply(E.logical_or, [a, b], "bool", lanes=lanes), a | b)
     np.testing.assert_array_equal(apply(E.maximum, [a, b], "bool", lanes=lanes), a | b)
     x, y = numbers("float32"), numbers("float32")[::-1].copy()
-    np.testing.assert_array_equal(apply(lambda p, q: E.if_then_else(p < q, p, q * 2.0), [x, y], "float32", lanes=lanes), np.where(x < y, x, y * 2))
+    np.testing.assert_array_equal(
+        apply(lambda p, q: E.if_then_else(p < q, p, q * 2.0), [x, y], "float32", lanes=lanes), np.where(x < y, x, y * 2)
+    )
 
 
 @on_every_target
 @pytest.mark.parametrize("lanes", [1, 16])
 def test_nan_of_the_first_operand_is_kept(lanes: int, target: Target) -> None:
     a, b = np.tile(np.float32([np.nan, 1.0, np.nan, 2.0]), 4), np.tile(np.float32([3.0, np.nan, np.nan, 1.0]), 4)
-    np.testing.assert_array_equal(apply(E.maximum, [a, b], "float32", lanes=lanes, target=target), np.tile(np.float32([np.nan, 1, np.nan, 2]), 4))
-    np.testing.assert_array_equal(apply(E.minimum, [a, b], "float32", lanes=lanes, target=target), np.tile(np.float32([np.nan, 1, np.nan, 1]), 4))
+    np.testing.assert_array_equal(
+        apply(E.maximum, [a, b], "float32", lanes=lanes, target=target), np.tile(np.float32([np.nan, 1, np.nan, 2]), 4)
+    )
+    np.testing.assert_array_equal(
+        apply(E.minimum, [a, b], "float32", lanes=lanes, target=target), np.tile(np.float32([np.nan, 1, np.nan, 1]), 4)
+    )
 
 
 def keeping_nan(extremum: Callable[..., PrimExpr]) -> Callable[..., PrimExpr]:
@@ -281,13 +332,17 @@ def keeping_nan(extremum: Callable[..., PrimExpr]) -> Callable[..., PrimExpr]:
 
 @on_every_target
 @pytest.mark.parametrize("lanes", [1, 16])
-@pytest.mark.parametrize(("extremum", "expected", "identity"), [(E.maximum, np.maximum, -np.inf), (E.minimum, np.minimum, np.inf)])
+@pytest.mark.parametrize(
+    ("extremum", "expected", "identity"), [(E.maximum, np.maximum, -np.inf), (E.minimum, np.minimum, np.inf)]
+)
 def test_a_step_that_keeps_nan(extremum: Any, expected: Any, identity: float, lanes: int, target: Target) -> None:
     a, b = np.tile(np.float32([np.nan, 1.0, np.nan, 2.0]), 4), np.tile(np.float32([3.0, np.nan, -np.inf, np.inf]), 4)
     step = keeping_nan(extremum)
     np.testing.assert_array_equal(apply(step, [a, b], "float32", lanes=lanes, target=target), expected(a, b))
     for first in (identity, -identity, 1.0):
-        found = apply(lambda x, first=first: step(E.const(first, x.dtype), x), [b], "float32", lanes=lanes, target=target)
+        found = apply(
+            lambda x, first=first: step(E.const(first, x.dtype), x), [b], "float32", lanes=lanes, target=target
+        )
         np.testing.assert_array_equal(found, expected(np.float32(first), b))
 
 
@@ -304,7 +359,9 @@ def test_the_first_element_of_a_maximum_is_taken_as_it_is() -> None:
 
 
 EXACT = [I.sqrt, I.floor, I.ceil, I.trunc, I.nearbyint, I.fabs]
-LIBRARY = [I.exp, I.log, I.log2, I.exp2, I.tanh, I.erf, I.sin, I.cos, I.tan, I.asin, I.acos, I.atan, I.sinh, I.cosh, I.asinh, I.acosh, I.atanh,
+LIBRARY = [
+    I.exp, I.log, I.log2, I.exp2, I.tanh, I.erf, I.sin, I.cos, I.tan, I.asin, I.acos, I.atan, I.sinh, I.cosh, I.asinh,
+    I.acosh, I.atanh,
            I.rsqrt, I.sigmoid]
 
 
@@ -328,27 +385,41 @@ def test_library_functions(op: E.Intrinsic, dtype: str, lanes: int) -> None:
     with np.errstate(all="ignore"):
         expected = op.reference(a.astype("float64"))
     tolerance = {"float32": 2e-6, "float64": 1e-13, "bfloat16": 1e-2}[dtype]
-    np.testing.assert_allclose(apply(op, [a], dtype, lanes=lanes).astype("float64"), expected, rtol=tolerance, atol=tolerance)
+    np.testing.assert_allclose(
+        apply(op, [a], dtype, lanes=lanes).astype("float64"), expected, rtol=tolerance, atol=tolerance
+    )
 
 
 @on_every_target
 @pytest.mark.parametrize("lanes", [1, 16])
 def test_other_functions(lanes: int, target: Target) -> None:
     a, b, c = numbers("float32"), numbers("float32")[::-1].copy(), numbers("float32")
-    np.testing.assert_allclose(apply(I.fma, [a, b, c], "float32", lanes=lanes, target=target), a * b + c, rtol=1e-5, atol=1e-6)
-    np.testing.assert_allclose(apply(I.pow, [np.abs(a) + 1, b], "float32", lanes=lanes, target=target), (np.abs(a) + 1) ** b, rtol=1e-5)
+    np.testing.assert_allclose(
+        apply(I.fma, [a, b, c], "float32", lanes=lanes, target=target), a * b + c, rtol=1e-5, atol=1e-6
+    )
+    np.testing.assert_allclose(
+        apply(I.pow, [np.abs(a) + 1, b], "float32", lanes=lanes, target=target), (np.abs(a) + 1) ** b, rtol=1e-5
+    )
     special = np.float32([np.nan, np.inf, -np.inf, 0.0] * 16)
     for op in I.PREDICATES:
-        got = apply(lambda x, op=op: op(x, dtype=DataType("bool").with_lanes(x.dtype.lanes)), [special], "bool", lanes=lanes, target=target)
+        got = apply(
+            lambda x, op=op: op(x, dtype=DataType("bool").with_lanes(x.dtype.lanes)), [special], "bool", lanes=lanes,
+            target=target
+        )
         np.testing.assert_array_equal(got, op.reference(special))
     x, y = numbers("int32"), np.abs(numbers("int32")) % 31
     for op in (I.bitwise_and, I.bitwise_or, I.bitwise_xor, I.shift_left, I.shift_right):
         np.testing.assert_array_equal(apply(op, [x, y], "int32", lanes=lanes, target=target), op.reference(x, y))
     u = x.view("uint32")
-    np.testing.assert_array_equal(apply(I.shift_right, [u, y.view("uint32")], "uint32", lanes=lanes, target=target), u >> y.view("uint32"))
+    np.testing.assert_array_equal(
+        apply(I.shift_right, [u, y.view("uint32")], "uint32", lanes=lanes, target=target), u >> y.view("uint32")
+    )
     np.testing.assert_array_equal(apply(I.bitwise_not, [x], "int32", lanes=lanes, target=target), ~x)
     np.testing.assert_array_equal(apply(I.fabs, [x], "int32", lanes=lanes, target=target), np.abs(x))
-    np.testing.assert_array_equal(apply(lambda p: I.reinterpret(p, dtype=DataType("int32").with_lanes(p.dtype.lanes)), [a], "int32", lanes=lanes, target=target),
+    np.testing.assert_array_equal(apply(
+        lambda p: I.reinterpret(p, dtype=DataType("int32").with_lanes(p.dtype.lanes)), [a], "int32", lanes=lanes,
+        target=target
+    ),
                                   a.view("int32"))
 
 
@@ -357,7 +428,10 @@ def test_constants_of_every_type() -> None:
         kind = DataType(dtype)
         for value in (0, 1, 5) if kind.code != "bool" else (0, 1):
             for lanes in (1, 8):
-                got = apply(lambda x, v=value, k=kind: E.const(v, k.with_lanes(x.dtype.lanes)), [np.zeros(8, "float32")], dtype, lanes=lanes)
+                got = apply(
+                    lambda x, v=value, k=kind: E.const(v, k.with_lanes(x.dtype.lanes)), [np.zeros(8, "float32")], dtype,
+                    lanes=lanes
+                )
                 np.testing.assert_array_equal(got, np.full(8, value).astype(kind.numpy()))
     for value in (np.inf, -np.inf, np.nan, 1e-45, 3.4e38, -0.0):
         got = apply(lambda x, v=value: E.const(v, x.dtype), [np.zeros(8, "float32")], "float32", lanes=8)
@@ -388,7 +462,9 @@ def held(x: PrimExpr, dtype: str, low: int, high: int) -> PrimExpr:
         one = E.const(float(value), "float32")
         return E.Broadcast(one, x.dtype.lanes) if x.dtype.lanes > 1 else one
 
-    return E.cast(DataType(dtype).with_lanes(x.dtype.lanes), E.minimum(E.maximum(I.nearbyint(x), number(low)), number(high)))
+    return E.cast(
+        DataType(dtype).with_lanes(x.dtype.lanes), E.minimum(E.maximum(I.nearbyint(x), number(low)), number(high))
+    )
 
 
 @on_every_target
@@ -396,11 +472,22 @@ def held(x: PrimExpr, dtype: str, low: int, high: int) -> PrimExpr:
 @pytest.mark.parametrize(("dtype", "low", "high"), [("uint8", 0, 255), ("int8", -128, 127), ("int32", -1000, 1 << 20)])
 def test_rounding_while_converting(dtype: str, low: int, high: int, lanes: int, target: Target) -> None:
     """Halves go to the even number, and bounds hold, however far away the value is."""
-    x = np.concatenate([np.arange(-6, 6, 0.25), [1e30, -1e30, 254.5, 255.5, -128.5, np.inf, -np.inf, 2.0**31, -(2.0**31), 126.5, 127.5, -127.5, 0.5, 1.5, 2.5, 3.5]])
+    x = np.concatenate(
+        [
+            np.arange(-6, 6, 0.25),
+            [
+                1e30, -1e30, 254.5, 255.5, -128.5, np.inf, -np.inf, 2.0**31, -(2.0**31), 126.5, 127.5, -127.5, 0.5, 1.5,
+                2.5, 3.5
+            ]
+        ]
+    )
     values = x.astype(np.float32)
     got = apply(lambda v: held(v, dtype, low, high), [values], dtype, lanes=lanes, target=target)
     np.testing.assert_array_equal(got, np.clip(np.rint(values), low, high).astype(dtype))
-    unbounded = apply(lambda v: E.cast(DataType("int32").with_lanes(lanes), I.nearbyint(v)), [values[:48]], "int32", lanes=lanes, target=target)
+    unbounded = apply(
+        lambda v: E.cast(DataType("int32").with_lanes(lanes), I.nearbyint(v)), [values[:48]], "int32", lanes=lanes,
+        target=target
+    )
     np.testing.assert_array_equal(unbounded, np.rint(values[:48]).astype(np.int32))
 
 

@@ -1,4 +1,5 @@
-"""Vectors under masks: each processor writes the lanes that are on, and no other byte. `codegen_masks.py` runs all of the cases."""
+"""Vectors under masks: each processor writes the lanes that are on, and no other byte. `codegen_masks.py` runs all of
+the cases."""
 
 from __future__ import annotations
 
@@ -34,13 +35,18 @@ def test_the_lanes_that_are_on_are_written(name: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", PROCESSORS)
-@pytest.mark.parametrize(("source", "to"), [("int64", "int32"), ("int64", "int8"), ("int32", "int16"), ("int32", "int8"), ("int16", "int8")])
+@pytest.mark.parametrize(
+    ("source", "to"), [("int64", "int32"), ("int64", "int8"), ("int32", "int16"), ("int32", "int8"), ("int16", "int8")]
+)
 def test_one_narrowed_lane_is_one_element(name: str, source: str, to: str, tmp_path: Path) -> None:
     """The case that LLVM writes as an element of the wider type."""
     if reason := why_not(name):
         pytest.skip(reason)
     on = [tuple(k == p for k in range(lanes)) for lanes in (8, 16, 32) for p in (0, 1, lanes - 1)]
-    assert not wrong([Case("store", source, to, (mask,), known) for mask in on for known in ("literal", "variable", "difference")], name, tmp_path, 0)
+    assert not wrong(
+        [Case("store", source, to, (mask,), known) for mask in on for known in ("literal", "variable", "difference")],
+        name, tmp_path, 0
+    )
 
 
 def test_pieces_are_powers_of_two() -> None:
@@ -80,11 +86,17 @@ def test_loads_under_a_mask_serve_that_mask_alone() -> None:
         lane = Ramp(as_expr(first), 1, 16)
         factor, rounding = E.const(1 << 30, "int32x16"), Load(t, (Ramp(as_expr(0), 1, 16),))
         x = Load(a, (lane,))
-        return E.if_then_else(E.compare(E.GT, x, E.const(0, "int32x16")), doubled_high_product(x, factor, rounding), E.const(0, "int32x16"))
+        return E.if_then_else(
+            E.compare(E.GT, x, E.const(0, "int32x16")), doubled_high_product(x, factor, rounding),
+            E.const(0, "int32x16")
+        )
 
     body = Seq(tuple(Store(out, product(first), (Ramp(as_expr(first), 1, 16),)) for first in (0, 16, 32, 48)))
     func = PrimFunc("f", (a, t, out), body)
-    given = [np.where(np.arange(64) % 16 < np.arange(64) // 4, 13, -6).astype("int32"), np.full(64, 1 << 30), np.zeros(64, "int32")]
+    given = [
+        np.where(np.arange(64) % 16 < np.arange(64) // 4, 13, -6).astype("int32"), np.full(64, 1 << 30),
+        np.zeros(64, "int32")
+    ]
     wanted = [x.copy() for x in given]
     interpreter.run(func, wanted)
     native = Native(func)

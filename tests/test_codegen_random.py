@@ -1,7 +1,7 @@
 """Random flat programs: the native code computes what the interpreter of the loop language computes.
 
-Programs nest loops, branches, lets and stores over memory, a register tile and vectors, so that every decision about what
-may be reused, hoisted or carried by a phi is exercised. All values are integers: results must be equal, not close.
+Programs nest loops, branches, lets and stores over memory, a register tile and vectors, so that every decision about
+what may be reused, hoisted or carried by a phi is exercised. All values are integers: results must be equal, not close.
 """
 
 from __future__ import annotations
@@ -79,7 +79,9 @@ class Program:
         return E.if_then_else(self.condition(), a, b)
 
     def leaf(self) -> PrimExpr:
-        kinds = ["load", "load", "tile", "const", *(["loop"] if self.loops else []), *(["let", "let"] if self.lets else [])]
+        kinds = [
+            "load", "load", "tile", "const", *(["loop"] if self.loops else []), *(["let", "let"] if self.lets else [])
+        ]
         match self.random.choice(kinds):
             case "load":
                 return Load(self.memory(), (self.index(),))
@@ -102,7 +104,9 @@ class Program:
         if depth == 0 or choice < 0.2:
             stride = self.random.choice([1, 1, 1, 2, 3, -1])
             base = self.index(SIZE - 12) + (LANES if stride < 0 else 0)
-            return Load(self.memory(), (Ramp(base, stride, LANES),)) if choice < 0.7 else self.row[self.lane(self.random.randrange(SLOTS) * LANES)]
+            return Load(self.memory(), (Ramp(base, stride, LANES),)) if choice < 0.7 else self.row[
+                self.lane(self.random.randrange(SLOTS) * LANES)
+            ]
         if choice < 0.35:
             return Broadcast(self.scalar(1), LANES)
         a, b = self.vector(depth - 1), self.vector(depth - 1)
@@ -115,7 +119,10 @@ class Program:
     def product(self, a: PrimExpr) -> PrimExpr:
         """A product for which something is made of its addend, and kept for the next of them."""
         how = self.random.choice([high_product, doubled_high_product])
-        return how(a, const(1 << 30, f"int32x{LANES}"), E.cast(f"int64x{LANES}", self.repeated()) * const(1 << 29, f"int64x{LANES}"))
+        return how(
+            a, const(1 << 30, f"int32x{LANES}"),
+            E.cast(f"int64x{LANES}", self.repeated()) * const(1 << 29, f"int64x{LANES}")
+        )
 
     def guarded_products(self) -> Stmt:
         """Some in a row, each under a condition of its own."""
@@ -128,7 +135,8 @@ class Program:
         return Seq(tuple(parts))
 
     def repeated(self) -> PrimExpr:
-        """One of four vectors, so that programs use the same again: under conditions, behind them, and after what it reads was stored to."""
+        """One of four vectors, so that programs use the same again: under conditions, behind them, and after what it
+        reads was stored to."""
         return Load(self.random.choice([*self.inputs[:1], *self.outputs[:1]]), (self.lane(self.random.choice([0, 8])),))
 
     def lanes_condition(self) -> PrimExpr:
@@ -203,5 +211,7 @@ def test_the_generator_makes_tiles_and_branches() -> None:
     from tilewright.compat.target import Target
 
     text = "".join(emit(Program(seed).func(), Target("llvm")) for seed in range(60))
-    for piece in ("phi <4 x i32>", "phi i32", "%either", "masked.load", "masked.store", ".body", "shufflevector", "srem"):
+    for piece in (
+        "phi <4 x i32>", "phi i32", "%either", "masked.load", "masked.store", ".body", "shufflevector", "srem"
+    ):
         assert piece in text, piece

@@ -1,4 +1,5 @@
-"""The page of the command line shows the help of every command, as it is. `python tests/test_command_help.py` writes it anew."""
+"""The page of the command line shows the help of every command, as it is. `python tests/test_command_help.py` writes it
+anew."""
 
 from __future__ import annotations
 
@@ -30,7 +31,10 @@ def commands() -> list[tuple[str, str]]:
 
 
 def _words(command: Any) -> list[str]:
-    return [command.name, *(f"{command.name} {w}" for inner in getattr(command, "commands", {}).values() for w in _words(inner))]
+    return [
+        command.name,
+        *(f"{command.name} {w}" for inner in getattr(command, "commands", {}).values() for w in _words(inner))
+    ]
 
 
 def shown(program: str, command: str) -> str:
@@ -43,7 +47,9 @@ def shown(program: str, command: str) -> str:
 
 def blocks() -> dict[tuple[str, str], str]:
     """The helps of the page."""
-    return {(program, command or ""): text for program, command, text in _BLOCK.findall(PAGE.read_text(encoding="utf-8"))}
+    return {
+        (program, command or ""): text for program, command, text in _BLOCK.findall(PAGE.read_text(encoding="utf-8"))
+    }
 
 
 def test_the_page_shows_every_command() -> None:
@@ -52,12 +58,19 @@ def test_the_page_shows_every_command() -> None:
 
 @pytest.mark.parametrize(("program", "command"), commands())
 def test_a_help_is_as_the_page_shows_it(program: str, command: str) -> None:
-    assert blocks()[program, command] == shown(program, command), f"write the page anew: python tests/{Path(__file__).name}"
+    assert blocks()[
+        program, command
+    ] == shown(program, command), f"write the page anew: python tests/{Path(__file__).name}"
 
 
-def test_completion_knows_commands_and_options(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_completion_knows_commands_and_options(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     """What a shell asks for after a word is begun."""
-    for words, wanted in (("tvmc com", "compile"), ("tvmc compile --executor-aot-u", "--executor-aot-unpacked-api"), ("tvmc compile -f m", "mlf")):
+    for words, wanted in (
+        ("tvmc com", "compile"), ("tvmc compile --executor-aot-u", "--executor-aot-unpacked-api"),
+        ("tvmc compile -f m", "mlf")
+    ):
         monkeypatch.setenv("_TVMC_COMPLETE", "complete_bash")
         monkeypatch.setenv("COMP_WORDS", words)
         monkeypatch.setenv("COMP_CWORD", str(len(words.split()) - 1))
@@ -68,6 +81,8 @@ def test_completion_knows_commands_and_options(monkeypatch: pytest.MonkeyPatch, 
 
 if __name__ == "__main__":
     text = PAGE.read_text(encoding="utf-8")
-    made = _BLOCK.sub(lambda m: f"```text\n$ {m[1]} {m[2] + ' ' if m[2] else ''}--help\n{shown(m[1], m[2] or '')}```", text)
+    made = _BLOCK.sub(
+        lambda m: f"```text\n$ {m[1]} {m[2] + ' ' if m[2] else ''}--help\n{shown(m[1], m[2] or '')}```", text
+    )
     PAGE.write_text(made, encoding="utf-8")
     print("missing:", sorted(set(commands()) - set(blocks())), file=sys.stderr)

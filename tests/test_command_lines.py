@@ -24,12 +24,17 @@ from tilewright.runtime.sealed_tar import SEAL, member, sealed_tar
 PROGRAMS = {"tvmc": tvmc.main, "tilewright": tilewright.main}
 RELAY = '#[version = "0.0.5"]\ndef @main(%x: Tensor[({}, 4), float32]) {{ nn.relu(add(%x, 1f)) }}\n'
 TEXTS = {
-    "r.relay": RELAY.format(2), "q.relay": RELAY.format("?"), "bad.relay": '#[version = "0.0.5"]\ndef @main(%x { }', "nomain.relay": '#[version = "0.0.5"]\ndef @other() { 1f }\n',
-    "net.h5": "x", "net.pb": "x", "net.pdmodel": "x", "text.npz": "no archive", "text.npz.json": "{", "list.json": "[]", "unknown.json": '{"targte": "llvm"}',
+    "r.relay": RELAY.format(2), "q.relay": RELAY.format("?"), "bad.relay": '#[version = "0.0.5"]\ndef @main(%x { }',
+    "nomain.relay": '#[version = "0.0.5"]\ndef @other() { 1f }\n',
+    "net.h5": "x", "net.pb": "x", "net.pdmodel": "x", "text.npz": "no archive", "text.npz.json": "{", "list.json": "[]",
+    "unknown.json": '{"targte": "llvm"}',
     "nokind.json": '{"executor": {"link-params": 1}}', "badtargets.json": '{"targets": ["llvm"]}', "log.json": "",
-    "autotvm.json": '{"input": ["llvm", "t", [], {}], "config": {}, "result": [[1], 0, 1, 1], "version": 0.2}\n', "ansor.json": '{"i": [], "r": [], "v": "v0.6"}\n',
-    "target.json": '{"kind": "llvm", "mtriple": "aarch64-linux-gnu", "device": "arm_cpu"}', "tilewright.json": '{"output": "named.tar", "opt-level": 2}',
-    "options.json": '{"targets": [{"kind": "llvm", "num-cores": 2}], "executor": {"kind": "aot", "unpacked-api": true}, "output-format": "tar", "output": "from_config.tar", '
+    "autotvm.json": '{"input": ["llvm", "t", [], {}], "config": {}, "result": [[1], 0, 1, 1], "version": 0.2}\n',
+    "ansor.json": '{"i": [], "r": [], "v": "v0.6"}\n',
+    "target.json": '{"kind": "llvm", "mtriple": "aarch64-linux-gnu", "device": "arm_cpu"}',
+    "tilewright.json": '{"output": "named.tar", "opt-level": 2}',
+    "options.json": '{"targets": [{"kind": "llvm", "num-cores": 2}], "executor": {"kind": "aot", "unpacked-api": '
+    'true}, "output-format": "tar", "output": "from_config.tar", '
     '"pass-config": {"relay.FuseOps.max_depth": 8}}',
 }
 """Files by name."""
@@ -58,17 +63,38 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     x = np.random.default_rng(0).random((2, 16), np.float32)
     for name, arrays in {"in": {"x": x}, "other": {"other": x}, "short": {"x": x[:1]}}.items():
         np.savez(made / f"{name}.npz", **arrays)  # type: ignore[arg-type]
-    lines = {"g": "", "a": "--executor aot", "l": "-f mlf", "v": "-f tar", "f": "-f tar --target-llvm-mtriple=aarch64-linux-gnu"}
+    lines = {
+        "g": "", "a": "--executor aot", "l": "-f mlf", "v": "-f tar",
+        "f": "-f tar --target-llvm-mtriple=aarch64-linux-gnu"
+    }
     for name, options in lines.items():
-        assert tvmc.main(["compile", str(made / "m.onnx"), "--target", "llvm", "-o", str(made / f"{name}.tar"), *shlex.split(options)]) == 0
-    assert tvmc.main(["compile", str(made / "o.onnx"), "--target", "llvm", "-f", "tar", "--input-shapes", "x:[0,16]", "-o", str(made / "w.tar")]) == 0
-    assert tvmc.main(["compile", str(made / "m.onnx"), "--target", "c", "-f", "mlf", "--module-name", "net", "-o", str(made / "k.tar")]) == 0
+        assert tvmc.main(
+            [
+                "compile", str(made / "m.onnx"), "--target", "llvm", "-o", str(made / f"{name}.tar"),
+                *shlex.split(options)
+            ]
+        ) == 0
+    assert tvmc.main(
+        [
+            "compile", str(made / "o.onnx"), "--target", "llvm", "-f", "tar", "--input-shapes", "x:[0,16]", "-o",
+            str(made / "w.tar")
+        ]
+    ) == 0
+    assert tvmc.main(
+        [
+            "compile", str(made / "m.onnx"), "--target", "c", "-f", "mlf", "--module-name", "net", "-o",
+            str(made / "k.tar")
+        ]
+    ) == 0
     assert tilewright.main(["compile", str(made / "m.onnx"), "-o", str(made / "s.so")]) == 0
     with tarfile.open(made / "g.tar") as package:
         library = package.extractfile("mod.so").read()  # type: ignore[union-attr]
         graph = package.extractfile("mod.json").read()  # type: ignore[union-attr]
     middle = len(library) // 2
-    rewritten(made / "g.tar", made / "b.tar", {"mod.so": library[:middle] + bytes([library[middle] ^ 1]) + library[middle + 1 :]})
+    rewritten(
+        made / "g.tar", made / "b.tar",
+        {"mod.so": library[:middle] + bytes([library[middle] ^ 1]) + library[middle + 1 :]}
+    )
     rewritten(made / "g.tar", made / "wrong.tar", {"mod.json": graph.replace(b'"x"', b'"z"')})
     tarfile.open(made / "empty.tar", "w").close()
     return made
@@ -88,7 +114,10 @@ def test_there_are_two_hundred() -> None:
 
 
 @pytest.mark.parametrize(("line", "code", "said"), CASES, ids=[line for line, _, _ in CASES])
-def test_a_command_line(line: str, code: int, said: str, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_command_line(
+    line: str, code: int, said: str, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str]
+) -> None:
     for file in folder.iterdir():
         (tmp_path / file.name).symlink_to(file)
     monkeypatch.chdir(tmp_path)

@@ -1,6 +1,8 @@
-"""Work of a compile against the size of the program: calls of functions of the compiler and lines of LLVM text, no clocks.
+"""Work of a compile against the size of the program: calls of functions of the compiler and lines of LLVM text, no
+clocks.
 
-Each pattern repeats a few operators `n` times so that every value is read more than once. Doubling `n` may at most quadruple the work.
+Each pattern repeats a few operators `n` times so that every value is read more than once. Doubling `n` may at most
+quadruple the work.
 """
 
 from __future__ import annotations
@@ -87,9 +89,15 @@ PATTERNS: dict[str, Callable[[int], tvm.IRModule]] = {
     "where": vector(lambda x, y: relay.where(relay.greater(x, y), relay.add(x, y), relay.multiply(x, y))),
     "concatenate": vector(lambda x, y: relay.strided_slice(relay.concatenate([x, y], 0), [3], [3 + SIZE])),
     "split": vector(lambda x, y: relay.add(relay.concatenate([*relay.split(x, 2, 0)][::-1], 0), y)),
-    "pad": vector(lambda x, y: relay.add(relay.strided_slice(relay.nn.pad(x, ((2, 2),)), [1], [1 + SIZE]), relay.add(x, y))),
+    "pad": vector(
+        lambda x, y: relay.add(relay.strided_slice(relay.nn.pad(x, ((2, 2),)), [1], [1 + SIZE]), relay.add(x, y))
+    ),
     "reverse": vector(lambda x, y: relay.add(relay.reverse(x, 0), relay.add(x, y))),
-    "transpose": vector(lambda x, y: relay.add(relay.reshape(relay.transpose(relay.reshape(x, (4, 4)), (1, 0)), (SIZE,)), relay.add(x, y))),
+    "transpose": vector(
+        lambda x, y: relay.add(
+            relay.reshape(relay.transpose(relay.reshape(x, (4, 4)), (1, 0)), (SIZE,)), relay.add(x, y)
+        )
+    ),
     "cast": vector(lambda x, y: relay.add(relay.cast(relay.cast(x, "int32"), "float32"), y)),
     "quantize": vector(_quantized),
     "reduce": vector(lambda x, y: relay.add(relay.subtract(x, relay.sum(x, 1, keepdims=True)), y), ROWS),
@@ -162,7 +170,8 @@ def test_inlined_stages_of_tensor_expressions() -> None:
 
 
 @pytest.mark.parametrize("step", [
-    lambda e, i, k: e * (e + 1.5), lambda e, i, k: Select(e > 0.0, e * 2.0, e + 1.0), lambda e, i, k: te.if_then_else(e > 0.0, e * 2.0, e + 1.0),
+    lambda e, i, k: e * (e + 1.5), lambda e, i, k: Select(e > 0.0, e * 2.0, e + 1.0),
+    lambda e, i, k: te.if_then_else(e > 0.0, e * 2.0, e + 1.0),
     lambda e, i, k: Select(i > k, e * 2.0, e + 1.0), lambda e, i, k: Select(te.all(e > 0.0, i > k), e, as_expr(2.0)),
 ])
 def test_checks_of_memory(step: Callable[[Any, Any, int], Any]) -> None:
@@ -188,7 +197,9 @@ def test_checks_of_memory(step: Callable[[Any, Any, int], Any]) -> None:
 
 def _import_onnx(n: int) -> Callable[[], object]:
     steps = [("Relu", ()), ("Add", ("x",)), ("MatMul", ("w",))]
-    nodes = [helper.make_node(steps[k % 3][0], [f"v{k}" if k else "x", *steps[k % 3][1]], [f"v{k + 1}"]) for k in range(n)]
+    nodes = [
+        helper.make_node(steps[k % 3][0], [f"v{k}" if k else "x", *steps[k % 3][1]], [f"v{k + 1}"]) for k in range(n)
+    ]
     x, y = (helper.make_tensor_value_info(name, TensorProto.FLOAT, [4, 4]) for name in ("x", f"v{n}"))
     graph = helper.make_graph(nodes, "chain", [x], [y], [numpy_helper.from_array(np.ones((4, 4), np.float32), "w")])
     model = helper.make_model(graph)
@@ -214,7 +225,9 @@ def _parse(n: int) -> Callable[[], object]:
     return lambda: tvm.relay.fromtext(text)
 
 
-READERS: dict[str, Callable[[int], Callable[[], object]]] = {"onnx": _import_onnx, "torch": _import_torch, "text": _parse}
+READERS: dict[str, Callable[[int], Callable[[], object]]] = {
+    "onnx": _import_onnx, "torch": _import_torch, "text": _parse
+}
 
 
 @pytest.mark.slow
@@ -239,7 +252,8 @@ def test_work_of_large_graphs_is_linear(name: str, tmp_path: Any) -> None:
 
 
 def test_kernels_are_compiled_at_the_end_of_a_deep_stack(tmp_path: Any) -> None:
-    """The text of a kernel's expressions is made by functions that call themselves; callers may have used up most of Python's limit."""
+    """The text of a kernel's expressions is made by functions that call themselves; callers may have used up most of
+    Python's limit."""
 
     def deep(n: int) -> Any:
         return deep(n - 1) if n else compile_work(PATTERNS["ladder"](100), Cache(tmp_path))
@@ -269,7 +283,8 @@ def test_stages_of_tensor_expressions() -> None:
 
 @pytest.mark.slow
 def test_three_hundred_stages_are_built() -> None:
-    """Memory of each stage lies around the statements of the next: the statements are deeper than Python's recursion limit."""
+    """Memory of each stage lies around the statements of the next: the statements are deeper than Python's recursion
+    limit."""
     args = stage_chain(300)
     s = te.create_schedule(args[-1].op)
     assert isinstance(tvm.lower(s, args), tvm.IRModule)

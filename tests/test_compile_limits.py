@@ -1,4 +1,5 @@
-"""What a compile refuses: programs that need too much memory, and faults of the compiler that look like missing kernels."""
+"""What a compile refuses: programs that need too much memory, and faults of the compiler that look like missing
+kernels."""
 
 from __future__ import annotations
 
@@ -28,7 +29,9 @@ LARGE = {
     "pad": _module(lambda x: relay.nn.pad(x, ((0, 4000),))),
     "tile": _module(lambda x: relay.tile(x, (1000,))),
     "broadcast": _module(lambda x: relay.broadcast_to(x, (1000, 4))),
-    "one_hot": _module(lambda x: relay.one_hot(relay.cast(x, "int32"), relay.const(1.0), relay.const(0.0), 1000, -1, "float32")),
+    "one_hot": _module(
+        lambda x: relay.one_hot(relay.cast(x, "int32"), relay.const(1.0), relay.const(0.0), 1000, -1, "float32")
+    ),
     "resize": _module(lambda x: relay.image.resize2d(x, (64, 64)), (1, 1, 2, 2)),
 }
 
@@ -36,7 +39,11 @@ LARGE = {
 @pytest.mark.parametrize("name", LARGE)
 def test_values_above_the_limit_are_refused(name: str) -> None:
     limited = tvm.transform.PassContext(config={"relay.backend.max_memory": 8000})
-    with limited, pytest.raises(CompileError, match=r"needs .* for its workspace and outputs; the limit is 7.81 kB. The largest value is .*relay.backend.max_memory=\d+") as error:
+    with limited, pytest.raises(
+        CompileError,
+        match=r"needs .* for its workspace and outputs; the limit is 7.81 kB. The largest value is "
+        r".*relay.backend.max_memory=\d+"
+    ) as error:
         relay.build(LARGE[name], "llvm")
     assert error.value.code == "TW0710"
     with tvm.transform.PassContext(config={"relay.backend.max_memory": 1 << 20}):
@@ -47,7 +54,8 @@ def _sized(nodes: list[Any]) -> Any:
     """An ONNX model whose values `y` have as many elements as its input `n` says."""
     named = {"one": np.array([1]), "zero": np.array([0]), "none": np.array(0), "step": np.array(1)}
     graph = helper.make_graph(
-        nodes, "sized", [helper.make_tensor_value_info("n", TensorProto.INT64, [1])], [helper.make_tensor_value_info("y", TensorProto.UNDEFINED, None)],
+        nodes, "sized", [helper.make_tensor_value_info("n", TensorProto.INT64, [1])],
+        [helper.make_tensor_value_info("y", TensorProto.UNDEFINED, None)],
         [numpy_helper.from_array(array, name) for name, array in named.items()])
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)])
 
@@ -58,8 +66,8 @@ SIZED = {
     "tile": [helper.make_node("ConstantOfShape", ["one"], ["x"]), helper.make_node("Tile", ["x", "n"], ["y"])],
     "expand": [helper.make_node("ConstantOfShape", ["one"], ["x"]), helper.make_node("Expand", ["x", "n"], ["y"])],
     "pad": [
-        helper.make_node("Concat", ["zero", "n"], ["width"], axis=0), helper.make_node("ConstantOfShape", ["one"], ["x"]),
-        helper.make_node("Pad", ["x", "width"], ["y"]),
+        helper.make_node("Concat", ["zero", "n"], ["width"], axis=0),
+        helper.make_node("ConstantOfShape", ["one"], ["x"]), helper.make_node("Pad", ["x", "width"], ["y"]),
     ],
 }
 
@@ -79,12 +87,16 @@ def test_sizes_that_come_out_of_the_data_are_limited(name: str, monkeypatch: pyt
 
 
 def test_the_usual_limit_is_a_quarter_of_the_memory() -> None:
-    with mock.patch("tilewright.compiler.memory_limits.machine_bytes", return_value=40_000), pytest.raises(CompileError, match=r"the limit is 9.77 kB"):
+    with mock.patch(
+        "tilewright.compiler.memory_limits.machine_bytes", return_value=40_000
+    ), pytest.raises(CompileError, match=r"the limit is 9.77 kB"):
         relay.build(LARGE["pad"], "llvm")
 
 
 def test_a_negative_limit_is_refused() -> None:
-    with tvm.transform.PassContext(config={"relay.backend.max_memory": -1}), pytest.raises(CompileError, match=r"relay.backend.max_memory is -1; give the bytes"):
+    with tvm.transform.PassContext(config={"relay.backend.max_memory": -1}), pytest.raises(
+        CompileError, match=r"relay.backend.max_memory is -1; give the bytes"
+    ):
         relay.build(LARGE["pad"], "llvm")
 
 
@@ -97,11 +109,15 @@ def test_a_program_is_refused_when_it_is_loaded_where_there_is_less_memory(monke
 
 
 def test_a_missing_method_is_a_fault_of_the_compiler() -> None:
-    with mock.patch.object(OPS["erf"], "compute", side_effect=NotImplementedError("left out")), pytest.raises(InternalError, match=r"not implemented.*left out"):
+    with mock.patch.object(
+        OPS["erf"], "compute", side_effect=NotImplementedError("left out")
+    ), pytest.raises(InternalError, match=r"not implemented.*left out"):
         relay.build(_module(relay.erf), "llvm").executable  # noqa: B018
 
 
 def test_an_operator_declares_that_it_runs_in_python() -> None:
-    with mock.patch.object(OPS["erf"], "compute", side_effect=NoNativeKernel), pytest.warns(UserWarning, match="no native kernel"):
+    with mock.patch.object(
+        OPS["erf"], "compute", side_effect=NoNativeKernel
+    ), pytest.warns(UserWarning, match="no native kernel"):
         built = relay.build(_module(relay.erf), "llvm").executable
     np.testing.assert_allclose(built(np.zeros(4, np.float32)), np.zeros(4), atol=1e-6)

@@ -1,7 +1,8 @@
 """Programs with control flow as native code: against the interpreter, as text, and what they do when they cannot go on.
 
-The programs are in `tests/text/control_flow.md`. A case is a heading, a relay module, the arguments of `main` in back quotes, and its
-functions of control with their counts. TILEWRIGHT_UPDATE_TEXT=1 writes the expected text instead of comparing it.
+The programs are in `tests/text/control_flow.md`. A case is a heading, a relay module, the arguments of `main` in back
+quotes, and its functions of control with their counts. TILEWRIGHT_UPDATE_TEXT=1 writes the expected text instead of
+comparing it.
 """
 
 from __future__ import annotations
@@ -39,7 +40,9 @@ from tilewright.relay.transform import InferType, ToANormalForm
 from tilewright.runtime.vm import VirtualMachine
 
 FILE = Path(__file__).parent / "text" / "control_flow.md"
-CASE = re.compile(r"^## (?P<name>[^\n]+)\n+```relay\n(?P<code>[^`]*)```\n+`(?P<args>[^`]*)`\n+```text\n(?P<text>[^`]*)```\n", re.M)
+CASE = re.compile(
+    r"^## (?P<name>[^\n]+)\n+```relay\n(?P<code>[^`]*)```\n+`(?P<args>[^`]*)`\n+```text\n(?P<text>[^`]*)```\n", re.M
+)
 CASES = [pytest.param(m, id=m["name"]) for m in CASE.finditer(FILE.read_text())]
 HEAD = '#[version = "0.0.5"]\n'
 LIST = "type List[A] { Cons(A, List[A]), Nil, }\n"
@@ -147,7 +150,9 @@ def test_random_programs(first: int) -> None:
     """Whole-language programs agree with the interpreter, references included, and all counts add up."""
     run = 0
     for seed in range(first, first + 20):
-        mod = random_module(seed, vary=False, static=True, pure=seed % 2 == 0).map_functions(lambda f: f.without_attr("Compiler"), relay.Function)
+        mod = random_module(seed, vary=False, static=True, pure=seed % 2 == 0).map_functions(
+            lambda f: f.without_attr("Compiler"), relay.Function
+        )
         args = inputs_of(mod, seed)
         if args is None:
             continue
@@ -159,7 +164,10 @@ def test_random_programs(first: int) -> None:
     assert run > 8
 
 
-SUM = "def @main(%n: int32) -> int32 { @sum(%n) }\ndef @sum(%n: int32) -> int32 { if (equal(%n, 0)) { 0 } else { add(%n, @sum(subtract(%n, 1))) } }\n"
+SUM = (
+    "def @main(%n: int32) -> int32 { @sum(%n) }\ndef @sum(%n: int32) -> int32 { if (equal(%n, 0)) { 0 } else { add(%n, "
+    "@sum(subtract(%n, 1))) } }\n"
+)
 LOOP = """
 def @main(%n: int32, %x: Tensor[(1000), float32]) {
   let %loop = fn (%i: int32, %sum: Tensor[(1000), float32]) -> (int32, Tensor[(1000), float32]) {
@@ -177,7 +185,10 @@ def test_recursion_that_is_not_last() -> None:
 
 def test_recursion_too_deep_is_an_error_and_harms_nothing() -> None:
     run = relay.build(parse(SUM), "llvm").executable
-    with pytest.raises(RunError, match="functions of 'default' call each other too deeply for the stack; make the recursive call the last thing"):
+    with pytest.raises(
+        RunError,
+        match="functions of 'default' call each other too deeply for the stack; make the recursive call the last thing"
+    ):
         run(i32(100_000_000))
     assert int(run(i32(10))) == 55
 
@@ -194,7 +205,8 @@ def test_a_loop_of_100_000_turns_keeps_its_memory() -> None:
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     count, _ = run(i32(100_000), x)
     assert int(count) == 100_000
-    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 2_000  # KiB; one value in each turn would be 400,000
+    # KiB; one value in each turn would be 400,000
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 2_000
 
 
 def test_a_long_list_is_freed_without_recursion() -> None:
@@ -208,7 +220,7 @@ def @turns(%k: int32, %n: int32, %sum: int32) -> int32 {
   }
 }
 def @main(%k: int32, %n: int32) -> int32 { @turns(%k, %n, 0) }
-""")
+""")  # noqa: E501
     run = relay.build(mod, "llvm").executable
     assert int(run(i32(2), i32(200_000))) == 2
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
@@ -226,7 +238,9 @@ def @main(%n: int32) -> int32 {
 
 def test_match_failure_names_the_match(tmp_path: Path) -> None:
     built = relay.build(parse(UNMATCHED), "llvm")
-    message = r"no clause of a match in @main \(.*\) fits the value; its clauses are for Cons\(%h, Nil\); add the missing one"
+    message = (
+        r"no clause of a match in @main \(.*\) fits the value; its clauses are for Cons\(%h, Nil\); add the missing one"
+    )
     loaded = tvm.runtime.load_module(built.export_library(tmp_path / "m.tar"))
     for run in (built.executable, loaded.executable):  # type: ignore[union-attr]
         assert int(run(i32(7))) == 7
@@ -242,7 +256,7 @@ def test_memory_that_is_not_there() -> None:
     mod = parse(LIST + """
 def @more(%l: List[Tensor[(2048, 2048, 1024), float32]], %x: float32) -> float32 { @more(Cons(full(%x, shape=[2048, 2048, 1024], dtype="float32"), %l), %x) }
 def @main(%x: float32) -> float32 { @more(Nil, %x) }
-""")
+""")  # noqa: E501
     code = (
         "import resource, sys, numpy as np\nfrom tilewright import relay\nfrom tilewright.base.errors import RunError\n"
         "from tilewright.compat.transform import PassContext\n"
@@ -252,7 +266,10 @@ def @main(%x: float32) -> float32 { @more(Nil, %x) }
         "try:\n    run(np.float32(1))\nexcept RunError as error:\n    print(error)\n"
     )
     text = mod.astext(show_meta_data=False).split("\n", 1)[1]
-    done = subprocess.run([sys.executable, "-c", code, text], capture_output=True, text=True, check=False, env={**os.environ, "TILEWRIGHT_NUM_THREADS": "1"})
+    done = subprocess.run(
+        [sys.executable, "-c", code, text], capture_output=True, text=True, check=False,
+        env={**os.environ, "TILEWRIGHT_NUM_THREADS": "1"}
+    )
     assert done.stdout == "'default' needs more memory than there is\n", done.stderr
 
 
@@ -263,10 +280,15 @@ def test_files_run_elsewhere(tmp_path: Path, suffix: str) -> None:
     x = f32(1000)
     np.save(tmp_path / "x.npy", x)
     code = (
-        "import sys, numpy as np\nfrom tilewright.runtime import load_module\nfrom tilewright.runtime.vm import VirtualMachine\n"
-        f"vm = VirtualMachine(load_module({str(path)!r}))\ncount, y = vm.run(np.array(50, np.int32), np.load({str(tmp_path / 'x.npy')!r}))\n"
+        "import sys, numpy as np\nfrom tilewright.runtime import load_module\nfrom tilewright.runtime.vm import "
+        "VirtualMachine\n"
+        f"vm = VirtualMachine(load_module({str(path)!r}))\ncount, y = vm.run(np.array(50, np.int32), "
+        f"np.load({str(tmp_path / 'x.npy')!r}))\n"
         "assert int(count.numpy()) == 50\n"
-        + ("assert not [m for m in sys.modules if m.startswith(('tilewright.relay', 'tilewright.compiler', 'tilewright.backends', 'tilewright.compat.target', 'llvmlite'))]\n" if suffix == ".so" else "")
+        + (
+            "assert not [m for m in sys.modules if m.startswith(('tilewright.relay', 'tilewright.compiler', "
+            "'tilewright.backends', 'tilewright.compat.target', 'llvmlite'))]\n" if suffix == ".so" else ""
+        )
         + f"np.save({str(tmp_path / 'y.npy')!r}, y.numpy())\n"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
@@ -326,7 +348,10 @@ def test_doors() -> None:
 
 
 TAIL = "let %r = @sum(3, %x); let %y = exp(%r); "
-SUM_OF = "def @sum(%i: int32, %x: Tensor[(1000), float32]) -> Tensor[(1000), float32] { if (equal(%i, 0)) { %x } else { @sum(subtract(%i, 1), add(%x, %x)) } }\n"
+SUM_OF = (
+    "def @sum(%i: int32, %x: Tensor[(1000), float32]) -> Tensor[(1000), float32] { if (equal(%i, 0)) { %x } else { "
+    "@sum(subtract(%i, 1), add(%x, %x)) } }\n"
+)
 IN_PLACE = [
     ("(%y, add(%y, %x))", 2),
     ("(%y, %y)", 1),  # one value for two outputs: it is copied into the second
@@ -398,7 +423,10 @@ def test_on_another_machine_called_from_c(tmp_path: Path) -> None:
     unpack(artifact.save(tmp_path / "loop.tar"), tmp_path)
     (tmp_path / "main.c").write_text(MAIN_IN_C)
     objects = sorted(map(str, tmp_path.glob("*.o")))
-    subprocess.run([COMPILER, "-static", "-o", str(tmp_path / "main"), str(tmp_path / "main.c"), *objects, "-lm", "-lpthread"], check=True)
+    subprocess.run(
+        [COMPILER, "-static", "-o", str(tmp_path / "main"), str(tmp_path / "main.c"), *objects, "-lm", "-lpthread"],
+        check=True
+    )
     done = subprocess.run([EMULATOR, str(tmp_path / "main")], capture_output=True, text=True, check=True)
     wanted = 0.0
     for _ in range(200):
@@ -411,11 +439,15 @@ def test_an_onnx_branch_that_is_taken_at_run_time() -> None:
         return helper.make_tensor_value_info(name, TensorProto.FLOAT, shape)
 
     branches = {
-        name: helper.make_graph([helper.make_node("Conv", ["x", "w"], ["c"], pads=[1, 1, 1, 1]), helper.make_node(kind, ["c"], [name])], name, [], [value(name, 1, 8, 16, 16)])
+        name: helper.make_graph(
+            [helper.make_node("Conv", ["x", "w"], ["c"], pads=[1, 1, 1, 1]), helper.make_node(kind, ["c"], [name])],
+            name, [], [value(name, 1, 8, 16, 16)]
+        )
         for name, kind in (("then_branch", "Relu"), ("else_branch", "Tanh"))
     }
     nodes = [
-        helper.make_node("ReduceMean", ["x"], ["mean"], keepdims=0), helper.make_node("Greater", ["mean", "zero"], ["c"]),
+        helper.make_node("ReduceMean", ["x"], ["mean"], keepdims=0),
+        helper.make_node("Greater", ["mean", "zero"], ["c"]),
         helper.make_node("If", ["c"], ["y"], **branches), helper.make_node("Add", ["y", "y"], ["out"]),
     ]
     weights = [numpy_helper.from_array(f32(8, 3, 3, 3), "w"), numpy_helper.from_array(np.array(0, np.float32), "zero")]
@@ -444,20 +476,47 @@ def test_deep_graphs_lower_without_recursion() -> None:
 
 
 @pytest.mark.parametrize(("text", "message"), [
-    (LIST + "def @main(%l: List[int32]) { match (%l) { Cons(%h, _) => %h, Nil => 0, } }", r"input 'l' of @main is List\[int32\], and a compiled program takes tensors of known sizes; take its tensors as inputs and build it in @main, or evaluate"),
-    (LIST + "def @main(%l: List[int32]) { %l }", r"input 'l' of @main is List\[int32\]"),
-    ("def @main(%c: int32, %t: (int32, int32)) { if (less(%c, 1)) { %t.0 } else { %t.1 } }", r"input 't' of @main is \(int32, int32\), .*; give its fields as inputs of their own"),
-    ("def @main(%t: (int32, int32)) { add(%t.0, %t.1) }", r"input 't' of @main is \(int32, int32\), .*; give its fields as inputs of their own"),
-    ("def @main(%f: fn(int32) -> int32) { %f(1) }", r"input 'f' of @main is fn \(int32\) -> int32, .*; make it a function of the module, and call that by its name"),
-    ("def @main(%r: ref(int32)) { ref_read(%r) }", r"input 'r' of @main is ref\(int32\), .*; take the value as an input, and make the reference in @main"),
-    ("def @main[A](%x: A) { %x }", r"input 'x' of @main is A, .*; give it a plain type"),
-    ("def @main(%x: int32) { (1, (%x, ref(%x))) }", r"field 1.1 of the result of @main is a value of type ref\(int32\), .*; read it in @main, and return the value"),
-    ("def @main(%x: int32) { fn (%y: int32) { add(%x, %y) } }", r"@main returns a value of type fn \(int32\) -> int32, .*; call it in @main, and return its result"),
     (
-        "def @main(%c: bool, %x: Tensor[(4), float32]) { if (%c) { 1f } else { @f(%x) } }\ndef @f(%y: Tensor[(?), float32]) -> float32 { sum(%y) }",
+        LIST + "def @main(%l: List[int32]) { match (%l) { Cons(%h, _) => %h, Nil => 0, } }",
+        r"input 'l' of @main is List\[int32\], and a compiled program takes tensors of known sizes; take its tensors "
+        r"as inputs and build it in @main, or evaluate"
+    ),
+    (LIST + "def @main(%l: List[int32]) { %l }", r"input 'l' of @main is List\[int32\]"),
+    (
+        "def @main(%c: int32, %t: (int32, int32)) { if (less(%c, 1)) { %t.0 } else { %t.1 } }",
+        r"input 't' of @main is \(int32, int32\), .*; give its fields as inputs of their own"
+    ),
+    (
+        "def @main(%t: (int32, int32)) { add(%t.0, %t.1) }",
+        r"input 't' of @main is \(int32, int32\), .*; give its fields as inputs of their own"
+    ),
+    (
+        "def @main(%f: fn(int32) -> int32) { %f(1) }",
+        r"input 'f' of @main is fn \(int32\) -> int32, .*; make it a function of the module, and call that by its name"
+    ),
+    (
+        "def @main(%r: ref(int32)) { ref_read(%r) }",
+        r"input 'r' of @main is ref\(int32\), .*; take the value as an input, and make the reference in @main"
+    ),
+    ("def @main[A](%x: A) { %x }", r"input 'x' of @main is A, .*; give it a plain type"),
+    (
+        "def @main(%x: int32) { (1, (%x, ref(%x))) }",
+        r"field 1.1 of the result of @main is a value of type ref\(int32\), .*; read it in @main, and return the value"
+    ),
+    (
+        "def @main(%x: int32) { fn (%y: int32) { add(%x, %y) } }",
+        r"@main returns a value of type fn \(int32\) -> int32, .*; call it in @main, and return its result"
+    ),
+    (
+        "def @main(%c: bool, %x: Tensor[(4), float32]) { if (%c) { 1f } else { @f(%x) } }\ndef @f(%y: Tensor[(?), "
+        "float32]) -> float32 { sum(%y) }",
         r"'y' of @f has the type Tensor\[\(\?\), float32\], and code is made for known sizes; annotate it with a size",
     ),
-    (LIST + "def @main(%n: int32) { Cons(%n, Nil) }", r"@main returns a value of type List\[int32\], but compiled programs return tensors and tuples of them; take the tensors out of it with a match in @main"),
+    (
+        LIST + "def @main(%n: int32) { Cons(%n, Nil) }",
+        r"@main returns a value of type List\[int32\], but compiled programs return tensors and tuples of them; take "
+        r"the tensors out of it with a match in @main"
+    ),
 ])
 def test_refusals(text: str, message: str) -> None:
     with pytest.raises(CompileError, match=message):
@@ -469,7 +528,10 @@ def test_an_operator_that_runs_in_python_is_refused(monkeypatch: pytest.MonkeyPa
         raise NoNativeKernel
 
     monkeypatch.setattr(relay.op.get("tanh"), "compute", compute)
-    with pytest.raises(CompileError, match=r"tanh .*has no native kernel, and stands in a program with control flow.*create_executor\('debug'\)"):
+    with pytest.raises(
+        CompileError,
+        match=r"tanh .*has no native kernel, and stands in a program with control flow.*create_executor\('debug'\)"
+    ):
         relay.build(parse("def @main(%c: bool, %x: Tensor[(4), float32]) { if (%c) { tanh(%x) } else { %x } }"), "llvm")
 
 

@@ -1,11 +1,12 @@
 """Matching patterns: what each kind matches and what it does not.
 
-Behaviours: expressions, variables with and without a name, constants, operators and alternatives of operators; calls, with any
-arguments, in either order where the operator commutes and not where it does not, with division and multiplication in either
-order of evaluation; functions with parameters, without, with an optional body; tuples and their fields, by index or any; `if` and
-`let`; options and alternatives; types, dtypes and shapes; attributes of operators, calls and functions; one wildcard, one
-expression; dominators over branches of any depth, nested, typed, and what is none: two parents, another operator on the
-way, a way past the parent, a use outside; patterns that contain themselves; the text of each kind; every message.
+Behaviours: expressions, variables with and without a name, constants, operators and alternatives of operators; calls,
+with any arguments, in either order where the operator commutes and not where it does not, with division and
+multiplication in either order of evaluation; functions with parameters, without, with an optional body; tuples and
+their fields, by index or any; `if` and `let`; options and alternatives; types, dtypes and shapes; attributes of
+operators, calls and functions; one wildcard, one expression; dominators over branches of any depth, nested, typed, and
+what is none: two parents, another operator on the way, a way past the parent, a use outside; patterns that contain
+themselves; the text of each kind; every message.
 """
 
 from __future__ import annotations
@@ -151,7 +152,9 @@ def test_calls_of_functions_and_of_global_functions() -> None:
     assert pattern(is_var("x"), wildcard()).match(f(x, y))
     assert wildcard()(None).match(f(x, y))
     assert not is_op("add")(None).match(f(x, y))
-    name = relay.GlobalVar("f", relay.FuncType([x.type_annotation], x.type_annotation))  # type: ignore[list-item, arg-type]
+    name = relay.GlobalVar(
+        "f", relay.FuncType([x.type_annotation], x.type_annotation)
+    )  # type: ignore[list-item, arg-type]
     assert is_expr(name)(wildcard()).match(name(x))
 
 
@@ -320,16 +323,23 @@ def test_registered_attributes_of_operators() -> None:
 
 
 def test_attributes_of_operators_that_stand_alone() -> None:
-    assert is_op("add").has_attr({"TOpPattern": 1}).match(relay.op.get("add")) and is_op("add").match(relay.op.get("add"))
+    assert is_op("add").has_attr({"TOpPattern": 1}).match(
+        relay.op.get("add")
+    ) and is_op("add").match(relay.op.get("add"))
     assert not is_op("add").has_attr({"TOpPattern": 0}).match(relay.op.get("add"))
 
 
 def test_attributes_of_calls() -> None:
     c = is_op("nn.conv2d")(None)
     e = conv()
-    for attrs in ({"channels": 8}, {"kernel_size": [3, 3]}, {"data_layout": "NCHW"}, {"groups": 1, "channels": 8}, {"padding": (1, 1, 1, 1)}):
+    for attrs in (
+        {"channels": 8}, {"kernel_size": [3, 3]}, {"data_layout": "NCHW"}, {"groups": 1, "channels": 8},
+        {"padding": (1, 1, 1, 1)}
+    ):
         assert c.has_attr(attrs).match(e)
-    for wrong in ({"channels": 9}, {"kernel_size": [3, 1]}, {"data_layout": "NHWC"}, {"groups": 1, "channels": 9}, {"no such": 1}):
+    for wrong in (
+        {"channels": 9}, {"kernel_size": [3, 1]}, {"data_layout": "NHWC"}, {"groups": 1, "channels": 9}, {"no such": 1}
+    ):
         assert not c.has_attr(wrong).match(e)
     assert has_attr({"channels": 8}).match(e)
     assert not has_attr({"channels": 8}).match(relay.nn.relu(e))
@@ -394,7 +404,9 @@ def test_a_value_beside_the_parent() -> None:
     path = unary() | is_op("multiply")(wildcard(), wildcard())
     scale = var("scale", 1, 8, 16, 16)
     assert diamond(path).match(relay.multiply(c, scale) + leaky(c))
-    assert not diamond(path).match(relay.multiply(c, relay.nn.softmax(c)) + leaky(c)), "a way from the parent that is not the path"
+    assert not diamond(path).match(
+        relay.multiply(c, relay.nn.softmax(c)) + leaky(c)
+    ), "a way from the parent that is not the path"
 
 
 def test_typed_dominators() -> None:
@@ -402,7 +414,9 @@ def test_typed_dominators() -> None:
     typed = has_shape((1, 8, 16, 16), conv_pattern())
     path = unary().has_dtype("float32")
     assert dominates(typed, path, is_op("add")(None)).match(relay.nn.relu(c) + leaky(c))
-    assert not dominates(conv_pattern().has_shape((1, 8, 8, 8)), path, is_op("add")(None)).match(relay.nn.relu(c) + leaky(c))
+    assert not dominates(
+        conv_pattern().has_shape((1, 8, 8, 8)), path, is_op("add")(None)
+    ).match(relay.nn.relu(c) + leaky(c))
     assert not dominates(typed, unary().has_dtype("int8"), is_op("add")(None)).match(relay.nn.relu(c) + leaky(c))
 
 
@@ -449,11 +463,14 @@ def test_the_nodes_that_a_pattern_may_match() -> None:
 
 
 TEXTS = (
-    "is_var()", "is_var('x')", "is_constant()", "wildcard()", 'is_op("add")(wildcard(), is_constant())', 'is_op("add")(None)',
-    'wildcard() | is_op("nn.relu")(wildcard())', "(is_var() | is_constant())(None)", "is_tuple(None)", "is_tuple([is_var()])",
+    "is_var()", "is_var('x')", "is_constant()", "wildcard()", 'is_op("add")(wildcard(), is_constant())',
+    'is_op("add")(None)',
+    'wildcard() | is_op("nn.relu")(wildcard())', "(is_var() | is_constant())(None)", "is_tuple(None)",
+    "is_tuple([is_var()])",
     "is_tuple_get_item(wildcard(), 1)", "is_tuple_get_item(wildcard())", "is_if(is_var(), wildcard(), wildcard())",
     "is_let(is_var('v'), wildcard(), wildcard())", 'wildcard().has_dtype("int8")', "wildcard().has_shape((1, 2))",
-    "wildcard().has_attr({'groups': 1})", "FunctionPattern(None, wildcard())", "FunctionPattern([is_var()], wildcard())",
+    "wildcard().has_attr({'groups': 1})", "FunctionPattern(None, wildcard())",
+    "FunctionPattern([is_var()], wildcard())",
     'dominates(is_var(), wildcard(), is_op("add")(None))',
 )
 

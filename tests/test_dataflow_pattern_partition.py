@@ -1,10 +1,10 @@
 """Putting what patterns match into functions.
 
-Behaviours: one call and several; the name of a function and its attributes; matches in each other and beside each other;
-arguments used twice are one; constants that were asked for stay inside, others go in; fields of tuples, tuples of any fields,
-calls with any arguments; variadic operators; functions, options of functions; dominators, alone and in a chain; batch
-normalisation from its parts; overlapping pieces; values used elsewhere, and used elsewhere only for the piece; checks of types and
-attributes; parallel branches of one input; `if` and `let`; the meaning stays.
+Behaviours: one call and several; the name of a function and its attributes; matches in each other and beside each
+other; arguments used twice are one; constants that were asked for stay inside, others go in; fields of tuples, tuples
+of any fields, calls with any arguments; variadic operators; functions, options of functions; dominators, alone and in a
+chain; batch normalisation from its parts; overlapping pieces; values used elsewhere, and used elsewhere only for the
+piece; checks of types and attributes; parallel branches of one input; `if` and `let`; the meaning stays.
 """
 
 from __future__ import annotations
@@ -35,7 +35,9 @@ from tilewright.relay.interpreter import evaluate
 from tilewright.relay.visitor import post_order
 
 x, y, z = (relay.var(n, shape=(4, 4)) for n in "xyz")
-image, weight, bias = relay.var("image", shape=(1, 8, 8, 8)), relay.var("weight", shape=(8, 8, 3, 3)), relay.var("bias", shape=(8,))
+image, weight, bias = relay.var("image", shape=(1, 8, 8, 8)), relay.var(
+    "weight", shape=(8, 8, 3, 3)
+), relay.var("bias", shape=(8,))
 
 
 def fn(params: Any, body: Any, name: str, **attrs: Any) -> relay.Function:
@@ -72,7 +74,10 @@ def test_nothing_to_take() -> None:
 def test_several_calls_and_the_attributes() -> None:
     pattern = is_op("nn.relu")(is_op("nn.bias_add")(conv_pattern(), wildcard()))
     i, w, b = like(image, weight, bias)
-    expected = fn([i, w, b], relay.nn.relu(relay.nn.bias_add(relay.nn.conv2d(i, w, padding=1), b)), "nn.conv2d_nn.bias_add_nn.relu_", Composite="npu.conv")
+    expected = fn(
+        [i, w, b], relay.nn.relu(relay.nn.bias_add(relay.nn.conv2d(i, w, padding=1), b)),
+        "nn.conv2d_nn.bias_add_nn.relu_", Composite="npu.conv"
+    )
     found = pattern.partition(relay.nn.relu(relay.nn.bias_add(conv(), bias)), {"Composite": "npu.conv"})
     assert_structural_equal(found, expected(image, weight, bias))
     assert list(pieces(found)[0].attrs) == ["PartitionedFromPattern", "Composite"]
@@ -102,7 +107,10 @@ def test_an_argument_used_twice_is_one() -> None:
     b, c = wildcard(), wildcard()
     assert_structural_equal((b + c).partition(x + x), fn([a], a + a, "add_")(x))
     branches = is_op("add")(is_op("nn.relu")(wildcard()), is_op("tanh")(wildcard()))
-    assert_structural_equal(branches.partition(relay.nn.relu(x) + relay.tanh(x)), fn([a], relay.nn.relu(a) + relay.tanh(a), "nn.relu_tanh_add_")(x))
+    assert_structural_equal(
+        branches.partition(relay.nn.relu(x) + relay.tanh(x)),
+        fn([a], relay.nn.relu(a) + relay.tanh(a), "nn.relu_tanh_add_")(x)
+    )
 
 
 def test_parameters_have_the_names_and_types_of_the_field() -> None:
@@ -118,7 +126,10 @@ def test_constants_that_were_asked_for_stay_inside() -> None:
     c = relay.const(np.ones((4, 4), "float32"))
     (a,) = like(x)
     inside = fn([a], a + c, "add_")(x)
-    for pattern in (wildcard() + is_constant(), wildcard() + is_expr(relay.const(np.ones((4, 4), "float32"))), is_var() + (is_var() | is_constant())):
+    for pattern in (
+        wildcard() + is_constant(), wildcard() + is_expr(relay.const(np.ones((4, 4), "float32"))),
+        is_var() + (is_var() | is_constant())
+    ):
         assert_structural_equal(pattern.partition(x + c), inside)
     a, b = like(x, c)
     for pattern in (wildcard() + wildcard(), is_var() + (wildcard() | is_constant())):
@@ -143,7 +154,10 @@ def test_a_tuple_of_any_fields() -> None:
     pattern = is_op("concatenate")(is_tuple(None))
     for fields in ([x], [x, y], [x, y, z]):
         params = like(*fields)
-        assert_structural_equal(pattern.partition(relay.concatenate(fields, axis=1)), fn(params, relay.concatenate(params, axis=1), "Tuple_concatenate_")(*fields))
+        assert_structural_equal(
+            pattern.partition(relay.concatenate(fields, axis=1)),
+            fn(params, relay.concatenate(params, axis=1), "Tuple_concatenate_")(*fields)
+        )
 
 
 def test_a_call_with_any_arguments() -> None:
@@ -151,7 +165,10 @@ def test_a_call_with_any_arguments() -> None:
     assert_structural_equal(is_op("add")(None).partition(x + y), fn([a, b], a + b, "add_")(x, y))
     i, w = like(image, weight)
     pattern = is_op("nn.relu")(is_op("nn.conv2d")(None))
-    assert_structural_equal(pattern.partition(relay.nn.relu(conv())), fn([i, w], relay.nn.relu(relay.nn.conv2d(i, w, padding=1)), "nn.conv2d_nn.relu_")(image, weight))
+    assert_structural_equal(
+        pattern.partition(relay.nn.relu(conv())),
+        fn([i, w], relay.nn.relu(relay.nn.conv2d(i, w, padding=1)), "nn.conv2d_nn.relu_")(image, weight)
+    )
 
 
 # Functions.
@@ -171,20 +188,30 @@ def test_an_option_of_a_function() -> None:
     relu, sigmoid = relay.Function([a], relay.nn.relu(a)), relay.Function([b], relay.sigmoid(b))
     p = wildcard()
     pattern = is_op("nn.bias_add")(conv_pattern(), wildcard())
-    pattern = FunctionPattern([p], is_op("sigmoid")(p))(pattern).optional(lambda e: FunctionPattern([r := wildcard()], is_op("nn.relu")(r))(e))
+    pattern = FunctionPattern([p], is_op("sigmoid")(p))(pattern).optional(
+        lambda e: FunctionPattern([r := wildcard()], is_op("nn.relu")(r))(e)
+    )
     biased = relay.nn.bias_add(conv(), bias)
     i, w, v = like(image, weight, bias)
     inside = sigmoid(relay.nn.bias_add(relay.nn.conv2d(i, w, padding=1), v))
     name = "sigmoid_Functionnn.conv2d_nn.bias_add_Call_"
     assert_structural_equal(pattern.partition(sigmoid(biased)), fn([i, w, v], inside, name)(image, weight, bias))
-    assert_structural_equal(pattern.partition(relu(sigmoid(biased))), fn([i, w, v], relu(inside), f"nn.relu_Function{name}Call_")(image, weight, bias))
+    assert_structural_equal(
+        pattern.partition(relu(sigmoid(biased))),
+        fn([i, w, v], relu(inside), f"nn.relu_Function{name}Call_")(image, weight, bias)
+    )
 
 
 def test_options() -> None:
     pattern = is_op("nn.relu")(conv_pattern().optional(lambda c: is_op("nn.bias_add")(c, wildcard())))
     i, w, b = like(image, weight, bias)
-    expected = fn([i, w, b], relay.nn.relu(relay.nn.bias_add(relay.nn.conv2d(i, w, padding=1), b)), "nn.conv2d_nn.bias_add_nn.relu_")
-    assert_structural_equal(pattern.partition(relay.nn.relu(relay.nn.bias_add(conv(), bias))), expected(image, weight, bias))
+    expected = fn(
+        [i, w, b], relay.nn.relu(relay.nn.bias_add(relay.nn.conv2d(i, w, padding=1), b)),
+        "nn.conv2d_nn.bias_add_nn.relu_"
+    )
+    assert_structural_equal(
+        pattern.partition(relay.nn.relu(relay.nn.bias_add(conv(), bias))), expected(image, weight, bias)
+    )
     assert pieces(pattern.partition(relay.nn.relu(conv())))[0].attrs.PartitionedFromPattern == "nn.conv2d_nn.relu_"
 
 
@@ -244,7 +271,9 @@ def test_batch_normalisation_from_its_parts() -> None:
     inputs = [np.random.default_rng(k).random((4, 4) if k == 0 else (4,)).astype("float32") for k in range(5)]
     whole = relay.Function([x, g, b, m, v], found)
     plain = relay.Function([x, g, b, m, v], parts(parts(x, g, b, m, v, eps), g, b, m, v, eps))
-    np.testing.assert_allclose(evaluate(IRModule.from_expr(whole), *inputs), evaluate(IRModule.from_expr(plain), *inputs), rtol=1e-5)
+    np.testing.assert_allclose(
+        evaluate(IRModule.from_expr(whole), *inputs), evaluate(IRModule.from_expr(plain), *inputs), rtol=1e-5
+    )
 
 
 def test_a_value_used_outside_keeps_a_piece_from_being_taken() -> None:
@@ -288,7 +317,10 @@ def test_parallel_branches_of_one_input() -> None:
     assert_structural_equal(pieces(found)[1], f)
     both = is_op("add")(is_op("nn.relu")(wildcard()), is_op("nn.relu")(wildcard()))
     (a,) = like(x)
-    assert_structural_equal(both.partition(relay.nn.relu(x) + relay.nn.relu(x)), fn([a], relay.nn.relu(a) + relay.nn.relu(a), "nn.relu_nn.relu_add_")(x))
+    assert_structural_equal(
+        both.partition(relay.nn.relu(x) + relay.nn.relu(x)),
+        fn([a], relay.nn.relu(a) + relay.nn.relu(a), "nn.relu_nn.relu_add_")(x)
+    )
 
 
 # Checks.
@@ -300,7 +332,12 @@ def test_checks() -> None:
         return layout == "NCHW"
 
     assert len(pieces(pattern.partition(relay.nn.relu(conv()), check=check))) == 1
-    e = relay.nn.relu(relay.nn.conv2d(relay.var("i", shape=(1, 8, 8, 8)), relay.var("w", shape=(3, 3, 8, 8)), data_layout="NHWC", kernel_layout="HWIO"))
+    e = relay.nn.relu(
+        relay.nn.conv2d(
+            relay.var("i", shape=(1, 8, 8, 8)), relay.var("w", shape=(3, 3, 8, 8)), data_layout="NHWC",
+            kernel_layout="HWIO"
+        )
+    )
     assert pattern.partition(e, check=check) is e
 
 
@@ -335,7 +372,9 @@ def test_branches_and_lets(kind: str) -> None:
     assert set(found.args) == ({cond, x, y} if kind == "if" else {x, y})
     whole = IRModule.from_expr(relay.Function([cond, x, y], found))
     left, right = (np.full((4, 4), k, "float32") for k in (2, 3))
-    np.testing.assert_array_equal(evaluate(whole, np.array(True), left, right), left + right if kind == "if" else (left + right) * right)
+    np.testing.assert_array_equal(
+        evaluate(whole, np.array(True), left, right), left + right if kind == "if" else (left + right) * right
+    )
 
 
 def test_inside_functions() -> None:

@@ -1,10 +1,11 @@
 """Rewriting what patterns match.
 
-Behaviours: a call replaced by another; a pattern inside itself, many times over; several callbacks, of which one makes what
-another matches; `pre` and `post`; what `node_map` has; once, and until nothing changes; types that are needed; algebra; batch
-normalisation from its parts, alone, in a chain, and with shared parts; batched products of operators under a dominator;
-values used elsewhere; what functions, branches, lets and tuples contain; attributes and spans that stay; functions of the
-module; deep graphs; a callback that never settles, two that undo each other, one that returns no expression.
+Behaviours: a call replaced by another; a pattern inside itself, many times over; several callbacks, of which one makes
+what another matches; `pre` and `post`; what `node_map` has; once, and until nothing changes; types that are needed;
+algebra; batch normalisation from its parts, alone, in a chain, and with shared parts; batched products of operators
+under a dominator; values used elsewhere; what functions, branches, lets and tuples contain; attributes and spans that
+stay; functions of the module; deep graphs; a callback that never settles, two that undo each other, one that returns no
+expression.
 """
 
 from __future__ import annotations
@@ -122,7 +123,9 @@ def test_rewriting_once() -> None:
     assert wrapped.calls == 1
     # add(add(x, y), z): one match of two adds in a round, so the first round leaves another.
     inner, other = wildcard(), wildcard()
-    dropped = Replaced(is_op("concatenate")(is_tuple([inner, other])), lambda _, found: found[inner][0], rewrite_once=True)
+    dropped = Replaced(
+        is_op("concatenate")(is_tuple([inner, other])), lambda _, found: found[inner][0], rewrite_once=True
+    )
     assert_structural_equal(rewrite(dropped, relay.concatenate([x, y], axis=0)), x)
 
 
@@ -155,7 +158,9 @@ def batch_norm_callback() -> DFPatternCallback:
             self.pattern = self.gamma * (self.x - self.mean) / is_op("sqrt")(self.var + self.eps) + self.beta
 
         def callback(self, pre: Any, post: Any, node_map: NodeMap) -> relay.Expr:
-            data, mean, var, beta, gamma, eps = (node_map[p][0] for p in (self.x, self.mean, self.var, self.beta, self.gamma, self.eps))
+            data, mean, var, beta, gamma, eps = (
+                node_map[p][0] for p in (self.x, self.mean, self.var, self.beta, self.gamma, self.eps)
+            )
             return relay.nn.batch_norm(data, gamma, beta, mean, var, epsilon=float(eps.data.numpy()))[0]
 
     return BatchNorm()
@@ -197,7 +202,9 @@ def test_a_value_used_elsewhere_but_only_for_the_match() -> None:
     pattern = is_op("multiply")(is_op("add")(wildcard(), wildcard()), c)
     s = x + y
     e = relay.nn.relu(s * relay.sigmoid(s))
-    assert_structural_equal(rewrite(Replaced(pattern, lambda post, found: found[c][0]), e), relay.nn.relu(relay.sigmoid(s)))
+    assert_structural_equal(
+        rewrite(Replaced(pattern, lambda post, found: found[c][0]), e), relay.nn.relu(relay.sigmoid(s))
+    )
 
 
 def test_what_a_dominator_has_above_it() -> None:
@@ -253,7 +260,9 @@ def test_functions_can_be_rewritten() -> None:
 
 
 def test_types_that_a_callback_needs() -> None:
-    needs = Replaced(is_op("add")(None).has_dtype("float32"), lambda post, _: relay.subtract(*post.args), require_type=True)
+    needs = Replaced(
+        is_op("add")(None).has_dtype("float32"), lambda post, _: relay.subtract(*post.args), require_type=True
+    )
     assert_structural_equal(rewrite(needs, x + y), x - y)
     assert_structural_equal(rewrite(needs, relay.Function([x, y], x + y), IRModule()), relay.Function([x, y], x - y))
 
@@ -313,7 +322,9 @@ def test_callbacks_that_undo_each_other_are_named() -> None:
 
 def test_a_callback_that_returns_no_expression() -> None:
     nothing = Replaced(is_op("add")(None), lambda post, _: None)
-    with pytest.raises(CompileError, match=r"Replaced\.callback returned None, which is not an expression; return `post`"):
+    with pytest.raises(
+        CompileError, match=r"Replaced\.callback returned None, which is not an expression; return `post`"
+    ):
         rewrite(nothing, x + y)
 
 
@@ -345,9 +356,14 @@ def test_a_deep_chain() -> None:
 def test_rewriting_keeps_the_meaning() -> None:
     value, other = wildcard(), wildcard()
     double = Replaced(value + value, lambda _, found: found[value][0] * relay.const(2.0))
-    square = Replaced(value * value + other, lambda _, found: relay.add(found[other][0], relay.power(found[value][0], relay.const(2.0))))
+    square = Replaced(
+        value * value + other,
+        lambda _, found: relay.add(found[other][0], relay.power(found[value][0], relay.const(2.0)))
+    )
     e = relay.Function([x, y], relay.tanh((x + x) * (x + x) + (y + y)))
     found = rewrite([double, square], e)
     assert not structural_equal(found, e)
     inputs = [np.random.default_rng(k).standard_normal((4, 4)).astype("float32") for k in range(2)]
-    np.testing.assert_allclose(evaluate(IRModule.from_expr(found), *inputs), evaluate(IRModule.from_expr(e), *inputs), rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(
+        evaluate(IRModule.from_expr(found), *inputs), evaluate(IRModule.from_expr(e), *inputs), rtol=1e-5, atol=1e-6
+    )

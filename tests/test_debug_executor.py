@@ -1,4 +1,5 @@
-"""The debug executor: every value as it was when it was made, times of single steps, and the files that the field's tools read."""
+"""The debug executor: every value as it was when it was made, times of single steps, and the files that the field's
+tools read."""
 
 from __future__ import annotations
 
@@ -38,13 +39,17 @@ def test_a_run_writes_what_the_tools_of_the_field_read(tmp_path: Path, capsys: p
     folder = tmp_path / "_tvmdbg_device_CPU_0"
     graph = json.loads((folder / "_tvmdbg_graph_dump.json").read_text())
     assert [n["op"] for n in graph["nodes"]][:2] == ["null", "kernel_0_conv2d_add_relu"]
-    assert (graph["nodes"][1]["inputs"], graph["nodes"][1]["shape"], graph["nodes"][1]["attrs"]["T"]) == (["x"], [1, 8, 8, 8], "float32")
+    assert (
+        graph["nodes"][1]["inputs"], graph["nodes"][1]["shape"], graph["nodes"][1]["attrs"]["T"]
+    ) == (["x"], [1, 8, 8, 8], "float32")
     assert graph["outputs"] == ["y"]
     trace = json.loads((folder / "_tvmdbg_execution_trace.json").read_text())
     assert [e["ph"] for e in trace["traceEvents"]] == ["B", "E"] * 4
     assert all(a["ts"] <= b["ts"] for a, b in zip(trace["traceEvents"], trace["traceEvents"][1:], strict=False))
     tensors = tvm.runtime.load_param_dict((folder / "output_tensors.params").read_bytes())
-    assert [*tensors][:2] == ["x____topo-index:0____output-num:0", "kernel_0_conv2d_add_relu____topo-index:1____output-num:0"]
+    assert [*tensors][:2] == [
+        "x____topo-index:0____output-num:0", "kernel_0_conv2d_add_relu____topo-index:1____output-num:0"
+    ]
     np.testing.assert_array_equal([*tensors.values()][-1].numpy(), m.get_output(0).numpy())
     m.exit()
     assert folder.exists()  # it is the user's
@@ -55,7 +60,8 @@ def test_values_are_right_where_memory_is_shared() -> None:
     m.set_input("x", IMAGE)
     first, second = m.debug_get_output("kernel_0_conv2d_add_relu").numpy(), m.debug_get_output(2).numpy()
     arena = m._program.manifest.arena
-    assert any(a.offset == b.offset for k, a in enumerate(arena) for b in arena[k + 1 :])  # a later value has the place of an earlier one
+    # a later value has the place of an earlier one
+    assert any(a.offset == b.offset for k, a in enumerate(arena) for b in arena[k + 1 :])
     assert first.min() == 0 and second.min() < 0  # the first step ends in a relu; the second has its own place
     out = tvm.nd.empty(second.shape)
     np.testing.assert_array_equal(m.debug_get_output(2, out).numpy(), second)
@@ -79,7 +85,9 @@ def test_every_value_is_what_the_graph_says() -> None:
     assert len(program.manifest.steps) == len(steps) and program.manifest.workspace_bytes == 2 * given.nbytes
     known: Any = given
     found = values_of_steps(program, [given])
-    for f, (value,) in zip((np.exp, np.negative, np.abs, np.sqrt, np.tanh, lambda v: 1 / (1 + np.exp(-v))), found, strict=True):
+    for f, (value,) in zip(
+        (np.exp, np.negative, np.abs, np.sqrt, np.tanh, lambda v: 1 / (1 + np.exp(-v))), found, strict=True
+    ):
         known = f(known)
         np.testing.assert_allclose(value, known, rtol=1e-5)
     assert [n.inputs for n in debug_nodes(program.manifest)] == [(), *((k,) for k in range(len(steps)))]
@@ -89,7 +97,9 @@ def test_values_of_a_batch_in_parts_are_put_together() -> None:
     program = tvm.compile(cnn(batch=4), config={"relay.SplitBatch.images": 2}, threads=1).executable
     given = np.random.default_rng(0).random((4, 3, 16, 16), np.float32)
     values = values_of_steps(program, [given])
-    whole = values_of_steps(tvm.compile(cnn(batch=4), config={"relay.SplitBatch.images": -1}, threads=1).executable, [given])
+    whole = values_of_steps(
+        tvm.compile(cnn(batch=4), config={"relay.SplitBatch.images": -1}, threads=1).executable, [given]
+    )
     for (a,), (b,) in zip(values, whole, strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5)
     assert [n.shapes[0][0] for n in debug_nodes(program.manifest)] == [4] * (1 + len(values))
@@ -97,7 +107,11 @@ def test_values_of_a_batch_in_parts_are_put_together() -> None:
 
 def test_parts_of_a_concatenation_are_read_by_those_who_read_it() -> None:
     x = relay.var("x", shape=(1, 4, 8, 8))
-    a, b = (relay.nn.conv2d(x, relay.const(np.ones((4, 4, k, k), np.float32)), padding=k // 2, kernel_size=(k, k), channels=4) for k in (1, 3))
+    a, b = (
+        relay.nn.conv2d(
+            x, relay.const(np.ones((4, 4, k, k), np.float32)), padding=k // 2, kernel_size=(k, k), channels=4
+        ) for k in (1, 3)
+    )
     joined = relay.concatenate([relay.nn.relu(a), relay.nn.relu(b)], axis=1)
     body = relay.nn.conv2d(joined, relay.const(np.ones((2, 8, 1, 1), np.float32)), kernel_size=(1, 1), channels=2)
     nodes = debug_nodes(relay.build(tvm.IRModule.from_expr(relay.Function([x], body)), "llvm").artifact.manifest)
@@ -162,7 +176,9 @@ def test_what_cannot_be_looked_into() -> None:
     lib, graph = relay.build(mod, "llvm"), relay.build(other, "llvm").get_graph_json()
     with pytest.raises(ArtifactError, match="the graph is of another program"):
         debug_executor.create(graph, lib, tvm.cpu(0))
-    loop = relay.parse('#[version = "0.0.5"]\ndef @main(%b: bool, %x: Tensor[(4), float32]) { if (%b) { exp(%x) } else { %x } }')
+    loop = relay.parse(
+        '#[version = "0.0.5"]\ndef @main(%b: bool, %x: Tensor[(4), float32]) { if (%b) { exp(%x) } else { %x } }'
+    )
     control = relay.build(loop, "llvm")
     with pytest.raises(RunError, match="cannot be debugged step by step: it has control flow"):
         debug_executor.create(control.get_graph_json(), control, [tvm.cpu(0)])
@@ -173,12 +189,18 @@ def test_what_cannot_be_looked_into() -> None:
 def test_measurements_pause_and_notice_zeros(monkeypatch: pytest.MonkeyPatch) -> None:
     ticks, slept = iter([0.0, 0.0, 0.0, 4.0, 10.0, 13.0, 20.0, 23.0]), list[float]()
     with monkeypatch.context() as patched:
-        patched.setattr("tilewright.runtime.benchmark.time", SimpleNamespace(perf_counter=lambda: next(ticks), sleep=slept.append))
+        patched.setattr(
+            "tilewright.runtime.benchmark.time", SimpleNamespace(perf_counter=lambda: next(ticks), sleep=slept.append)
+        )
         found = measure(lambda: None, 3, 1, 0, Pace(5, 100, 2))
     assert found.results == (2.0, 1.5, 1.5)  # the first was too short for the clock, and made of two calls
     assert slept == [0.1]
     with pytest.raises(OptionError, match="repeats_to_cooldown=0 must be at least 1"):
         Pace(repeats_to_cooldown=0)
     m = executor()
-    assert len(m.benchmark(tvm.cpu(), repeat=2, number=1, limit_zero_time_iterations=3, cooldown_interval_ms=0, repeats_to_cooldown=1).results) == 2
+    assert len(
+        m.benchmark(
+            tvm.cpu(), repeat=2, number=1, limit_zero_time_iterations=3, cooldown_interval_ms=0, repeats_to_cooldown=1
+        ).results
+    ) == 2
     assert len(m.module.time_evaluator("run", tvm.cpu(), 1, 2, 0, 100, 0, 1)().results) == 2

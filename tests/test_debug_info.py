@@ -111,7 +111,9 @@ def test_an_unknown_text_is_refused() -> None:
 
 def test_every_location_of_a_checked_model_is_valid() -> None:
     """Checks and debug information together: LLVM's verifier accepts both."""
-    with tvm.transform.PassContext(opt_level=3, config={"tir.debug_info": "tir", "tir.instrument_bound_checkers": True}):
+    with tvm.transform.PassContext(
+        opt_level=3, config={"tir.debug_info": "tir", "tir.instrument_bound_checkers": True}
+    ):
         lib = relay.build(residual(), "llvm")
     np.testing.assert_allclose(lib.executable(X), relay.build(residual(), "llvm").executable(X), rtol=1e-5, atol=1e-5)
 
@@ -143,13 +145,19 @@ def test_what_the_printer_shows() -> None:
 
 def gdb(script: str, program: str, tmp_path: Path) -> str:
     """What gdb prints that runs these commands on a Python program."""
-    (tmp_path / "script.gdb").write_text(f"set pagination off\nset confirm off\nset breakpoint pending on\nset print elements 6\nsource {PRINTERS}\n{script}\nkill\n")
+    (tmp_path / "script.gdb").write_text(
+        "set pagination off\nset confirm off\nset breakpoint pending on\nset print elements 6\nsource "
+        f"{PRINTERS}\n{script}\nkill\n"
+    )
     (tmp_path / "program.py").write_text(program)
     path = os.pathsep.join(p for p in sys.path if p)
-    command = ["gdb", "-q", "-nx", "-batch", "-iex", "set auto-load off", "-x", str(tmp_path / "script.gdb"), "--args", sys.executable, str(tmp_path / "program.py")]
+    command = [
+        "gdb", "-q", "-nx", "-batch", "-iex", "set auto-load off", "-x", str(tmp_path / "script.gdb"), "--args",
+        sys.executable, str(tmp_path / "program.py")
+    ]
     done = subprocess.run(
-        command, capture_output=True, text=True, timeout=120, stdin=subprocess.DEVNULL, check=False, start_new_session=True,
-        env={**os.environ, "PYTHONPATH": path, "DEBUGINFOD_URLS": ""},
+        command, capture_output=True, text=True, timeout=120, stdin=subprocess.DEVNULL, check=False,
+        start_new_session=True, env={**os.environ, "PYTHONPATH": path, "DEBUGINFOD_URLS": ""},
     )
     return done.stdout + done.stderr
 
@@ -181,14 +189,20 @@ def test_a_session(tmp_path: Path) -> None:
         f"        tvm.runtime.load_module(f{str(tmp_path) + '/{kind}.so'!r}).executable(x)\n"
     )
     said = gdb(
-        f"break {file.name}:{at}\nbreak -function {NODE}\nrun\ninfo locals\nprint p0\ntensor p0 --from 0,1\nnodes conv2d\ninfo threads\nremember\nnext\nnext\n"
+        f"break {file.name}:{at}\nbreak -function {NODE}\nrun\ninfo locals\nprint p0\ntensor p0 --from 0,1\nnodes "
+        "conv2d\ninfo threads\nremember\nnext\nnext\n"
         "echo back\\n\nreverse-next\nrecord stop\nset scheduler-locking off\ndelete 1\ncontinue\nnodes conv2\nprint p0",
         program, tmp_path,
     )
-    stopped = re.search(rf"Breakpoint 1(\.\d+)?, kernel_0_\w+ \((.|\n)*?\) at .*{re.escape(file.name)}:{at}\n{at}\t(.*)", said)
+    stopped = re.search(
+        rf"Breakpoint 1(\.\d+)?, kernel_0_\w+ \((.|\n)*?\) at .*{re.escape(file.name)}:{at}\n{at}\t(.*)", said
+    )
     assert stopped is not None, said
     assert stopped[3] == lines[at - 1]
-    for begin, wanted in ((r"\$1 = float32\[1, 4, 8, 8\] at 0x\w+: ", X), (r"from \[0, 1\]: ", X[0, 1]), (r"\$2 = float32\[1, 4, 8, 8\] at 0x\w+: ", X)):
+    for begin, wanted in (
+        (r"\$1 = float32\[1, 4, 8, 8\] at 0x\w+: ", X), (r"from \[0, 1\]: ", X[0, 1]),
+        (r"\$2 = float32\[1, 4, 8, 8\] at 0x\w+: ", X)
+    ):
         shown = re.search(rf"{begin}\[+([^\]]+)\]", said)
         assert shown is not None, said
         np.testing.assert_allclose([float(v) for v in shown[1].split(",")], wanted.reshape(-1)[:6], rtol=1e-5)
@@ -212,7 +226,9 @@ def test_no_threads() -> None:
 
 
 def test_a_function_of_flat_loops_has_lines_of_its_own_text() -> None:
-    func = tir.parse("@T.prim_func\ndef f(a: T.Buffer((8,), \"float32\")):\n    for i in T.serial(8):\n        a[i] = 1.0")
+    func = tir.parse(
+        "@T.prim_func\ndef f(a: T.Buffer((8,), \"float32\")):\n    for i in T.serial(8):\n        a[i] = 1.0"
+    )
     printed = tir.printer.PrintedFunc(func)
     assert [printed.line_of(func.body), printed.line_of(func.body.body)] == [3, 4]
     assert printed.line_of(tir.stmt.Seq(())) == 0

@@ -56,7 +56,10 @@ def real_model(name: str) -> Path:
 
 
 @pytest.mark.models
-@pytest.mark.parametrize(("name", "shape"), [("efficientnet_lite0", (1, 3, 224, 224)), ("ppocrv5_cls", (1, 3, 80, 160)), ("ppocrv5_rec", (1, 3, 48, 96))])
+@pytest.mark.parametrize(
+    ("name", "shape"),
+    [("efficientnet_lite0", (1, 3, 224, 224)), ("ppocrv5_cls", (1, 3, 80, 160)), ("ppocrv5_rec", (1, 3, 48, 96))]
+)
 def test_a_library_answers_without_the_compiler(name: str, shape: tuple[int, ...], tmp_path: Path) -> None:
     path = real_model(name)
     input_name = onnx.load(path, load_external_data=False).graph.input[0].name
@@ -101,24 +104,32 @@ def test_a_network_called_from_c(linker: link.Linker, tmp_path: Path) -> None:
     library = model.artifact.save(tmp_path / "model.so", linker)
     (tmp_path / "model.h").write_text(model.artifact.header())
     (tmp_path / "main.c").write_text(C_PROGRAM)
-    subprocess.run([cc, "-Wall", "-Werror", tmp_path / "main.c", library, f"-Wl,-rpath,{tmp_path}", "-o", tmp_path / "main"], check=True)
+    subprocess.run(
+        [cc, "-Wall", "-Werror", tmp_path / "main.c", library, f"-Wl,-rpath,{tmp_path}", "-o", tmp_path / "main"],
+        check=True
+    )
     x = np.random.default_rng(0).random((2, 3, 16, 16), np.float32)
     done = subprocess.run([tmp_path / "main"], input=x.tobytes(), capture_output=True, timeout=60, check=True)
     assert done.stdout == model(x).tobytes()
 
 
 # What some targets have instructions for, others call the C library for, and what all call it for.
-FUNCTIONS = ("Sin", "Tan", "Asin", "Acos", "Atan", "Sinh", "Cosh", "Asinh", "Atanh", "Erf", "Exp", "Log", "Tanh", "Round", "Floor", "Softplus")
+FUNCTIONS = (
+    "Sin", "Tan", "Asin", "Acos", "Atan", "Sinh", "Cosh", "Asinh", "Atanh", "Erf", "Exp", "Log", "Tanh", "Round",
+    "Floor", "Softplus"
+)
 
 
 def mathematics(dtype: int, without: Sequence[str] = ()) -> onnx.ModelProto:
-    """One output for each of `FUNCTIONS`, but for those `without`, and for the power, the remainder, and the way to float16 and back."""
+    """One output for each of `FUNCTIONS`, but for those `without`, and for the power, the remainder, and the way to
+    float16 and back."""
     functions = [f for f in FUNCTIONS if f not in without]
     names = [f.lower() for f in functions]
     nodes = [helper.make_node(f, ["x"], [n]) for f, n in zip(functions, names, strict=True)]
     nodes += [
         helper.make_node("Pow", ["x", "y"], ["pow"]), helper.make_node("Mod", ["x", "y"], ["mod"], fmod=1),
-        helper.make_node("Cast", ["x"], ["half"], to=TensorProto.FLOAT16), helper.make_node("Cast", ["half"], ["back"], to=dtype),
+        helper.make_node("Cast", ["x"], ["half"], to=TensorProto.FLOAT16),
+        helper.make_node("Cast", ["half"], ["back"], to=dtype),
     ]
     values = {n: helper.make_tensor_value_info(n, dtype, [37]) for n in ("x", "y", *names, "pow", "mod", "back")}
     outputs = [v for n, v in values.items() if n not in ("x", "y")]
@@ -128,11 +139,18 @@ def mathematics(dtype: int, without: Sequence[str] = ()) -> onnx.ModelProto:
 
 @pytest.mark.parametrize("linker", LINKERS, ids=[x.name for x in LINKERS])
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-@pytest.mark.parametrize("target", ["llvm", pytest.param("llvm -mcpu=x86-64", marks=pytest.mark.skipif(host.host_arch() != "x86_64", reason="x86"))])
-def test_libraries_find_the_mathematics_of_the_c_library(linker: link.Linker, dtype: str, target: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "target",
+    ["llvm", pytest.param("llvm -mcpu=x86-64", marks=pytest.mark.skipif(host.host_arch() != "x86_64", reason="x86"))]
+)
+def test_libraries_find_the_mathematics_of_the_c_library(
+    linker: link.Linker, dtype: str, target: str, tmp_path: Path
+) -> None:
     random = np.random.default_rng(0)
     x, y = (random.uniform(low, high, 37).astype(dtype) for low, high in ((0.01, 0.99), (0.5, 3)))
-    model = tilewright.compile(mathematics(TensorProto.FLOAT if dtype == "float32" else TensorProto.DOUBLE), target=target)
+    model = tilewright.compile(
+        mathematics(TensorProto.FLOAT if dtype == "float32" else TensorProto.DOUBLE), target=target
+    )
     expected = model(x, y)
     loaded = load(model.artifact.save(tmp_path / "model.so", linker)).executable()
     for info, answer, right in zip(loaded.outputs, loaded(x, y), expected, strict=True):

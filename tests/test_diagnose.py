@@ -43,10 +43,17 @@ kind.compute = lambda self, x: computes(self, x + x)
 @pytest.fixture
 def model(tmp_path: Path) -> Path:
     """Sigmoid(Tanh(x)) of four numbers."""
-    nodes = [helper.make_node("Tanh", ["x"], ["t"], name="first"), helper.make_node("Sigmoid", ["t"], ["y"], name="second")]
+    nodes = [
+        helper.make_node("Tanh", ["x"], ["t"], name="first"), helper.make_node("Sigmoid", ["t"], ["y"], name="second")
+    ]
     values = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [2, 2]) for name in ("x", "y")]
     path = tmp_path / "small.onnx"
-    onnx.save(helper.make_model(helper.make_graph(nodes, "small", values[:1], values[1:]), opset_imports=[helper.make_opsetid("", 17)], ir_version=10), path)
+    onnx.save(
+        helper.make_model(
+            helper.make_graph(nodes, "small", values[:1], values[1:]), opset_imports=[helper.make_opsetid("", 17)],
+            ir_version=10
+        ), path
+    )
     return path
 
 
@@ -76,21 +83,29 @@ def test_a_right_model_ends_with_0(model: Path, capsys: pytest.CaptureFixture[st
 
 
 @pytest.mark.slow
-def test_a_wrong_one_ends_with_1_and_a_folder_that_shows_it(model: Path, plugin: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_wrong_one_ends_with_1_and_a_folder_that_shows_it(
+    model: Path, plugin: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     folder = tmp_path / "found"
     assert main(["diagnose", str(model), "--plugin", str(plugin), "-o", str(folder)]) == 1
     out = capsys.readouterr().out
     assert out.startswith(f"values: tanh (Tanh 'first' ({model.name})) goes wrong in lowering compute\n")
     assert f"1 of 2 nodes; run {folder / 'repro.py'}" in out
     told = json.loads((folder / "report.json").read_text())
-    assert (told["stage"], told["name"], told["operators"], told["settings"]["plugins"]) == ("lowering", "compute", ["tanh"], [str(plugin)])
+    assert (
+        told["stage"], told["name"], told["operators"], told["settings"]["plugins"]
+    ) == ("lowering", "compute", ["tanh"], [str(plugin)])
     assert "| operator | tanh |" in (folder / "report.md").read_text()
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    ran = subprocess.run([sys.executable, folder / "repro.py"], capture_output=True, text=True, timeout=120, check=False, env=environment)
+    ran = subprocess.run(
+        [sys.executable, folder / "repro.py"], capture_output=True, text=True, timeout=120, check=False, env=environment
+    )
     assert ran.returncode == 1, ran.stderr
     assert "values: 4 of 4 elements differ" in ran.stderr
     plugin.write_text("")
-    ran = subprocess.run([sys.executable, folder / "repro.py"], capture_output=True, text=True, timeout=120, check=False, env=environment)
+    ran = subprocess.run(
+        [sys.executable, folder / "repro.py"], capture_output=True, text=True, timeout=120, check=False, env=environment
+    )
     assert (ran.returncode, ran.stdout.splitlines()[-1]) == (0, "no difference"), ran.stderr
 
 
@@ -102,7 +117,9 @@ def test_a_wrong_one_ends_with_1_and_a_folder_that_shows_it(model: Path, plugin:
     (["--plugin", "nobody.py"], "there is no file"),
     (["--timeout", "0"], "Invalid value for '--timeout'"),
 ])
-def test_what_is_not_written_right_ends_with_2(model: Path, capsys: pytest.CaptureFixture[str], words: list[str], message: str) -> None:
+def test_what_is_not_written_right_ends_with_2(
+    model: Path, capsys: pytest.CaptureFixture[str], words: list[str], message: str
+) -> None:
     assert main(["diagnose", str(model), *words]) == 2
     assert message in capsys.readouterr().err
 
@@ -127,7 +144,11 @@ def test_a_node_that_is_imported_wrong(model: Path, worker: Worker) -> None:
     assert case.names == ["x"]
     with Bench(Settings(), worker=worker) as bench:
         assert compare_import("onnxruntime", model, case, bench)[0] is None
-        wrong = rewrite(case.main.body, lambda e: Call(relay.nn.relu(e.args[0]).op, e.args, span=e.span) if isinstance(e, Call) and e.op.name == "tanh" else None)
+        wrong = rewrite(
+            case.main.body,
+            lambda e: Call(relay.nn.relu(e.args[0]).op, e.args, span=e.span) if isinstance(e, Call)
+            and e.op.name == "tanh" else None
+        )
         made = case.module.copy()
         made["main"] = case.main.with_body(wrong)
         found, wanted = compare_import("onnxruntime", model, Case(made, case.values), bench)
@@ -142,7 +163,9 @@ def test_a_node_that_is_imported_wrong(model: Path, worker: Worker) -> None:
 def test_torch_as_the_reference(tmp_path: Path, worker: Worker) -> None:
     torch = pytest.importorskip("torch")
     path = tmp_path / "small.pt2"
-    torch.export.save(torch.export.export(torch.nn.Sequential(torch.nn.Linear(4, 3), torch.nn.Tanh()), (torch.zeros(2, 4),)), path)
+    torch.export.save(
+        torch.export.export(torch.nn.Sequential(torch.nn.Linear(4, 3), torch.nn.Tanh()), (torch.zeros(2, 4),)), path
+    )
     case = read_case(path, {"x": (2, 4)}, {})
     with Bench(Settings(), worker=worker) as bench:
         found, wanted = compare_import("torch", path, case, bench)
@@ -167,7 +190,10 @@ def test_a_part_of_control_flow(tmp_path: Path, worker: Worker, plugin: Path) ->
     with Bench(Settings(plugins=(str(plugin),)), worker=worker) as bench:
         found = find(case, bench)
         assert (found.stage, found.operator, found.case and found.case.nodes) == ("lowering", "tanh", 1)
-        inside = case_of(relay.Function([x], relay.If(relay.less(relay.sum(x), relay.const(np.float32(100))), relay.tanh(x), x)), [random(2, 2)])
+        inside = case_of(
+            relay.Function([x], relay.If(relay.less(relay.sum(x), relay.const(np.float32(100))), relay.tanh(x), x)),
+            [random(2, 2)]
+        )
         found = find(inside, bench)
     assert (found.found, found.stage) == (True, CONTROL)
 
@@ -203,7 +229,10 @@ def test_verdicts() -> None:
 
 def test_a_case_is_checked_in_this_process_too() -> None:
     x = relay.var("x", shape=(3, 5), dtype="int32")
-    case = case_of(relay.Function([x], relay.Tuple([relay.sum(x, axis=1), relay.less(x, relay.const(np.int32(2)))])), [np.arange(15, dtype="int32").reshape(3, 5)])
+    case = case_of(
+        relay.Function([x], relay.Tuple([relay.sum(x, axis=1), relay.less(x, relay.const(np.int32(2)))])),
+        [np.arange(15, dtype="int32").reshape(3, 5)]
+    )
     assert check(case, Way("whole"), Settings()) is None
     assert check(case, Way("kernel"), Settings()) is None
     assert [v.dtype.name for v in Case.from_bytes(case.to_bytes()).reference()] == ["int32", "bool"]

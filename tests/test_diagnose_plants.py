@@ -1,4 +1,5 @@
-"""Mistakes that are planted in the compiler: a diagnosis names the operator, and the pass or the stage of the lowering."""
+"""Mistakes that are planted in the compiler: a diagnosis names the operator, and the pass or the stage of the
+lowering."""
 
 from __future__ import annotations
 
@@ -16,7 +17,8 @@ from tilewright.driver.diagnosis.ways import Settings
 from tilewright.runtime.worker import Worker
 
 QUICK = (
-    "wrong_fold", "swapped_operands", "dropped_scale", "bad_layout_transform", "wrong_fused_epilogue", "a_pass_raises", "off_by_one_in_take", "padding_is_counted",
+    "wrong_fold", "swapped_operands", "dropped_scale", "bad_layout_transform", "wrong_fused_epilogue", "a_pass_raises",
+    "off_by_one_in_take", "padding_is_counted",
     "wrong_vector_tail", "wrong_order_of_packed_weights", "maximum_is_minimum", "memory_given_away_too_early",
 )
 ENOUGH = 0.9
@@ -37,7 +39,10 @@ def worker() -> Iterator[Worker]:
 def diagnosed(plant: Plant, worker: Worker, folder: Path) -> tuple[Diagnosis, Settings]:
     """What is found for a mistake, and the settings that plant it."""
     file = folder / f"{plant.name}.py"
-    file.write_text(f"import sys\nsys.path.insert(0, {str(Path(__file__).parent)!r})\nimport planted_bugs\nplanted_bugs.plant({plant.name!r})\n")
+    file.write_text(
+        f"import sys\nsys.path.insert(0, {str(Path(__file__).parent)!r})\nimport "
+        f"planted_bugs\nplanted_bugs.plant({plant.name!r})\n"
+    )
     settings = Settings(plugins=(str(file),))
     with Bench(settings, HANGS if plant.kind == "hang" else 120.0, worker) as bench:
         found = find(network(plant.network), bench)
@@ -51,8 +56,12 @@ def wrong(plant: Plant, found: Diagnosis) -> str:
     if not found.found or found.verdict is None or found.case is None:
         return f"{plant.name}: nothing was found"
     kinds = ("values", "non-finite") if plant.kind == "values" else (plant.kind,)
-    named = (found.stage, found.name) == (plant.stage, plant.at) and found.operator in plant.operators and found.verdict.kind in kinds
-    return "" if named and found.case.nodes <= MOST_NODES else f"{plant.name}: {found.summary()}, {found.case.nodes} nodes"
+    named = (
+        found.stage, found.name
+    ) == (plant.stage, plant.at) and found.operator in plant.operators and found.verdict.kind in kinds
+    return (
+        "" if named and found.case.nodes <= MOST_NODES else f"{plant.name}: {found.summary()}, {found.case.nodes} nodes"
+    )
 
 
 @pytest.mark.parametrize("name", QUICK)
@@ -70,7 +79,9 @@ def test_a_mistake_is_named(name: str, worker: Worker, tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", NETWORKS)
 def test_without_a_mistake_nothing_is_found(name: str, worker: Worker, tmp_path: Path) -> None:
     none = tmp_path / f"no_mistake_{name}.py"
-    none.write_text(f"import sys\nsys.path.insert(0, {str(Path(__file__).parent)!r})\nimport planted_bugs\nplanted_bugs.plant('')\n")
+    none.write_text(
+        f"import sys\nsys.path.insert(0, {str(Path(__file__).parent)!r})\nimport planted_bugs\nplanted_bugs.plant('')\n"
+    )
     with Bench(Settings(plugins=(str(none),)), 120.0, worker) as bench:
         found = find(network(name), bench, thorough=True)
     assert (found.found, found.case) == (False, None)

@@ -1,4 +1,5 @@
-"""oneDNN as a back end: each row of its pattern table gives the numbers of our own kernels, in sub-graphs, in files and on threads."""
+"""oneDNN as a back end: each row of its pattern table gives the numbers of our own kernels, in sub-graphs, in files and
+on threads."""
 
 from __future__ import annotations
 
@@ -55,7 +56,10 @@ def conv(x: relay.Expr, out: int = 8, kernel: tuple[int, ...] = (3, 3), **attrs:
 
 
 def gelu(x: relay.Expr) -> relay.Expr:
-    return relay.multiply(relay.multiply(x, relay.const(0.5)), relay.add(relay.erf(relay.multiply(x, relay.const(2**-0.5))), relay.const(1.0)))
+    return relay.multiply(
+        relay.multiply(x, relay.const(0.5)),
+        relay.add(relay.erf(relay.multiply(x, relay.const(2**-0.5))), relay.const(1.0))
+    )
 
 
 def hard_swish(x: relay.Expr) -> relay.Expr:
@@ -107,35 +111,89 @@ CASES: dict[str, tuple[tuple[int, ...], Callable[[relay.Expr], relay.Expr], set[
     "a single number for all channels": (IMAGE, lambda x: relay.add(conv(x), relay.const(0.5)), {"conv"}),
     "clip": (IMAGE, lambda x: relay.clip(conv(x), 0.0, 6.0), {"conv"}),
     "leaky relu": (IMAGE, lambda x: relay.nn.leaky_relu(conv(x), 0.1), {"conv"}),
-    "strides, dilation, uneven padding": (IMAGE, lambda x: conv(x, strides=(2, 1), dilation=(1, 2), padding=(0, 1, 2, 3)), {"conv"}),
+    "strides, dilation, uneven padding": (
+        IMAGE, lambda x: conv(x, strides=(2, 1), dilation=(1, 2), padding=(0, 1, 2, 3)), {"conv"}
+    ),
     "groups": (IMAGE, lambda x: conv(x, 12, groups=4), {"conv"}),
     "depthwise": ((1, 16, 8, 8), lambda x: relay.nn.bias_add(conv(x, 16, groups=16), const(16)), {"conv"}),
-    "channels last": ((2, 9, 7, 8), lambda x: relay.nn.relu(relay.nn.bias_add(conv(x, data_layout="NHWC", kernel_layout="HWIO"), const(8), axis=3)), {"conv"}),
+    "channels last": (
+        (2, 9, 7, 8),
+        lambda x: relay.nn.relu(relay.nn.bias_add(conv(x, data_layout="NHWC", kernel_layout="HWIO"), const(8), axis=3)),
+        {"conv"}
+    ),
     "1d": ((2, 8, 9), lambda x: relay.nn.conv1d(x, const(4, 8, 3), kernel_size=(3,), padding=(1,)), {"conv"}),
-    "3d": ((1, 4, 5, 6, 7), lambda x: relay.nn.conv3d(x, const(4, 4, 3, 3, 3), kernel_size=(3, 3, 3), padding=(1, 1, 1)), {"conv"}),
-    "transposed": (IMAGE, lambda x: relay.nn.bias_add(relay.nn.conv2d_transpose(x, const(8, 5, 3, 3), kernel_size=(3, 3), strides=(2, 2)), const(5)), {"conv_transpose"}),
-    "transposed, groups": (IMAGE, lambda x: relay.nn.conv2d_transpose(x, const(8, 2, 3, 3), kernel_size=(3, 3), groups=4), {"conv_transpose"}),
+    "3d": (
+        (1, 4, 5, 6, 7), lambda x: relay.nn.conv3d(x, const(4, 4, 3, 3, 3), kernel_size=(3, 3, 3), padding=(1, 1, 1)),
+        {"conv"}
+    ),
+    "transposed": (
+        IMAGE,
+        lambda x: relay.nn.bias_add(
+            relay.nn.conv2d_transpose(x, const(8, 5, 3, 3), kernel_size=(3, 3), strides=(2, 2)), const(5)
+        ), {"conv_transpose"}
+    ),
+    "transposed, groups": (
+        IMAGE, lambda x: relay.nn.conv2d_transpose(x, const(8, 2, 3, 3), kernel_size=(3, 3), groups=4),
+        {"conv_transpose"}
+    ),
     "residual": (IMAGE, residual, {"conv"}),
     "a residual that is used again": (IMAGE, kept_residual, {"conv"}),
     "a residual that is read by its convolution": (IMAGE, own_residual, {"conv"}),
     "a residual that is an input": ((1, 8, 6, 6), lambda x: relay.add(conv(x), x), {"conv"}),
-    "a sum that is broadcast": (IMAGE, lambda x: relay.add(conv(x), relay.nn.relu(conv(x, 8, (9, 7), padding=(0, 0)))), {"conv"}),
+    "a sum that is broadcast": (
+        IMAGE, lambda x: relay.add(conv(x), relay.nn.relu(conv(x, 8, (9, 7), padding=(0, 0)))), {"conv"}
+    ),
     "a residual from the left": (IMAGE, right_residual, {"conv"}),
-    "a bias of its own": (IMAGE, lambda x: conv(relay.nn.bias_add(relay.tanh(x), const(8))), {"conv", "eltwise", "bias"}),
+    "a bias of its own": (
+        IMAGE, lambda x: conv(relay.nn.bias_add(relay.tanh(x), const(8))), {"conv", "eltwise", "bias"}
+    ),
     "gelu": (IMAGE, lambda x: gelu(relay.nn.bias_add(conv(x), const(8))), {"conv_gelu"}),
     "swish": (IMAGE, lambda x: swish(relay.nn.bias_add(conv(x), const(8))), {"conv_swish"}),
     "hard swish": (IMAGE, lambda x: hard_swish(conv(x)), {"conv_hard_swish"}),
-    "pools": (IMAGE, lambda x: relay.nn.avg_pool2d(relay.nn.max_pool2d(conv(x), (3, 3), (2, 2), padding=(1, 1)), (2, 2), padding=(1, 1), count_include_pad=True), {"conv", "pool"}),
-    "pools that round up": (IMAGE, lambda x: relay.nn.avg_pool2d(relay.nn.max_pool2d(conv(x), (3, 3), (2, 2), ceil_mode=True), (2, 2), (2, 2), ceil_mode=True), {"conv", "pool"}),
-    "head": (IMAGE, lambda x: relay.nn.softmax(relay.nn.bias_add(relay.nn.dense(relay.nn.batch_flatten(relay.nn.global_avg_pool2d(conv(x))), const(6, 8)), const(6))), {"conv", "pool", "view", "dense", "softmax"}),
+    "pools": (
+        IMAGE,
+        lambda x: relay.nn.avg_pool2d(
+            relay.nn.max_pool2d(conv(x), (3, 3), (2, 2), padding=(1, 1)), (2, 2), padding=(1, 1), count_include_pad=True
+        ), {"conv", "pool"}
+    ),
+    "pools that round up": (
+        IMAGE,
+        lambda x: relay.nn.avg_pool2d(
+            relay.nn.max_pool2d(conv(x), (3, 3), (2, 2), ceil_mode=True), (2, 2), (2, 2), ceil_mode=True
+        ), {"conv", "pool"}
+    ),
+    "head": (
+        IMAGE,
+        lambda x: relay.nn.softmax(
+            relay.nn.bias_add(
+                relay.nn.dense(relay.nn.batch_flatten(relay.nn.global_avg_pool2d(conv(x))), const(6, 8)), const(6)
+            )
+        ), {"conv", "pool", "view", "dense", "softmax"}
+    ),
     "squeeze and excite": (IMAGE, lambda x: gated(conv(x)), {"conv", "pool", "binary"}),
     "concatenation": (IMAGE, lambda x: relay.concatenate([conv(x), conv(x, 4), x], axis=1), {"conv", "concatenate"}),
-    "rows of three dimensions": ((2, 5, 8), lambda x: gelu(relay.nn.bias_add(relay.nn.dense(x, const(6, 8)), const(6), axis=-1)), {"dense_gelu"}),
-    "a residual of three dimensions": ((2, 5, 8), lambda x: relay.nn.layer_norm(relay.add(relay.nn.dense(x, const(8, 8)), x), const(8), const(8)), {"dense", "layer_norm"}),
-    "products": ((3, 4, 5), lambda x: relay.nn.batch_matmul(relay.nn.batch_matmul(x, x), relay.transpose(x, (0, 2, 1))), {"batch_matmul", "view"}),
-    "products the other way": ((3, 4, 5), lambda x: relay.nn.batch_matmul(x, x, transpose_a=True, transpose_b=False), {"batch_matmul"}),
-    "functions of one element": (IMAGE, lambda x: conv(relay.tanh(relay.exp(relay.sqrt(relay.abs(gelu(x)))))), {"conv", "eltwise", "gelu"}),
-    "arithmetic": (IMAGE, lambda x: conv(relay.divide(relay.subtract(relay.maximum(x, const(8, 1, 1)), const(7)), relay.const(2.0))), {"conv", "binary"}),
+    "rows of three dimensions": (
+        (2, 5, 8), lambda x: gelu(relay.nn.bias_add(relay.nn.dense(x, const(6, 8)), const(6), axis=-1)), {"dense_gelu"}
+    ),
+    "a residual of three dimensions": (
+        (2, 5, 8), lambda x: relay.nn.layer_norm(relay.add(relay.nn.dense(x, const(8, 8)), x), const(8), const(8)),
+        {"dense", "layer_norm"}
+    ),
+    "products": (
+        (3, 4, 5), lambda x: relay.nn.batch_matmul(relay.nn.batch_matmul(x, x), relay.transpose(x, (0, 2, 1))),
+        {"batch_matmul", "view"}
+    ),
+    "products the other way": (
+        (3, 4, 5), lambda x: relay.nn.batch_matmul(x, x, transpose_a=True, transpose_b=False), {"batch_matmul"}
+    ),
+    "functions of one element": (
+        IMAGE, lambda x: conv(relay.tanh(relay.exp(relay.sqrt(relay.abs(gelu(x)))))), {"conv", "eltwise", "gelu"}
+    ),
+    "arithmetic": (
+        IMAGE,
+        lambda x: conv(relay.divide(relay.subtract(relay.maximum(x, const(8, 1, 1)), const(7)), relay.const(2.0))),
+        {"conv", "binary"}
+    ),
     "a transposed image": (IMAGE, lambda x: conv(relay.transpose(conv(x), (0, 1, 3, 2))), {"conv", "view"}),
     "two results": (IMAGE, lambda x: both(conv(x)), {"conv", "eltwise", "pool"}),
 }
@@ -190,15 +248,21 @@ def test_of_a_sum_of_two_convolutions_one_takes_the_other() -> None:
     mod = dnnl.partition_for_dnnl(module("residual"))
     (function,) = (f for _, f in mod.items() if "Compiler" in f.attrs)
     calls = [e for e in relay.visitor.post_order(function.body, inside=False) if isinstance(e, relay.Call)]
-    assert [str(c.op.attrs["PartitionedFromPattern"]) for c in calls] == ["nn.conv2d_nn.bias_add_nn.relu_", "nn.conv2d_nn.bias_add_add_nn.relu_"]
+    assert [str(c.op.attrs["PartitionedFromPattern"]) for c in calls] == [
+        "nn.conv2d_nn.bias_add_nn.relu_", "nn.conv2d_nn.bias_add_add_nn.relu_"
+    ]
 
 
 def test_what_is_not_worth_it_stays() -> None:
-    mod = relay.transform.InferType()(tvm.IRModule.from_expr(relay.Function([x := var(2, 3)], relay.exp(relay.nn.relu(x)))))
+    mod = relay.transform.InferType()(
+        tvm.IRModule.from_expr(relay.Function([x := var(2, 3)], relay.exp(relay.nn.relu(x))))
+    )
     assert [n for n, _ in dnnl.partition_for_dnnl(mod).items()] == ["main"]
     kept = dnnl.partition_for_dnnl(mod, prune=False)
     assert rows(kept) == {"eltwise"}
-    np.testing.assert_allclose(relay.build(dnnl.partition_for_dnnl(mod), "llvm").executable(np.ones((2, 3), np.float32)), np.e, rtol=1e-6)
+    np.testing.assert_allclose(
+        relay.build(dnnl.partition_for_dnnl(mod), "llvm").executable(np.ones((2, 3), np.float32)), np.e, rtol=1e-6
+    )
 
 
 def refused(build: Callable[[relay.Expr], relay.Expr], *shape: int, dtype: str = "float32") -> list[Refusal]:
@@ -214,13 +278,30 @@ def refused(build: Callable[[relay.Expr], relay.Expr], *shape: int, dtype: str =
     ("sizes are known while compiling", relay.nn.relu, (relay.Any(), 3), "float32"),
     ("tensors have elements, and at most 6 dimensions", relay.nn.relu, (0, 3), "float32"),
     ("data is a plain order", lambda x: relay.nn.max_pool2d(x, layout="NCHW8c"), (1, 2, 4, 4, 8), "float32"),
-    ("means that count the padding", lambda x: relay.nn.avg_pool2d(x, (3, 3), (2, 2), padding=(1, 1), ceil_mode=True, count_include_pad=True), (1, 2, 6, 6), "float32"),
-    ("one operand has the shape of the result", lambda x: relay.subtract(relay.const(np.ones(3, np.float32)), x), (2, 3), "float32"),
+    (
+        "means that count the padding",
+        lambda x: relay.nn.avg_pool2d(x, (3, 3), (2, 2), padding=(1, 1), ceil_mode=True, count_include_pad=True),
+        (1, 2, 6, 6), "float32"
+    ),
+    (
+        "one operand has the shape of the result", lambda x: relay.subtract(relay.const(np.ones(3, np.float32)), x),
+        (2, 3), "float32"
+    ),
     ("the last axis is normalized", lambda x: relay.nn.layer_norm(x, const(2), const(2), axis=1), (3, 2, 4), "float32"),
-    ("a layer norm has scale and shift", lambda x: relay.nn.layer_norm(x, const(4), const(4), scale=False), (3, 2, 4), "float32"),
-    ("the constants of hard_swish", lambda x: relay.multiply(x, relay.clip(relay.add(relay.multiply(x, relay.const(0.2)), relay.const(0.5)), 0.0, 1.0)), (2, 3), "float32"),
+    (
+        "a layer norm has scale and shift", lambda x: relay.nn.layer_norm(x, const(4), const(4), scale=False),
+        (3, 2, 4), "float32"
+    ),
+    (
+        "the constants of hard_swish",
+        lambda x: relay.multiply(
+            x, relay.clip(relay.add(relay.multiply(x, relay.const(0.2)), relay.const(0.5)), 0.0, 1.0)
+        ), (2, 3), "float32"
+    ),
 ])
-def test_checks_say_why_not(rule: str, build: Callable[[relay.Expr], relay.Expr], shape: tuple[Any, ...], dtype: str) -> None:
+def test_checks_say_why_not(
+    rule: str, build: Callable[[relay.Expr], relay.Expr], shape: tuple[Any, ...], dtype: str
+) -> None:
     said = refused(build, *shape, dtype=dtype)
     assert any(r.rule.startswith(rule) and r.edit for r in said), said
 
@@ -230,7 +311,9 @@ def test_a_function_that_nobody_partitioned_is_refused() -> None:
     mod = tvm.IRModule({"f": relay.Function([x], relay.nn.relu(x), attrs={"Compiler": "dnnl", "global_symbol": "f"})})
     y = relay.var("y", shape=(2, 3))
     mod["main"] = relay.Function([y], relay.Call(mod.get_global_var("f"), [y]))
-    with pytest.raises(CompileError, match="calls what is in no row of its pattern table; partition the module with partition_for_dnnl"):
+    with pytest.raises(
+        CompileError, match="calls what is in no row of its pattern table; partition the module with partition_for_dnnl"
+    ):
         relay.build(mod, "llvm")
 
 
@@ -268,7 +351,10 @@ def test_it_runs_where_there_is_no_compiler(tmp_path: Path) -> None:
     x = RNG.standard_normal(IMAGE, np.float32)
     lib.export_library(tmp_path / "m.so")
     np.save(tmp_path / "x.npy", x)
-    subprocess.run([sys.executable, "-c", ALONE, *map(str, (tmp_path / "m.so", tmp_path / "x.npy", tmp_path / "y.npy"))], check=True)
+    subprocess.run(
+        [sys.executable, "-c", ALONE, *map(str, (tmp_path / "m.so", tmp_path / "x.npy", tmp_path / "y.npy"))],
+        check=True
+    )
     np.testing.assert_array_equal(np.load(tmp_path / "y.npy"), lib.executable(x))
 
 
@@ -302,7 +388,9 @@ def test_it_works_on_the_memory_of_its_caller() -> None:
     ((plan, _),) = module_._plans.values()  # type: ignore[attr-defined]
     assert any(r.buffer.kind == "output" for r in plan.steps[-1].reads)
     assert any(r.buffer.kind == "input" for r in plan.steps[0].reads)
-    reorders = len(plan.steps) - len([o for o in module_.program.operations if o.kind != "reshape"])  # type: ignore[attr-defined]
+    reorders = len(plan.steps) - len(
+        [o for o in module_.program.operations if o.kind != "reshape"]
+    )  # type: ignore[attr-defined]
     assert reorders <= 2
 
 
@@ -318,19 +406,28 @@ def test_programs_are_checked_when_they_are_read() -> None:
         Program.from_bytes(blob[1:])
     with pytest.raises(ArtifactError, match="is cut short"):
         Program.from_bytes(blob[:-4])
-    for old, new in ((b'"convolution"', b'"convolutiom"'), (b'"results":[', b'"results":[9'), (b"[[[2,8,9,7]", b"[[[2,8,-,7]")):
+    for old, new in (
+        (b'"convolution"', b'"convolutiom"'), (b'"results":[', b'"results":[9'), (b"[[[2,8,9,7]", b"[[[2,8,-,7]")
+    ):
         with pytest.raises(ArtifactError, match="a program for oneDNN is damaged"):
             Program.from_bytes(blob.replace(old, new))
 
 
 def test_a_library_that_is_missing_or_another_one_is_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("TILEWRIGHT_DNNL", str(tmp_path / "none.so"))
-    with pytest.raises(TargetError, match=r"TILEWRIGHT_DNNL is '.*none.so', and there is no such file; install it \(pip install onednn-cpu-gomp"):
+    with pytest.raises(
+        TargetError,
+        match=r"TILEWRIGHT_DNNL is '.*none.so', and there is no such file; install it \(pip install onednn-cpu-gomp"
+    ):
         find()
     (tmp_path / "libdnnl.so.3").write_text("no library")
-    with pytest.raises(TargetError, match=r"oneDNN cannot be loaded \(.*libdnnl.so.3.*\); install it \(pip install onednn-cpu-gomp"):
+    with pytest.raises(
+        TargetError, match=r"oneDNN cannot be loaded \(.*libdnnl.so.3.*\); install it \(pip install onednn-cpu-gomp"
+    ):
         Library(str(tmp_path / "libdnnl.so.3"))
-    other = next((m.split()[-1] for m in Path("/proc/self/maps").read_text().splitlines() if "libm.so" in m), None) if sys.platform == "linux" else None
+    other = next(
+        (m.split()[-1] for m in Path("/proc/self/maps").read_text().splitlines() if "libm.so" in m), None
+    ) if sys.platform == "linux" else None
     if other:
         with pytest.raises(TargetError, match="is not oneDNN: it has no dnnl_version"):
             Library(other)
@@ -340,10 +437,13 @@ def test_a_program_says_what_to_install_when_it_is_called(tmp_path: Path) -> Non
     relay.build(dnnl.partition_for_dnnl(module("bias")), "llvm").export_library(tmp_path / "m.so")
     code = (
         "import numpy as np, tilewright.backends.accelerators.dnnl\nfrom tilewright.runtime import load_module\n"
-        f"try:\n    load_module({str(tmp_path / 'm.so')!r}).executable(np.zeros({IMAGE}, np.float32))\nexcept tilewright.base.errors.TargetError as e:\n    print(e)"
+        f"try:\n    load_module({str(tmp_path / 'm.so')!r}).executable(np.zeros({IMAGE}, np.float32))\nexcept "
+        "tilewright.base.errors.TargetError as e:\n    print(e)"
     )
     environment = {**os.environ, "TILEWRIGHT_DNNL": str(tmp_path / "libdnnl.so.3")}
-    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment).stdout
+    said = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment
+    ).stdout
     assert "there is no such file; install it (pip install onednn-cpu-gomp, or a package with libdnnl.so.3)" in said
 
 
@@ -354,7 +454,10 @@ def test_it_stands_in_targets_and_under_the_names_of_the_field() -> None:
 
     mod, x = module("residual"), RNG.standard_normal(IMAGE, np.float32)
     wanted = relay.build(mod, "llvm").executable(x)
-    for lib in (relay.build(mod, "dnnl, llvm"), relay.build(partition_for_dnnl(mod), "llvm"), relay.build(partition_for("dnnl", mod), "llvm")):
+    for lib in (
+        relay.build(mod, "dnnl, llvm"), relay.build(partition_for_dnnl(mod), "llvm"),
+        relay.build(partition_for("dnnl", mod), "llvm")
+    ):
         assert [m.type_key for m in lib.imported_modules] == ["dnnl"]
         close(lib.executable(x), wanted)
 
@@ -364,7 +467,8 @@ def test_it_stands_in_targets_and_under_the_names_of_the_field() -> None:
 def test_a_script_needs_one_import_of_the_field(tmp_path: Path) -> None:
     relay.build(dnnl.partition_for_dnnl(module("bias")), "llvm").export_library(tmp_path / "m.so")
     code = (
-        "import sys, numpy as np, tilewright as tvm\nfrom tilewright import relay\nfrom tilewright.relay.op.contrib.dnnl import partition_for_dnnl\n"
+        "import sys, numpy as np, tilewright as tvm\nfrom tilewright import relay\nfrom "
+        "tilewright.relay.op.contrib.dnnl import partition_for_dnnl\n"
         "x = relay.var('x', shape=(2, 3))\nw = relay.const(np.ones((4, 3), np.float32))\n"
         "mod = partition_for_dnnl(tvm.IRModule.from_expr(relay.Function([x], relay.nn.dense(x, w))))\n"
         "print(relay.build(mod, 'llvm').executable(np.ones((2, 3), np.float32)).sum())\n"
@@ -384,4 +488,6 @@ def test_random_graphs_mean_the_same(seed: int) -> None:
         found = relay.build(dnnl.partition_for_dnnl(mod, prune=False), "llvm").executable(*given)
     for a, b in zip(values(found), wanted if isinstance(wanted, tuple) else (wanted,), strict=True):
         finite = np.asarray(b)[np.isfinite(b)]
-        np.testing.assert_allclose(a, np.asarray(b), rtol=1e-3, atol=1e-4 * max(1.0, float(np.abs(finite).max(initial=0))))
+        np.testing.assert_allclose(
+            a, np.asarray(b), rtol=1e-3, atol=1e-4 * max(1.0, float(np.abs(finite).max(initial=0)))
+        )

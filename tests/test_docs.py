@@ -72,7 +72,9 @@ def test_the_session_in_the_place_of_onnx_runtime_runs(models_here: Path) -> Non
     assert names["y"].shape == (1, 10)
 
 
-def test_the_page_on_frontends_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_page_on_frontends_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.chdir(tmp_path)
     names: dict[str, Any] = {}
     for source in blocks(ROOT / "docs" / "frontends.md", "python"):
@@ -107,7 +109,9 @@ def test_the_page_on_diagnosing_runs(capsys: pytest.CaptureFixture[str]) -> None
 
 
 @pytest.mark.slow
-def test_the_page_on_measuring_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_page_on_measuring_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     page = ROOT / "docs" / "measuring.md"
     module, script = blocks(page, "python")
     (tmp_path / "scaled.py").write_text(module)
@@ -217,10 +221,17 @@ def test_the_page_on_c_runs(models_here: Path, capsys: pytest.CaptureFixture[str
     image.tofile("image.raw")
     example = ROOT / "examples" / "c_model" / "classify.cpp"
     for command in ([compilers[0], "-O1", "-c", "model.c"],
-                    [compilers[1], "-std=c++11", "-Wall", "-Wextra", "-Werror", "-pedantic", "-I.", str(example), "model.o", "-o", "classify"]):
-        done = subprocess.run(command, capture_output=True, text=True, timeout=200, check=False, stdin=subprocess.DEVNULL)  # type: ignore[arg-type]
+                    [
+                        compilers[1], "-std=c++11", "-Wall", "-Wextra", "-Werror", "-pedantic", "-I.", str(example),
+                        "model.o", "-o", "classify"
+                    ]):
+        done = subprocess.run(
+            command, capture_output=True, text=True, timeout=200, check=False, stdin=subprocess.DEVNULL
+        )  # type: ignore[arg-type]
         assert done.returncode == 0, done.stderr
-    said = subprocess.run(["./classify", "image.raw"], capture_output=True, text=True, timeout=60, check=True, stdin=subprocess.DEVNULL).stdout
+    said = subprocess.run(
+        ["./classify", "image.raw"], capture_output=True, text=True, timeout=60, check=True, stdin=subprocess.DEVNULL
+    ).stdout
     scores = names["model"](image)[0]
     assert [int(line.split()[1]) for line in said.splitlines()] == np.argsort(-scores, kind="stable")[:3].tolist()
 
@@ -233,14 +244,18 @@ def test_the_page_on_shipping_runs(models_here: Path, capsys: pytest.CaptureFixt
     for line in commands.splitlines():
         assert main(shlex.split(line)[1:]) == 0, f"{line}\n{capsys.readouterr().err}"
     exec(compile(source, page.name, "exec"), {})
-    assert {p.name for p in models_here.iterdir()} >= {"model.so", "model.a", "model.h", "model.dll", "model.wasm", "tilewright.mjs", "model.o"}
+    assert {p.name for p in models_here.iterdir()} >= {
+        "model.so", "model.a", "model.h", "model.dll", "model.wasm", "tilewright.mjs", "model.o"
+    }
     (declared,) = blocks(page, "c")
     header = (models_here / "model.h").read_text()
     assert all(line.partition("/*")[0].strip() in header for line in declared.splitlines())
     (script,) = blocks(page, "js")
     if shutil.which("node") is not None:
         (models_here / "page.mjs").write_text(f"{script}\nconsole.log(y.length, model.inputs[0].name);\n")
-        done = subprocess.run(["node", "page.mjs"], capture_output=True, text=True, timeout=100, check=False, stdin=subprocess.DEVNULL)
+        done = subprocess.run(
+            ["node", "page.mjs"], capture_output=True, text=True, timeout=100, check=False, stdin=subprocess.DEVNULL
+        )
         assert (done.stdout, done.stderr) == ("10 x\n", "")
 
 
@@ -258,7 +273,9 @@ vars(text_cases.transform)["RemoveDoubleNegation"] = RemoveDoubleNegation
 assert text_cases.run_case(case).strip() == case["text"].strip()
 """
     (tmp_path / "page.py").write_text("\n".join(["import sys", *blocks(page, "python"), check]), encoding="utf-8")
-    done = subprocess.run([sys.executable, "page.py"], cwd=tmp_path, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
+    done = subprocess.run(
+        [sys.executable, "page.py"], cwd=tmp_path, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL
+    )
     assert done.returncode == 0, done.stderr
 
 
@@ -274,11 +291,16 @@ def test_the_python_of_the_readme_runs(models_here: Path) -> None:
     for source in sources:
         exec(compile(source, "README.md", "exec"), names)
     assert {path.name for path in models_here.iterdir()} >= {"resnet50.so", "model.tar"}
-    np.testing.assert_array_equal(names["again"](x=np.ones((8, 3, 224, 224), np.float32)), names["fixed"](np.ones((8, 3, 224, 224), np.float32)))
+    np.testing.assert_array_equal(
+        names["again"](x=np.ones((8, 3, 224, 224), np.float32)), names["fixed"](np.ones((8, 3, 224, 224), np.float32))
+    )
 
 
 def test_the_commands_of_the_readme_run(models_here: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    lines = [line for block in blocks(ROOT / "README.md", "sh") for line in block.splitlines() if line.startswith("tilewright ")]
+    lines = [
+        line for block in blocks(ROOT / "README.md", "sh") for line in block.splitlines()
+        if line.startswith("tilewright ")
+    ]
     assert len(lines) >= 2
     for line in lines:
         assert main(shlex.split(line, comments=True)[1:]) == 0, f"{line}\n{capsys.readouterr().err}"
@@ -310,7 +332,9 @@ def test_the_python_of_the_page_on_tensor_expressions_runs(tmp_path: Path, capsy
     assert [text for text in shown if text not in printed] == []
 
 
-def test_the_page_on_debugging_is_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_page_on_debugging_is_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     """Its Python prints what stands below it."""
     monkeypatch.chdir(tmp_path)
     page = ROOT / "docs" / "debugging.md"
@@ -341,11 +365,15 @@ def test_the_python_of_the_page_on_modules_and_passes_runs(capsys: pytest.Captur
     for block in blocks(page, "python"):
         exec(compile(block, str(page), "exec"), names)
     printed = capsys.readouterr().out
-    assert blocks(page, "text")[1].strip() in printed and "AddToSubtract: " in printed and "fold_constant.py:" in printed
+    assert blocks(
+        page, "text"
+    )[1].strip() in printed and "AddToSubtract: " in printed and "fold_constant.py:" in printed
 
 
 @pytest.mark.slow
-def test_the_python_of_the_page_on_schedules_without_templates_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_python_of_the_page_on_schedules_without_templates_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.chdir(tmp_path)
     names: dict[str, Any] = {"__name__": "page"}
     for source in blocks(ROOT / "docs" / "auto_scheduler.md", "python"):
@@ -356,7 +384,9 @@ def test_the_python_of_the_page_on_schedules_without_templates_runs(tmp_path: Pa
 
 def test_every_step_of_a_te_schedule_is_described() -> None:
     text = (ROOT / "docs" / "te.md").read_text(encoding="utf-8")
-    steps = {name for kind in (te.Stage, te.Schedule) for name in vars(kind) if not name.startswith("_")} - {"restart", "normalize"}
+    steps = {
+        name for kind in (te.Stage, te.Schedule) for name in vars(kind) if not name.startswith("_")
+    } - {"restart", "normalize"}
     assert {name for name in steps if f"`{name}`" not in text} == set()
 
 
@@ -371,7 +401,9 @@ def test_the_python_of_the_page_on_topi_runs(capsys: pytest.CaptureFixture[str])
 
 def test_every_word_of_the_loop_language_is_described() -> None:
     text = (ROOT / "docs" / "tir.md").read_text(encoding="utf-8")
-    words = {*_CALLS, *_NAMED, *_LOOPS, *_HEADERS, *_DECLARATIONS} - {"float", "Cast", "Ramp", "Broadcast", "Not", "Select", "buffer_decl"}
+    words = {*_CALLS, *_NAMED, *_LOOPS, *_HEADERS, *_DECLARATIONS} - {
+        "float", "Cast", "Ramp", "Broadcast", "Not", "Select", "buffer_decl"
+    }
     assert {word for word in words if f"T.{word}" not in text} == set()
     assert {name for name in INTRINSICS if f"`{name}`" not in text} == set()
 
@@ -390,7 +422,9 @@ def test_rooms_and_files_that_are_named_exist(page: Path) -> None:
     assert [name for name in named if not any((root / name).exists() for root in roots)] == []
 
 
-def test_every_option_of_the_command_line_is_described(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_option_of_the_command_line_is_described(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("COLUMNS", "200")
     text = (ROOT / "docs" / "command_line.md").read_text(encoding="utf-8")
     for command in ("compile", "run", "quantize", "explain"):
@@ -426,7 +460,10 @@ def test_the_python_of_the_page_on_profiling_runs(models_here: Path, capsys: pyt
     for source in blocks(ROOT / "docs" / "profiling.md", "python"):
         exec(source, names)
     out = capsys.readouterr().out
-    assert "(between steps)" in out and "Total_time" in out and "peak of the arena" in out and "but the limit is 100000: the peak is at" in out
+    assert (
+        "(between steps)" in out and "Total_time" in out and "peak of the arena" in out
+        and "but the limit is 100000: the peak is at" in out
+    )
     assert (models_here / "run.pftrace").stat().st_size > 0
     assert (models_here / "dump" / "_tvmdbg_device_CPU_0" / "output_tensors.params").exists()
 

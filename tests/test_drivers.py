@@ -1,4 +1,5 @@
-"""Drivers in C: built here where there is a C compiler, called through one header, their modules saved with programs."""
+"""Drivers in C: built here where there is a C compiler, called through one header, their modules saved with
+programs."""
 
 from __future__ import annotations
 
@@ -33,7 +34,12 @@ def build(folder: Path, name: str, *options: str) -> Path:
     assert CC is not None
     source = Path(__file__).parent / "example_driver.c"
     path = folder / f"{name}.so"
-    subprocess.run([CC, "-O1", "-Wall", "-Werror", "-shared", "-fPIC", f"-I{HEADER.parent}", *options, str(source), "-o", str(path)], check=True)
+    subprocess.run(
+        [
+            CC, "-O1", "-Wall", "-Werror", "-shared", "-fPIC", f"-I{HEADER.parent}", *options, str(source), "-o",
+            str(path)
+        ], check=True
+    )
     return path
 
 
@@ -62,13 +68,21 @@ def asked(driver: Driver, function: str, result: Any = ctypes.c_long, *args: int
     return found(*args)
 
 
-def program(driver: Driver, scope: str = "global", alignment: int = 1, kind: str = "add") -> tuple[tvm.runtime.FactoryModule, Callable[..., Array]]:
+def program(
+    driver: Driver, scope: str = "global", alignment: int = 1, kind: str = "add"
+) -> tuple[tvm.runtime.FactoryModule, Callable[..., Array]]:
     """A sum that the driver computes, between operators of ours; and what it means."""
     x, y = (relay.var(n, shape=(3, 5)) for n in "xy")
-    inner = relay.Function([p := relay.var("p", shape=(3, 5)), q := relay.var("q", shape=(3, 5))], relay.add(p, q), attrs={"Compiler": "example", "global_symbol": "f"})
+    inner = relay.Function(
+        [p := relay.var("p", shape=(3, 5)), q := relay.var("q", shape=(3, 5))], relay.add(p, q),
+        attrs={"Compiler": "example", "global_symbol": "f"}
+    )
     mod = tvm.IRModule({"f": inner})
     mod["main"] = relay.Function([x, y], relay.exp(relay.Call(mod.get_global_var("f"), [relay.negative(x), y])))
-    register_func("relay.ext.example", lambda f: driver.module(f"{f.attrs['global_symbol']} {kind} {scope} {alignment}".encode()), override=True)
+    register_func(
+        "relay.ext.example", lambda f: driver.module(f"{f.attrs['global_symbol']} {kind} {scope} {alignment}".encode()),
+        override=True
+    )
     return relay.build(mod, "llvm"), lambda a, b: np.exp(b - a)
 
 
@@ -76,7 +90,9 @@ X, Y = np.random.default_rng(0).standard_normal((2, 3, 5), np.float32)
 
 
 @needs_cc
-@pytest.mark.parametrize(("scope", "alignment"), [("global", 1), ("global", 64), ("global", 4096), ("sram", 16), ("sram", 256)])
+@pytest.mark.parametrize(
+    ("scope", "alignment"), [("global", 1), ("global", 64), ("global", 4096), ("sram", 16), ("sram", 256)]
+)
 def test_programs_call_drivers_and_give_memory_back(driver: Driver, scope: str, alignment: int) -> None:
     lib, meaning = program(driver, scope, alignment)
     before = asked(driver, "example_copied")
@@ -109,8 +125,10 @@ def test_modules_are_saved_and_loaded(driver: Driver, library: Path, suffix: str
     assert [m.type_key for m in again.imported_modules] == ["example-driver"]
     np.testing.assert_array_equal(again.executable(X, Y), lib.executable(X, Y))
     code = (
-        "import sys, numpy as np\nfrom tilewright.runtime import load_driver, load_module\nfrom tilewright.base.errors import ArtifactError\n"
-        f"x = np.ones((3, 5), np.float32)\ntry:\n    load_module({str(tmp_path / f'm{suffix}')!r})\nexcept ArtifactError as e:\n    print(e)\n"
+        "import sys, numpy as np\nfrom tilewright.runtime import load_driver, load_module\nfrom tilewright.base.errors "
+        "import ArtifactError\n"
+        f"x = np.ones((3, 5), np.float32)\ntry:\n    load_module({str(tmp_path / f'm{suffix}')!r})\nexcept "
+        "ArtifactError as e:\n    print(e)\n"
         f"load_driver({str(library)!r})\nprint(load_module({str(tmp_path / f'm{suffix}')!r}).executable(x, x).sum())"
     )
     said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.splitlines()
@@ -120,37 +138,51 @@ def test_modules_are_saved_and_loaded(driver: Driver, library: Path, suffix: str
 
 @needs_cc
 def test_what_a_driver_says_against_it_is_told(driver: Driver) -> None:
-    with pytest.raises(ArtifactError, match=r"the driver of 'example-driver' \(.*libexample.so\) refused the module: 'nonsense' is no module"):
+    with pytest.raises(
+        ArtifactError,
+        match=r"the driver of 'example-driver' \(.*libexample.so\) refused the module: 'nonsense' is no module"
+    ):
         driver.module(b"nonsense")
     lib, _ = program(driver, kind="fail")
     with pytest.raises(RunError, match="takes 1 inputs and 1 outputs, and was given 3 arrays"):
         lib.executable(X, Y)
     broken = driver.module(b"g fail global 1")["g"]
     a = tvm.nd.array(X)
-    with pytest.raises(RunError, match="the driver of 'example-driver' cannot go on in 'g': it is broken after 1 calls"):
+    with pytest.raises(
+        RunError, match="the driver of 'example-driver' cannot go on in 'g': it is broken after 1 calls"
+    ):
         broken(a, a)
     with pytest.raises(KeyError, match="the module 'example-driver' has no function 'h'"):
         driver.module(b"g add global 1")["h"]
     big = tvm.nd.array(np.zeros(1 << 20, np.float32))
-    with pytest.raises(RunError, match="the driver of 'example-driver' has no 4194304 bytes of 'sram'; give it a smaller part"):
+    with pytest.raises(
+        RunError, match="the driver of 'example-driver' has no 4194304 bytes of 'sram'; give it a smaller part"
+    ):
         driver.module(b"g negate sram 64")["g"](big, big)
     assert asked(driver, "example_live") == 0
 
 
 @needs_cc
 def test_what_is_no_driver_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(TargetError, match=r"the driver .*none.so cannot be loaded: .*; build it for this machine as a shared library"):
+    with pytest.raises(
+        TargetError, match=r"the driver .*none.so cannot be loaded: .*; build it for this machine as a shared library"
+    ):
         load_driver(tmp_path / "none.so")
     empty = tmp_path / "empty.c"
     empty.write_text("int x;")
     subprocess.run([str(CC), "-shared", "-fPIC", str(empty), "-o", str(tmp_path / "empty.so")], check=True)
-    with pytest.raises(TargetError, match=r"empty.so is no driver: it has no function tw_driver; .*tilewright_driver.h says what one exports"):
+    with pytest.raises(
+        TargetError,
+        match=r"empty.so is no driver: it has no function tw_driver; .*tilewright_driver.h says what one exports"
+    ):
         load_driver(tmp_path / "empty.so")
     with pytest.raises(TargetError, match="is for version 9 of the interface, and this is version 1; build it with"):
         load_driver(build(tmp_path, "old", "-DVERSION=9"))
     with pytest.raises(TargetError, match=r"has no function call$"):
         load_driver(build(tmp_path, "dumb", "-DCALL=0", "-Wno-unused-function"))
-    with pytest.raises(TargetError, match="has no function copy_out; those of a device's memory are all there, or none"):
+    with pytest.raises(
+        TargetError, match="has no function copy_out; those of a device's memory are all there, or none"
+    ):
         load_driver(build(tmp_path, "half", "-DCOPY_OUT=0", "-Wno-unused-function"))
     other = build(tmp_path, "other")
     with pytest.raises(OptionError, match="registered already"):
@@ -163,10 +195,18 @@ def test_the_header_is_c_and_cpp(tmp_path: Path) -> None:
         file = tmp_path / f"use{suffix}"
         file.write_text('#include "tilewright_driver.h"\nint size(void) { return (int)sizeof(tw_driver_table); }\n')
         compiler = CC if suffix == ".c" else shutil.which("c++") or CC
-        subprocess.run([str(compiler), *options, "-Wall", "-Werror", f"-I{HEADER.parent}", "-c", str(file), "-o", str(tmp_path / "use.o")], check=True)
+        subprocess.run(
+            [
+                str(compiler), *options, "-Wall", "-Werror", f"-I{HEADER.parent}", "-c", str(file), "-o",
+                str(tmp_path / "use.o")
+            ], check=True
+        )
 
 
-DTYPES = ("bool", "int4", "int8", "uint8", "int16", "int32", "int64", "uint64", "float16", "bfloat16", "float32", "float64", "float8_e4m3fn", "float4_e2m1fn", "complex64")
+DTYPES = (
+    "bool", "int4", "int8", "uint8", "int16", "int32", "int64", "uint64", "float16", "bfloat16", "float32", "float64",
+    "float8_e4m3fn", "float4_e2m1fn", "complex64"
+)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)

@@ -37,7 +37,9 @@ def waiting(kind: str, count: int, **attributes: Any) -> Call:
     """A node of which nothing is known but how many inputs it has."""
     names = [f"x{k}" for k in range(count)]
     proto = helper.make_node(kind, names, ["y"], **attributes)
-    (made,) = defer(proto, Origin("here", kind), {"": 18}, (), {"use_nt_batch_matmul": False}, {n: Var(n, None) for n in names})
+    (made,) = defer(
+        proto, Origin("here", kind), {"": 18}, (), {"use_nt_batch_matmul": False}, {n: Var(n, None) for n in names}
+    )
     assert isinstance(made, Call)
     return made
 
@@ -64,21 +66,28 @@ def test_what_sizes_do_not_decide_is_converted_once() -> None:
 def test_what_sizes_decide_is_converted_for_each_answer() -> None:
     data = floats(9, 3)
     one = floats(1, 3)
-    assert conversions_of(waiting("Add", 2), (data, data), (data, one), (data[:4], one), (one, data[:5]), (one, one)) == 3
+    assert conversions_of(
+        waiting("Add", 2), (data, data), (data, one), (data[:4], one), (one, data[:5]), (one, one)
+    ) == 3
     assert conversions_of(waiting("Squeeze", 1), (data,), (one,), (data[:4],)) == 2
     first, last = np.array([1]), np.array([6])
-    assert conversions_of(waiting("Slice", 3), *((data[:n], first, last) for n in (2, 7, 4, 9, 8, 3, 1, 0))) == 3  # up to 6, up to the end, nothing
+    # up to 6, up to the end, nothing
+    assert conversions_of(waiting("Slice", 3), *((data[:n], first, last) for n in (2, 7, 4, 9, 8, 3, 1, 0))) == 3
 
 
 def test_what_values_decide_is_converted_for_each_value() -> None:
     data = floats(9, 3)
-    assert conversions_of(waiting("ReduceSum", 2), *((data[:n], np.array([axis])) for n in (2, 5) for axis in (0, 1))) == 2
+    assert conversions_of(
+        waiting("ReduceSum", 2), *((data[:n], np.array([axis])) for n in (2, 5) for axis in (0, 1))
+    ) == 2
 
 
 def test_nodes_of_one_kind_share_their_conversions() -> None:
     a, b = waiting("Neg", 1), waiting("Neg", 1)
     proto = helper.make_node("Neg", ["other"], ["name"], name="called")
-    (c,) = defer(proto, Origin("called", "Neg"), {"": 18}, (), {"use_nt_batch_matmul": False}, {"other": Var("other", None)})
+    (c,) = defer(
+        proto, Origin("called", "Neg"), {"": 18}, (), {"use_nt_batch_matmul": False}, {"other": Var("other", None)}
+    )
     made = Conversions(1 << 20)
     assert made.of(a.op) is made.of(b.op) is made.of(c.op)  # type: ignore[attr-defined]
     assert made.of(a.op) is not made.of(waiting("Abs", 1).op)
@@ -100,7 +109,10 @@ def test_errors_name_the_node_that_was_given_the_values() -> None:
     calls = []
     for name in ("first", "second"):
         proto = helper.make_node("Concat", ["a", "b"], ["y"], axis=0)
-        calls += defer(proto, Origin(name, "Concat"), {"": 18}, (), {"use_nt_batch_matmul": False}, {"a": data, "b": Var("b", None)})
+        calls += defer(
+            proto, Origin(name, "Concat"), {"": 18}, (), {"use_nt_batch_matmul": False},
+            {"a": data, "b": Var("b", None)}
+        )
     b, c = calls[0].args[1], calls[1].args[1]  # type: ignore[attr-defined]
     run = meaning_of(Function([data, b, c], Tuple(tuple(calls))), Conversions(1 << 20))
     assert [x.shape for x in run(floats(2, 3), floats(4, 3), floats(1, 3))] == [(6, 3), (3, 3)]
@@ -115,7 +127,9 @@ def test_values_without_meaning_name_the_node() -> None:
     with pytest.raises(ShapeError, match=r"Reshape 'here': dyn.reshape: \(4,\) has 4 elements"):
         run(floats(4), np.array([3]))
     total = Call(relay.op.get("add")(), [Var("y", None), Var("z", None)], span=Origin("there", "Add"))
-    with pytest.raises(RunError, match=r"Add 'there': add of float32\[2\], float32\[3\] has no meaning for these values"):
+    with pytest.raises(
+        RunError, match=r"Add 'there': add of float32\[2\], float32\[3\] has no meaning for these values"
+    ):
         meaning_of(Function(total.args, total), Conversions(1 << 20))(floats(2), floats(3))
 
 
@@ -130,13 +144,17 @@ def test_operators_with_much_to_do_are_too_large() -> None:
 def test_only_operators_run_on_values() -> None:
     x, c = relay.var("x", shape=(relay.Any(),)), relay.var("c", shape=(), dtype="bool")
     with pytest.raises(TooLargeError):
-        DynamicProgram(Function([x, c], relay.If(c, relay.exp(x), relay.tanh(x))), Conversions(1 << 20))([floats(2), np.array(True)])
+        DynamicProgram(
+            Function([x, c], relay.If(c, relay.exp(x), relay.tanh(x))), Conversions(1 << 20)
+        )([floats(2), np.array(True)])
 
 
 def test_outputs_are_arrays_of_their_own() -> None:
     x = relay.var("x", shape=(relay.Any(), 3))
     value = floats(2, 3)
-    (a, b, c), lists = DynamicProgram(Function([x], Tuple((x, relay.transpose(x), Tuple((x,))))), Conversions(1 << 20))([value])
+    (a, b, c), lists = DynamicProgram(
+        Function([x], Tuple((x, relay.transpose(x), Tuple((x,))))), Conversions(1 << 20)
+    )([value])
     assert lists == ()
     assert a is not value and b.flags.c_contiguous and not np.shares_memory(b, value) and not np.shares_memory(a, c)
 
@@ -162,7 +180,9 @@ def test_every_node_of_the_conformance_suite_runs_on_values() -> None:
         warnings.simplefilter("ignore")
         for case in collect_testcases(None):
             for inputs, _ in case.data_sets:
-                if len(case.model.graph.node) == 1 and not case.model.graph.initializer and all(isinstance(x, (np.ndarray, np.generic)) for x in inputs):
+                if len(case.model.graph.node) == 1 and not case.model.graph.initializer and all(
+                    isinstance(x, (np.ndarray, np.generic)) for x in inputs
+                ):
                     tried += _agrees(case.model, list(map(np.asarray, inputs)), case.name)
     assert tried > 1000
 
@@ -182,7 +202,9 @@ def _agrees(proto: onnx.ModelProto, inputs: list[Array], name: str) -> bool:
         for got, wanted in zip(found, _tensors(evaluate(function, *inputs)), strict=True):
             assert (got.shape, got.dtype) == (wanted.shape, wanted.dtype), name
             if got.dtype.kind in "fcV":
-                np.testing.assert_allclose(got.astype(np.complex128), wanted.astype(np.complex128), 1e-4, 1e-6, err_msg=name)
+                np.testing.assert_allclose(
+                    got.astype(np.complex128), wanted.astype(np.complex128), 1e-4, 1e-6, err_msg=name
+                )
             else:
                 np.testing.assert_array_equal(got, wanted, name)
     return True
@@ -196,39 +218,62 @@ def _tensors(value: Any) -> Iterator[Array]:
         yield value
 
 
-# --- whole programs ----------------------------------------------------------------------------------------------------------
+# --- whole programs
+# ----------------------------------------------------------------------------------------------------------
 
 
 def detector(boxes: int = 24, classes: int = 3) -> onnx.ModelProto:
-    """The boxes of each class that are sure enough, the best ten of them, all classes together; nothing where there is none."""
+    """The boxes of each class that are sure enough, the best ten of them, all classes together; nothing where there is
+    none."""
     nodes, found, labels = [], [], []
-    weights: dict[str, Any] = {"sure": np.float32(0.5), "zero": [0], "one": [1], "ten": [10], "all": [-1], "first": np.array(0), "two": np.float32(2)}
+    weights: dict[str, Any] = {
+        "sure": np.float32(0.5), "zero": [0], "one": [1], "ten": [10], "all": [-1], "first": np.array(0),
+        "two": np.float32(2)
+    }
     for k in range(classes):
         weights[f"k{k}"] = np.array(k)
         nodes += [
-            helper.make_node("Gather", ["scores", f"k{k}"], [f"s{k}"], axis=1), helper.make_node("Greater", [f"s{k}", "sure"], [f"m{k}"]),
+            helper.make_node("Gather", ["scores", f"k{k}"], [f"s{k}"], axis=1),
+            helper.make_node("Greater", [f"s{k}", "sure"], [f"m{k}"]),
             helper.make_node("NonZero", [f"m{k}"], [f"n{k}"]), helper.make_node("Transpose", [f"n{k}"], [f"t{k}"]),
-            helper.make_node("GatherND", [f"s{k}", f"t{k}"], [f"v{k}"]), helper.make_node("NonZero", [f"m{k}"], [f"o{k}"]),
-            helper.make_node("Transpose", [f"o{k}"], [f"u{k}"]), helper.make_node("GatherND", ["boxes", f"u{k}"], [f"b{k}"]),
-            helper.make_node("Shape", [f"v{k}"], [f"c{k}"]), helper.make_node("Concat", [f"c{k}", "ten"], [f"d{k}"], axis=0),
-            helper.make_node("ReduceMin", [f"d{k}"], [f"e{k}"], keepdims=1), helper.make_node("TopK", [f"v{k}", f"e{k}"], [f"w{k}", f"i{k}"]),
+            helper.make_node("GatherND", [f"s{k}", f"t{k}"], [f"v{k}"]),
+            helper.make_node("NonZero", [f"m{k}"], [f"o{k}"]),
+            helper.make_node("Transpose", [f"o{k}"], [f"u{k}"]),
+            helper.make_node("GatherND", ["boxes", f"u{k}"], [f"b{k}"]),
+            helper.make_node("Shape", [f"v{k}"], [f"c{k}"]),
+            helper.make_node("Concat", [f"c{k}", "ten"], [f"d{k}"], axis=0),
+            helper.make_node("ReduceMin", [f"d{k}"], [f"e{k}"], keepdims=1),
+            helper.make_node("TopK", [f"v{k}", f"e{k}"], [f"w{k}", f"i{k}"]),
             helper.make_node("Gather", [f"b{k}", f"i{k}"], [f"f{k}"], axis=0),
-            helper.make_node("ConstantOfShape", [f"e{k}"], [f"l{k}"], value=numpy_helper.from_array(np.array([k], np.int64))),
+            helper.make_node(
+                "ConstantOfShape", [f"e{k}"], [f"l{k}"], value=numpy_helper.from_array(np.array([k], np.int64))
+            ),
         ]
         found.append(f"f{k}")
         labels.append(f"l{k}")
-    none = helper.make_graph([helper.make_node("Identity", ["together"], ["same"])], "none", [], [helper.make_tensor_value_info("same", FLOAT, None)])
+    none = helper.make_graph(
+        [helper.make_node("Identity", ["together"], ["same"])], "none", [],
+        [helper.make_tensor_value_info("same", FLOAT, None)]
+    )
     some = helper.make_graph(
-        [helper.make_node("ReduceMax", ["together"], ["most"]), helper.make_node("Div", ["together", "most"], ["scaled"])], "some", [],
+        [
+            helper.make_node("ReduceMax", ["together"], ["most"]),
+            helper.make_node("Div", ["together", "most"], ["scaled"])
+        ], "some", [],
         [helper.make_tensor_value_info("scaled", FLOAT, None)])
     nodes += [
         helper.make_node("Concat", found, ["together"], axis=0), helper.make_node("Concat", labels, ["label"], axis=0),
         helper.make_node("Shape", ["label"], ["count"]), helper.make_node("Gather", ["count", "first"], ["number"]),
-        helper.make_node("Equal", ["number", "first"], ["empty"]), helper.make_node("If", ["empty"], ["chosen"], then_branch=none, else_branch=some),
+        helper.make_node("Equal", ["number", "first"], ["empty"]),
+        helper.make_node("If", ["empty"], ["chosen"], then_branch=none, else_branch=some),
         helper.make_node("Mul", ["chosen", "two"], ["box"]),
     ]
     graph = helper.make_graph(
-        nodes, "g", [helper.make_tensor_value_info("boxes", FLOAT, (boxes, 4)), helper.make_tensor_value_info("scores", FLOAT, (boxes, classes))],
+        nodes, "g",
+        [
+            helper.make_tensor_value_info("boxes", FLOAT, (boxes, 4)),
+            helper.make_tensor_value_info("scores", FLOAT, (boxes, classes))
+        ],
         [helper.make_tensor_value_info("box", FLOAT, None), helper.make_tensor_value_info("label", INT64, None)],
         [numpy_helper.from_array(np.asarray(v), n) for n, v in weights.items()])
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9)
@@ -246,12 +291,16 @@ def picture(*counts: int, boxes: int = 24) -> dict[str, Array]:
 def test_counts_that_were_not_met_before() -> None:
     proto = detector()
     compiled = tilewright.compile(proto)
-    counts = [(2, 3, 4), (0, 0, 0), (24, 24, 24), (0, 1, 0), (1, 1, 1), (24, 0, 7), (10, 10, 10), (11, 9, 0), (5, 6, 7), (0, 0, 24), (3, 12, 1)]
+    counts = [
+        (2, 3, 4), (0, 0, 0), (24, 24, 24), (0, 1, 0), (1, 1, 1), (24, 0, 7), (10, 10, 10), (11, 9, 0), (5, 6, 7),
+        (0, 0, 24), (3, 12, 1)
+    ]
     for feed in [picture(*c) for c in counts]:
         for got, wanted in zip(compiled(feed), onnxruntime_answers(proto, feed), strict=True):
             assert got.dtype == wanted.dtype
             np.testing.assert_allclose(got, wanted, rtol=1e-5, atol=1e-6)
-    assert sum(e.program is not None for e in compiled._stages.edges()) <= 4  # the first counts, and what is behind them
+    # the first counts, and what is behind them
+    assert sum(e.program is not None for e in compiled._stages.edges()) <= 4
 
 
 def test_memory_does_not_grow_with_the_counts() -> None:
@@ -274,7 +323,8 @@ def test_memory_does_not_grow_with_the_counts() -> None:
 
 
 def test_no_elements_are_asked_for() -> None:
-    """Of five elements the greatest none: an empty result, as it was with a K that is known, and one that is computed."""
+    """Of five elements the greatest none: an empty result, as it was with a K that is known, and one that is
+    computed."""
     graph = helper.make_graph(
         [helper.make_node("TopK", ["x", "k"], ["v", "i"])], "g",
         [helper.make_tensor_value_info("x", FLOAT, (2, 5)), helper.make_tensor_value_info("k", INT64, (1,))],
@@ -291,4 +341,6 @@ def test_moving_much_is_not_too_large() -> None:
     x, n = relay.var("x", shape=(relay.Any(), 4)), relay.var("n", shape=(1,), dtype="int64")
     one, zero = relay.const(np.array([1])), relay.const(np.array([0]))
     part = relay.transpose(Call(relay.op.get("dyn.strided_slice")(), [x, zero, n, one]), (1, 0))
-    assert meaning_of(Function([x, n], part), Conversions(1 << 10))(floats(5000, 4), np.array([4000])).shape == (4, 4000)
+    assert meaning_of(
+        Function([x, n], part), Conversions(1 << 10)
+    )(floats(5000, 4), np.array([4000])).shape == (4, 4000)

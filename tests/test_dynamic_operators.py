@@ -1,4 +1,5 @@
-"""Operators whose attributes are tensors: types with unknown dimensions, the meaning of the static operator, and what makes them static."""
+"""Operators whose attributes are tensors: types with unknown dimensions, the meaning of the static operator, and what
+makes them static."""
 
 from __future__ import annotations
 
@@ -38,21 +39,36 @@ CASES: list[tuple[Op, tuple[np.ndarray[Any, Any], ...], Op]] = [
     (dynamic.DynFull(), (np.float32(2.5), ints(2, 3)), relay.op.get("full")((2, 3))),
     (dynamic.DynZeros("int8"), (ints(2, 3),), relay.op.get("zeros")((2, 3), "int8")),
     (dynamic.DynOnes("float32"), (ints(4),), relay.op.get("ones")((4,), "float32")),
-    (dynamic.DynOneHot(axis=0), (ints(0, 2, 1), np.float32(1), np.float32(0), ints(4)[0]), relay.op.get("one_hot")(4, 0)),
+    (
+        dynamic.DynOneHot(axis=0), (ints(0, 2, 1), np.float32(1), np.float32(0), ints(4)[0]),
+        relay.op.get("one_hot")(4, 0)
+    ),
     (dynamic.DynArange("int64"), (ints(2)[0], ints(9)[0], ints(3)[0]), relay.op.get("arange")(2, 9, 3, "int64")),
     (dynamic.DynArange(), (np.float32(1), np.float32(-1), np.float32(-0.5)), relay.op.get("arange")(1.0, -1.0, -0.5)),
     (dynamic.DynTile(), (real(2, 3), ints(2, 1, 2)), relay.op.get("tile")((2, 1, 2))),
     (dynamic.DynTopK(axis=1), (real(3, 6), ints(2)[0]), relay.op.get("topk")(2, 1)),
     (dynamic.DynTopK(ret_type="values"), (real(3, 6), ints(4)[0]), relay.op.get("topk")(4, ret_type="values")),
-    (dynamic.DynStridedSlice(), (real(5, 6), ints(1, 0), ints(4, 6), ints(1, 2)), relay.op.get("strided_slice")((1, 0), (4, 6), (1, 2))),
-    (dynamic.DynStridedSlice("size"), (real(5, 6), ints(1), ints(2), ints(1)), relay.op.get("strided_slice")((1,), (2,), slice_mode="size")),
+    (
+        dynamic.DynStridedSlice(), (real(5, 6), ints(1, 0), ints(4, 6), ints(1, 2)),
+        relay.op.get("strided_slice")((1, 0), (4, 6), (1, 2))
+    ),
+    (
+        dynamic.DynStridedSlice("size"), (real(5, 6), ints(1), ints(2), ints(1)),
+        relay.op.get("strided_slice")((1,), (2,), slice_mode="size")
+    ),
     (dynamic.DynSqueeze(), (real(1, 3, 1), ints(0, 2)), relay.op.get("squeeze")((0, 2))),
     (dynamic.DynExpandDims(2), (real(3, 4), ints(1)[0]), relay.op.get("expand_dims")(1, 2)),
     (dynamic.DynPad(), (real(2, 3), ints((0, 1), (2, 0)), np.float32(7)), relay.op.get("nn.pad")(((0, 1), (2, 0)))),
     (dynamic.DynUpsampling(), (IMAGE, np.float32(2), np.float32(3)), relay.op.get("nn.upsampling")(2, 3)),
-    (dynamic.DynUpsampling3d(), (real(1, 2, 2, 3, 4), np.float32(2), np.float32(1), np.float32(3)), relay.op.get("nn.upsampling3d")(2, 1, 3)),
+    (
+        dynamic.DynUpsampling3d(), (real(1, 2, 2, 3, 4), np.float32(2), np.float32(1), np.float32(3)),
+        relay.op.get("nn.upsampling3d")(2, 1, 3)
+    ),
     (dynamic.DynResize2d(), (IMAGE, ints(7, 3), np.zeros(0, "float32")), relay.op.get("image.resize2d")((7, 3))),
-    (dynamic.DynSparseToDense(), (ints((0, 1), (2, 0)), real(2), np.float32(-1), ints(3, 2)), relay.op.get("sparse_to_dense")((3, 2))),
+    (
+        dynamic.DynSparseToDense(), (ints((0, 1), (2, 0)), real(2), np.float32(-1), ints(3, 2)),
+        relay.op.get("sparse_to_dense")((3, 2))
+    ),
 ]
 cases = pytest.mark.parametrize(("op", "inputs", "static"), CASES, ids=[repr(c[0]) for c in CASES])
 
@@ -85,7 +101,9 @@ def test_the_meaning_is_that_of_the_static_operator(op: Any, inputs: Any, static
 
 @cases
 def test_constants_make_it_static(op: Any, inputs: Any, static: Op) -> None:
-    args = [const(a) if k in op.places else var(f"x{k}", shape=a.shape, dtype=str(a.dtype)) for k, a in enumerate(inputs)]
+    args = [
+        const(a) if k in op.places else var(f"x{k}", shape=a.shape, dtype=str(a.dtype)) for k, a in enumerate(inputs)
+    ]
     mod = IRModule.from_expr(Call(op, args))
     after = transform.DynamicToStatic()(mod)
     assert "dyn." not in str(after)
@@ -109,21 +127,34 @@ def test_attributes_may_be_tensors() -> None:
     assert relay.nn.pad(x, widths, 1.0, pad_mode="edge").op == dynamic.DynPad("edge")
     assert relay.nn.pad(x, const(ints((0, 1), (2, 0)))).op == relay.op.get("nn.pad")(((0, 1), (2, 0)))
     scale = var("scale", shape=(), dtype="float32")
-    assert relay.nn.upsampling3d(var("v", shape=(1, 2, 3, 4, 5)), scale, scale, scale, method="trilinear").op == dynamic.DynUpsampling3d(method="trilinear")
+    assert relay.nn.upsampling3d(
+        var("v", shape=(1, 2, 3, 4, 5)), scale, scale, scale, method="trilinear"
+    ).op == dynamic.DynUpsampling3d(method="trilinear")
     assert relay.topk(x, k=var("k", shape=(), dtype="int32"), axis=0).op == dynamic.DynTopK(axis=0)
     with pytest.raises(CompileError, match=r"transpose cannot take axes as a tensor"):
         relay.transpose(x, axes=shape)
-    with pytest.raises(CompileError, match=r"one_hot cannot take axis as a tensor; dyn.one_hot takes indices, on_value, off_value, depth"):
+    with pytest.raises(
+        CompileError,
+        match=r"one_hot cannot take axis as a tensor; dyn.one_hot takes indices, on_value, off_value, depth"
+    ):
         relay.one_hot(var("i", shape=(2,), dtype="int32"), const(1.0), const(0.0), depth=3, axis=shape)
 
 
 @pytest.mark.parametrize("kind", ["graph", "vm", "debug"])
 def test_ranges_whose_ends_are_computed(kind: str) -> None:
     n = var("n", shape=(), dtype="int64")
-    program = IRModule.from_expr(Function([n], relay.Tuple([relay.arange(n, dtype="int32"), relay.arange(const(1), relay.add(n, const(ints(1)[0])), 2)])))
+    program = IRModule.from_expr(
+        Function(
+            [n],
+            relay.Tuple([relay.arange(n, dtype="int32"), relay.arange(const(1), relay.add(n, const(ints(1)[0])), 2)])
+        )
+    )
     run = relay.create_executor(kind, program).evaluate()
     for count in (4, 0, 7):
-        agree(tuple(r.numpy() for r in run(ints(count)[0])), (np.arange(count, dtype="int32"), np.arange(1, count + 1, 2, dtype="float32")))
+        agree(
+            tuple(r.numpy() for r in run(ints(count)[0])),
+            (np.arange(count, dtype="int32"), np.arange(1, count + 1, 2, dtype="float32"))
+        )
 
 
 def test_what_dynamic_operators_refuse() -> None:
@@ -134,7 +165,9 @@ def test_what_dynamic_operators_refuse() -> None:
         dynamic.DynReshape()(x, const(1.0))
     with pytest.raises(ShapeError, match=r"begin has 3 numbers, and the data \(2, 3\) has 2 dimensions"):
         dynamic.DynStridedSlice()(x, const(ints(0, 0, 0)), const(ints(1, 1, 1)), const(ints(1, 1, 1)))
-    with pytest.raises(ShapeError, match=r"pad_width must have the shape \(2, 2\), a pair for each dimension, and it has \(3, 2\)"):
+    with pytest.raises(
+        ShapeError, match=r"pad_width must have the shape \(2, 2\), a pair for each dimension, and it has \(3, 2\)"
+    ):
         dynamic.DynPad()(x, const(np.zeros((3, 2), "int64")), const(0.0))
     with pytest.raises(ShapeError, match=r"data must have 5 dimensions, and it has 2: \(2, 3\)"):
         dynamic.DynUpsampling3d()(x, const(1.0), const(1.0), const(1.0))
@@ -142,7 +175,9 @@ def test_what_dynamic_operators_refuse() -> None:
 
 def test_programs_of_known_shapes_compile() -> None:
     x = var("x", shape=(2, 6))
-    shape = relay.concatenate([relay.strided_slice(relay.shape_of(x, dtype="int64"), begin=(0,), end=(1,)), const(ints(3, 2))])
+    shape = relay.concatenate(
+        [relay.strided_slice(relay.shape_of(x, dtype="int64"), begin=(0,), end=(1,)), const(ints(3, 2))]
+    )
     mod = IRModule.from_expr(relay.exp(relay.reshape(x, shape)))
     graph = relay.build(mod, target="llvm")
     from tilewright.runtime.graph_executor import GraphModule
@@ -156,9 +191,16 @@ def test_programs_of_known_shapes_compile() -> None:
 @pytest.mark.parametrize("kind", ["debug", "vm", "graph"])
 def test_executors_of_programs_whose_sizes_are_in_their_values(kind: str) -> None:
     node = onnx.helper.make_node("Expand", ["x", "shape"], ["y"])  # waits for its shape
-    given = [onnx.helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, [3]), onnx.helper.make_tensor_value_info("shape", onnx.TensorProto.INT64, [2])]
-    graph = onnx.helper.make_graph([node], "g", given, [onnx.helper.make_tensor_value_info("y", onnx.TensorProto.FLOAT, None)])
-    mod, _ = relay.frontend.from_onnx(onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 17)], ir_version=8))
+    given = [
+        onnx.helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, [3]),
+        onnx.helper.make_tensor_value_info("shape", onnx.TensorProto.INT64, [2])
+    ]
+    graph = onnx.helper.make_graph(
+        [node], "g", given, [onnx.helper.make_tensor_value_info("y", onnx.TensorProto.FLOAT, None)]
+    )
+    mod, _ = relay.frontend.from_onnx(
+        onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 17)], ir_version=8)
+    )
     run = relay.create_executor(kind, mod=mod, target="llvm").evaluate()
     value = real(3)
     for wanted in (ints(2, 3), ints(4, 3)):

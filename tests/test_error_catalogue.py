@@ -1,5 +1,6 @@
-"""Every error has a code, every code a page, and every page a message that is made here. `python tests/test_error_catalogue.py` writes what is
-derived: the classes and messages in the catalogue's files, and docs/errors.md."""
+"""Every error has a code, every code a page, and every page a message that is made here. `python
+tests/test_error_catalogue.py` writes what is derived: the classes and messages in the catalogue's files, and
+docs/errors.md."""
 
 from __future__ import annotations
 
@@ -28,13 +29,18 @@ _BASES = {"TVMError", "UserWarning"}
 _ABSTRACT = {"TVMError", "WorkerError"}
 _OUTSIDE = {"TW0201": "UsageError"}  # the class of the library that reads command lines
 _MOST_LINES = 14
-_HOW = "say which family it belongs to: code=\"TW….\", of those in src/tilewright/catalogue (or write a new page there, and what provokes it in tests/error_examples)"
+_HOW = (
+    "say which family it belongs to: code=\"TW….\", of those in src/tilewright/catalogue (or write a new page there, "
+    "and what provokes it in tests/error_examples)"
+)
 
 
 @cache
 def nodes() -> tuple[tuple[str, ast.ClassDef | ast.Call], ...]:
     """Every class and every call of the sources, with its file."""
-    files = [(str(p.relative_to(SOURCE)), ast.parse(p.read_text(encoding="utf-8"))) for p in sorted(SOURCE.rglob("*.py"))]
+    files = [
+        (str(p.relative_to(SOURCE)), ast.parse(p.read_text(encoding="utf-8"))) for p in sorted(SOURCE.rglob("*.py"))
+    ]
     return tuple((path, n) for path, tree in files for n in ast.walk(tree) if isinstance(n, (ast.ClassDef, ast.Call)))
 
 
@@ -44,13 +50,18 @@ def classes() -> dict[str, str]:
     found = {n.name: n for _, n in nodes() if isinstance(n, ast.ClassDef)}
 
     def bases(name: str) -> list[str]:
-        return [b for b in (ast.unparse(b).rpartition(".")[2] for b in found[name].bases) if b != name] if name in found else []
+        return [
+            b for b in (ast.unparse(b).rpartition(".")[2] for b in found[name].bases) if b != name
+        ] if name in found else []
 
     def is_error(name: str) -> bool:
         return name in _BASES or any(is_error(b) for b in bases(name))
 
     def code(name: str) -> str:
-        own = [s.value.value for s in found[name].body if isinstance(s, ast.Assign) and ast.unparse(s.targets[0]) == "code" and isinstance(s.value, ast.Constant)] if name in found else []
+        own = [
+            s.value.value for s in found[name].body if isinstance(s, ast.Assign)
+            and ast.unparse(s.targets[0]) == "code" and isinstance(s.value, ast.Constant)
+        ] if name in found else []
         return str(own[0]) if own else next(filter(None, map(code, bases(name))), "")
 
     return {name: code(name) for name in found if is_error(name)}
@@ -86,9 +97,13 @@ def kinds() -> dict[str, set[str]]:
 
 @pytest.mark.slow
 def test_every_error_says_its_code() -> None:
-    """Classes of one family have it; of the others, who raises says it, as a constant, so that a search for the code finds the place."""
+    """Classes of one family have it; of the others, who raises says it, as a constant, so that a search for the code
+    finds the place."""
     wrong = [
-        f"{place}: {name} " + ("is raised without a code" if said is None else f"has the code {ast.unparse(said)}, which is none of the catalogue")
+        f"{place}: {name} " + (
+            "is raised without a code" if said is None
+            else f"has the code {ast.unparse(said)}, which is none of the catalogue"
+        )
         for place, name, said in made()
         if (said is None and not classes()[name]) or (isinstance(said, ast.Constant) and said.value not in entries())
     ]
@@ -99,7 +114,8 @@ def test_every_error_says_its_code() -> None:
 def test_every_class_of_errors_is_of_the_catalogue() -> None:
     assert {c for c in classes().values() if c} <= set(entries())
     assert {name for name, code in classes().items() if not code} - _ABSTRACT == {
-        "ArtifactError", "CompileError", "InputError", "ModelError", "OptionError", "RPCError", "RunError", "TargetError",
+        "ArtifactError", "CompileError", "InputError", "ModelError", "OptionError", "RPCError", "RunError",
+        "TargetError",
     }, "a class that derives of these has one code: code = \"TW….\" in its body"
 
 
@@ -117,7 +133,7 @@ def test_every_warning_is_of_a_class_with_a_code() -> None:
 def test_pages_are_in_order_and_complete() -> None:
     for place, area in enumerate(areas(), 1):
         text = (FOLDER / f"{area.name}.md").read_text(encoding="utf-8")
-        assert text == area.text(), f"{area.name}.md has a page that is not read: compare with the form at the top of catalogue/__init__.py"
+        assert text == area.text(), f"{area.name}.md has a page that is not read: compare with the form at the top of catalogue/__init__.py"  # noqa: E501
         codes = [e.code for e in area.entries]
         assert codes == sorted(set(codes))
         assert all(c.startswith(f"TW{place:02d}") for c in codes)
@@ -126,7 +142,9 @@ def test_pages_are_in_order_and_complete() -> None:
 @pytest.mark.slow
 def test_every_code_is_raised_by_the_classes_that_its_page_names() -> None:
     found = kinds()
-    assert {e.code: set(e.kinds) for e in entries().values()} == found, f"write the pages anew: python tests/{Path(__file__).name}"
+    assert {
+        e.code: set(e.kinds) for e in entries().values()
+    } == found, f"write the pages anew: python tests/{Path(__file__).name}"
 
 
 @cache
@@ -164,7 +182,9 @@ def errors_of_usage() -> type[Exception]:
 def shown(error: BaseException, folder: Path) -> str:
     """A message without what differs from machine to machine: folders, and what is behind many lines."""
     message = error.format_message() if hasattr(error, "format_message") else str(error)
-    message = message.replace(str(folder.resolve()), "/work").replace(str(folder), "/work").replace(str(ROOT), "/tilewright")
+    message = message.replace(
+        str(folder.resolve()), "/work"
+    ).replace(str(folder), "/work").replace(str(ROOT), "/tilewright")
     lines = [line.rstrip() for line in message.splitlines()]
     return "\n".join(lines if len(lines) <= _MOST_LINES else [*lines[:_MOST_LINES], "…"])
 
@@ -176,19 +196,24 @@ def test_every_code_has_an_example() -> None:
 
 @pytest.mark.parametrize("code", list(entries()))
 def test_the_example_of_a_page_is_what_is_said(code: str, tmp_path: Path) -> None:
-    assert provoke(code, tmp_path) == (code, entries()[code].example), f"write the pages anew: python tests/{Path(__file__).name}"
+    assert provoke(code, tmp_path) == (
+        code, entries()[code].example
+    ), f"write the pages anew: python tests/{Path(__file__).name}"
 
 
 def page() -> str:
     """docs/errors.md."""
     head = (
-        "# Errors\n\nAfter reading this page you know the cause of an error, and what to do. Every error and every warning has a code: "
+        "# Errors\n\nAfter reading this page you know the cause of an error, and what to do. Every error and every "
+        "warning has a code: "
         "the command line shows it in brackets after the message,\nand Python has it as `error.code`. "
         "To read the entry of one code:\n\n```sh\ntilewright explain-error TW0101\n```\n\n"
         "A code stands for one cause and one remedy; the message adds the details of the case. "
         "`python tests/test_error_catalogue.py` writes this page.\n\n"
     )
-    contents = "".join(f"- [{a.title}](#{_anchor(a.title)}): {a.entries[0].code} to {a.entries[-1].code}\n" for a in areas())
+    contents = "".join(
+        f"- [{a.title}](#{_anchor(a.title)}): {a.entries[0].code} to {a.entries[-1].code}\n" for a in areas()
+    )
     parts = [f"## {a.title}\n\n{a.words}\n\n" + "\n".join(f"#{e.text()}" for e in a.entries) for a in areas()]
     return head + contents + "\n" + "\n".join(parts)
 
@@ -235,7 +260,9 @@ def test_the_code_stays_when_an_error_is_told_its_node_or_another_process() -> N
 
     error = errors.OptionError("a", errors.Origin("n", "Conv"), code="TW0203")
     again = pickle.loads(pickle.dumps(errors.ModelError("b", code="TW0103")))
-    assert (error.code, str(error), again.code, errors.with_code(error)) == ("TW0203", "Conv 'n': a", "TW0103", "Conv 'n': a [TW0203]")
+    assert (
+        error.code, str(error), again.code, errors.with_code(error)
+    ) == ("TW0203", "Conv 'n': a", "TW0103", "Conv 'n': a [TW0203]")
     assert errors.ShapeError("c").code == "TW0301"
     assert errors.with_code(ValueError("plain")) == "plain"
 

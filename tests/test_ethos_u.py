@@ -1,4 +1,5 @@
-"""Ethos-U by way of Vela: parts as TFLite files, which give the same bits, and as command streams, which travel with the program."""
+"""Ethos-U by way of Vela: parts as TFLite files, which give the same bits, and as command streams, which travel with
+the program."""
 
 from __future__ import annotations
 
@@ -43,11 +44,15 @@ def image(name: str = "x", shape: tuple[int, ...] = (1, 8, 8, 4)) -> relay.Var:
 
 
 def conv(x: Any, kernel: tuple[int, ...], scales: Any = 0.02, bias: bool = True, **attrs: Any) -> Any:
-    """From scale 0.5 around 7 to scale 0.75 around -3, with a scale for each output channel where `scales` is a list."""
+    """From scale 0.5 around 7 to scale 0.75 around -3, with a scale for each output channel where `scales` is a
+    list."""
     channels = attrs.get("groups", 1) if attrs.get("groups", 1) > 1 else kernel[3]
     w = relay.const(rng.integers(-90, 90, kernel).astype("int8"))
     per_channel = np.asarray(scales, np.float32)
-    y = Q.conv2d(x, w, n(7), n(0), f(0.5), relay.const(per_channel), channels=channels, kernel_size=kernel[:2], data_layout="NHWC", kernel_layout="HWIO", **attrs)
+    y = Q.conv2d(
+        x, w, n(7), n(0), f(0.5), relay.const(per_channel), channels=channels, kernel_size=kernel[:2],
+        data_layout="NHWC", kernel_layout="HWIO", **attrs
+    )
     y = relay.nn.bias_add(y, relay.const(rng.integers(-999, 999, channels).astype("int32")), axis=3) if bias else y
     return Q.requantize(y, relay.const(np.float32(0.5) * per_channel), n(0), f(0.75), n(-3), axis=3, out_dtype="int8")
 
@@ -58,7 +63,10 @@ def two(name: str) -> Any:
 
 def dense(x: Any) -> Any:
     y = Q.dense(x, relay.const(rng.integers(-90, 90, (6, 16)).astype("int8")), n(7), n(0), f(0.5), f(0.02), units=6)
-    return Q.requantize(relay.nn.bias_add(y, relay.const(np.arange(6, dtype="int32"))), f(0.01), n(0), f(0.75), n(-3), axis=1, out_dtype="int8")
+    return Q.requantize(
+        relay.nn.bias_add(y, relay.const(np.arange(6, dtype="int32"))), f(0.01), n(0), f(0.75), n(-3), axis=1,
+        out_dtype="int8"
+    )
 
 
 def padded(x: Any) -> Any:
@@ -72,19 +80,26 @@ ROWS: dict[str, Any] = {
     "one with padding of its own": lambda: conv(image(), (3, 3, 4, 6), padding=(1, 1, 1, 1), dilation=(2, 2)),
     "one for each channel": lambda: conv(padded(image()), (3, 3, 1, 4), [0.01, 0.02, 0.03, 0.04], groups=4),
     "a matrix product": lambda: dense(image(shape=(1, 16))),
-    "a mean": lambda: Q.avg_pool2d(image(), f(0.5), n(7), f(0.5), n(7), pool_size=(2, 2), strides=(2, 2), padding=(0, 0, 0, 0), layout="NHWC"),
+    "a mean": lambda: Q.avg_pool2d(
+        image(), f(0.5), n(7), f(0.5), n(7), pool_size=(2, 2), strides=(2, 2), padding=(0, 0, 0, 0), layout="NHWC"
+    ),
     "a maximum": lambda: relay.nn.max_pool2d(image(), pool_size=(3, 3), strides=(2, 2), layout="NHWC"),
     "a sum": lambda: two("add"),
     "a product": lambda: two("mul"),
     "another shape": lambda: relay.reshape(image(), (1, 256)),
     "a softmax": lambda: Q.softmax(image(shape=(1, 16)), f(0.25), n(3), f(1 / 256), n(-128)),
-    "several layers": lambda: dense(relay.reshape(relay.nn.max_pool2d(conv_to(image()), pool_size=(4, 4), strides=(4, 4), layout="NHWC"), (1, 16))),
+    "several layers": lambda: dense(
+        relay.reshape(relay.nn.max_pool2d(conv_to(image()), pool_size=(4, 4), strides=(4, 4), layout="NHWC"), (1, 16))
+    ),
 }
 
 
 def conv_to(x: Any) -> Any:
     """To scale 0.5 around 7, as the next layer reads it."""
-    y = Q.conv2d(x, relay.const(rng.integers(-90, 90, (1, 1, 4, 4)).astype("int8")), n(7), n(0), f(0.5), f(0.02), channels=4, kernel_size=(1, 1), data_layout="NHWC", kernel_layout="HWIO")
+    y = Q.conv2d(
+        x, relay.const(rng.integers(-90, 90, (1, 1, 4, 4)).astype("int8")), n(7), n(0), f(0.5), f(0.02), channels=4,
+        kernel_size=(1, 1), data_layout="NHWC", kernel_layout="HWIO"
+    )
     return Q.requantize(y, f(0.01), n(0), f(0.5), n(7), axis=3, out_dtype="int8")
 
 
@@ -108,8 +123,13 @@ def test_a_part_as_a_tflite_file_gives_the_same_bits(make: Any) -> None:
     want = relay.build(mod, "llvm").executable(*inputs)
     order = [p.name_hint for p in part.params]
     call = next(e for e in [partitioned["main"].body] if isinstance(e, relay.Call))
-    given = {o: inputs[[v.name_hint for v in mod["main"].params].index(a.name_hint)] for o, a in zip(order, call.args, strict=True)}
-    np.testing.assert_array_equal(relay.build(again, "llvm", params=params).executable(*(given[o] for o in order)), want)
+    given = {
+        o: inputs[[v.name_hint for v in mod["main"].params].index(a.name_hint)] for o,
+        a in zip(order, call.args, strict=True)
+    }
+    np.testing.assert_array_equal(
+        relay.build(again, "llvm", params=params).executable(*(given[o] for o in order)), want
+    )
 
 
 def network(name: str) -> tuple[IRModule, dict[str, Any]]:
@@ -121,12 +141,15 @@ def network(name: str) -> tuple[IRModule, dict[str, Any]]:
 @pytest.mark.models
 @pytest.mark.parametrize("name", NETWORKS)
 def test_a_network_as_a_command_stream(name: str, tmp_path: Path) -> None:
-    """The whole network is one call; what Vela makes of our file is what it makes of the one that the network is from; bits of the stand-in are the CPU's."""
+    """The whole network is one call; what Vela makes of our file is what it makes of the one that the network is from;
+    bits of the stand-in are the CPU's."""
     mod, params = network(name)
     lib = relay.build(partition_for_ethosu(mod, params, accelerator_config="ethos-u55-128"), "llvm")
     (module,) = lib.imported_modules
     (step,) = module.steps
-    assert (step.function, step.attributes["accelerator_config"], len(step.reads), len(step.writes)) == ("ethos_u_invoke", "ethos-u55-128", 3, 1)
+    assert (
+        step.function, step.attributes["accelerator_config"], len(step.reads), len(step.writes)
+    ) == ("ethos_u_invoke", "ethos-u55-128", 3, 1)
     original = vela.compile_model((SHARED / f"{name}.tflite").read_bytes(), "ethos-u55-128", name)
     assert step.attributes["scratch_size"] == original.memory["scratch_size"]
     assert [c.shape for c in module.constants] == [original.commands.shape, original.weights.shape]
@@ -156,26 +179,42 @@ def test_what_cannot_go_there_is_refused(monkeypatch: pytest.MonkeyPatch) -> Non
         vela.compile_model(b"", "ethos-u99", "part")
     monkeypatch.setattr(vela, "is_installed", lambda: False)
     mod = partition_for_ethosu(with_rounding(two("add")))
-    with pytest.raises(CompileError, match="@tvmgen_default_ethos_u_main_0 is for Ethos-U, and its compiler Vela is not installed; pip install ethos-u-vela"):
+    with pytest.raises(
+        CompileError,
+        match="@tvmgen_default_ethos_u_main_0 is for Ethos-U, and its compiler Vela is not installed; pip install "
+        "ethos-u-vela"
+    ):
         relay.build(mod, "llvm")
     mod["main"] = mod["main"].with_attr("numerics", "onnx")
-    with pytest.raises(CompileError, match=r'rounds as "onnx", and Ethos-U rounds as "tflite"; bring the network into that form with relay\.qnn\.transform\.Unify\("NHWC", "int8", "tflite"\)'):
+    with pytest.raises(
+        CompileError,
+        match=r'rounds as "onnx", and Ethos-U rounds as "tflite"; bring the network into that form with '
+        r'relay\.qnn\.transform\.Unify\("NHWC", "int8", "tflite"\)'
+    ):
         relay.build(mod, "llvm")
     clash = Q.add(two("add"), image("z"), f(0.5), n(1), f(0.25), n(2), f(0.75), n(3))
     (part,) = parts(transform.InferType()(partition_for_ethosu(with_rounding(clash))))
-    with pytest.raises(CompileError, match=r"one layer gives a tensor the scale \(0\.75, 3\), and ADD reads it as \(0\.5, 1\); requantize between them"):
+    with pytest.raises(
+        CompileError,
+        match=r"one layer gives a tensor the scale \(0\.75, 3\), and ADD reads it as \(0\.5, 1\); requantize between "
+        r"them"
+    ):
         tflite_bytes(part)
     x = image()
-    with pytest.raises(CompileError, match=r"Ethos-U was given abs, which is no row of its table; partition with partition_for_ethosu"):
+    with pytest.raises(
+        CompileError, match=r"Ethos-U was given abs, which is no row of its table; partition with partition_for_ethosu"
+    ):
         tflite_bytes(transform.InferType()(IRModule.from_expr(relay.Function([x], relay.abs(x))))["main"])
 
 
 def test_files_of_the_writer_are_read_back() -> None:
-    """Every kind of field: numbers of all widths, texts, vectors, tables, a union; alignment does not depend on what stands before."""
+    """Every kind of field: numbers of all widths, texts, vectors, tables, a union; alignment does not depend on what
+    stands before."""
     for pad in range(9):
         values = np.arange(12, dtype=np.int64).reshape(3, 4) + pad
         data = model_bytes({
-            "version": 3, "description": "d" * pad, "operator_codes": [{"builtin_code": 9, "deprecated_builtin_code": 9, "version": 2}],
+            "version": 3, "description": "d" * pad,
+            "operator_codes": [{"builtin_code": 9, "deprecated_builtin_code": 9, "version": 2}],
             "buffers": [{}, {"data": values.tobytes()}],
             "subgraphs": [{
                 "name": "g" * pad, "inputs": [0], "outputs": [1],
@@ -184,7 +223,14 @@ def test_files_of_the_writer_are_read_back() -> None:
                     {"name": "y", "shape": [3, 4], "type": 4, "buffer": 1, "is_variable": True,
                      "quantization": {"scale": [0.5, 0.25, 2.0], "zero_point": [1, -2, 3], "quantized_dimension": 0}},
                 ],
-                "operators": [{"opcode_index": 0, "inputs": [0, -1], "outputs": [1], "builtin_options": ("FullyConnectedOptions", {"keep_num_dims": True, "fused_activation_function": 1})}],
+                "operators": [
+                    {
+                        "opcode_index": 0, "inputs": [0, -1], "outputs": [1],
+                        "builtin_options": (
+                            "FullyConnectedOptions", {"keep_num_dims": True, "fused_activation_function": 1}
+                        )
+                    }
+                ],
             }],
         })
         model = read_model(data)
@@ -195,7 +241,9 @@ def test_files_of_the_writer_are_read_back() -> None:
         assert graph.tensors[1].quantization is not None
         assert graph.tensors[1].quantization.zero_points == (1, -2, 3)
         (operator,) = graph.operators
-        assert (operator.kind, operator.version, operator.inputs, operator.options["keep_num_dims"]) == ("FULLY_CONNECTED", 2, (0, -1), True)
+        assert (
+            operator.kind, operator.version, operator.inputs, operator.options["keep_num_dims"]
+        ) == ("FULLY_CONNECTED", 2, (0, -1), True)
         at = data.index(values.tobytes())
         assert at % 16 == 0
     with pytest.raises(InternalError, match="the table Model of TFLite's schema has no field colour"):
@@ -204,9 +252,13 @@ def test_files_of_the_writer_are_read_back() -> None:
 
 def test_files_of_the_writer_are_read_by_the_package_of_the_format() -> None:
     tflite = pytest.importorskip("tflite", reason="tflite, the schema of TFLite files, is not installed")
-    (part,) = parts(transform.InferType()(partition_for_ethosu(with_rounding(ROWS["one that is padded, with strides and holes"]()))))
+    (part,) = parts(
+        transform.InferType()(partition_for_ethosu(with_rounding(ROWS["one that is padded, with strides and holes"]())))
+    )
     model = tflite.Model.GetRootAsModel(tflite_bytes(part), 0)
     graph = model.Subgraphs(0)
-    assert [model.OperatorCodes(k).BuiltinCode() for k in range(model.OperatorCodesLength())] == [tflite.BuiltinOperator.PAD, tflite.BuiltinOperator.CONV_2D]
+    assert [
+        model.OperatorCodes(k).BuiltinCode() for k in range(model.OperatorCodesLength())
+    ] == [tflite.BuiltinOperator.PAD, tflite.BuiltinOperator.CONV_2D]
     assert graph.Tensors(int(graph.Outputs(0))).Quantization().Scale(0) == pytest.approx(0.75)
     assert tvm.IRModule is IRModule

@@ -1,4 +1,5 @@
-"""`tilewright explain`: what it finds out, and that the page says it safely. The page in a browser: test_explain_page.py."""
+"""`tilewright explain`: what it finds out, and that the page says it safely. The page in a browser:
+test_explain_page.py."""
 
 from __future__ import annotations
 
@@ -34,7 +35,10 @@ from tilewright.driver.main import main
 from tilewright.runtime.manifest import Held
 
 HOSTILE = "</script><script>window.pwned=1</script><img src=x onerror=window.pwned=1>\u2028"
-CONTROL = '#[version = "0.0.5"]\ndef @main(%x: Tensor[(2, 4), float32], %c: bool) { if (%c) { nn.relu(%x) } else { negative(%x) } }\n'
+CONTROL = (
+    '#[version = "0.0.5"]\ndef @main(%x: Tensor[(2, 4), float32], %c: bool) { if (%c) { nn.relu(%x) } else { '
+    'negative(%x) } }\n'
+)
 
 
 def hostile_model(folder: Path) -> Path:
@@ -57,7 +61,8 @@ def described(model: Any, **options: Any) -> Content:
     return explained(tvm.compile(model, **options), "model", run=False)
 
 
-# --- what changed -------------------------------------------------------------------------------------------------------------
+# --- what changed
+# -------------------------------------------------------------------------------------------------------------
 
 
 def rows(old: str, new: str) -> list[Row]:
@@ -83,7 +88,9 @@ def test_a_call_that_is_another_one_now_is_one_row_and_its_readers_are_as_before
 
 
 def test_lines_that_have_little_in_common_are_not_taken_for_each_other() -> None:
-    assert [r.kind for r in rows("  %0 = add(%x, %y);", "    %0 = add(%p, meta[relay.Constant][0], a=1, b=2, c=3);")] == [REMOVED, ADDED]
+    assert [
+        r.kind for r in rows("  %0 = add(%x, %y);", "    %0 = add(%p, meta[relay.Constant][0], a=1, b=2, c=3);")
+    ] == [REMOVED, ADDED]
 
 
 def test_functions_count_their_values_each_for_itself() -> None:
@@ -134,7 +141,8 @@ def test_a_pass_within_a_pass_is_told_once_and_private_modules_never() -> None:
     assert watching.states[1].graph.operators == {"nn.relu": 1}
 
 
-# --- the program --------------------------------------------------------------------------------------------------------------
+# --- the program
+# --------------------------------------------------------------------------------------------------------------
 
 
 def test_steps_know_their_operators_nodes_and_each_other(content: Content) -> None:
@@ -151,8 +159,13 @@ def test_steps_are_measured(content: Content) -> None:
     found = content.measurement
     assert found is not None
     assert found.threads == 1
-    assert min(found.seconds, found.peaks.rate(FLOAT32), found.peaks.bandwidths[-1][1], *(s.seconds for s in found.steps)) > 0
-    assert found.steps[0] == StepMeasure(found.steps[0].seconds, 2.0 * 8 * 8 * 8 * (27 + 1), float(content.steps[0].nbytes))  # and a sum and a maximum for each
+    assert min(
+        found.seconds, found.peaks.rate(FLOAT32), found.peaks.bandwidths[-1][1], *(s.seconds for s in found.steps)
+    ) > 0
+    # and a sum and a maximum for each
+    assert found.steps[0] == StepMeasure(
+        found.steps[0].seconds, 2.0 * 8 * 8 * 8 * (27 + 1), float(content.steps[0].nbytes)
+    )
 
 
 def test_what_an_accelerator_takes_is_its_own_step(tmp_path: Path) -> None:
@@ -196,7 +209,8 @@ def test_another_machine_is_not_measured() -> None:
     assert any(linked.sources)
 
 
-# --- the links between texts ----------------------------------------------------------------------------------------------------
+# --- the links between texts
+# ----------------------------------------------------------------------------------------------------
 
 
 def test_every_text_of_a_kernel_is_linked_to_the_one_before(content: Content) -> None:
@@ -206,7 +220,11 @@ def test_every_text_of_a_kernel_is_linked_to_the_one_before(content: Content) ->
             assert len(text.sources) == len(text.lines)
             assert all(1 <= n <= len(before.lines) for found in text.sources for n in found)
             assert any(text.sources)
-        instructions = [k for k, line in enumerate(code.lines) if re.match(r"\s+[a-z]", line) and not line.lstrip().startswith((".", "push", "pop", "ret", "vzeroupper", "sub", "add"))]
+        instructions = [
+            k for k,
+            line in enumerate(code.lines) if re.match(r"\s+[a-z]", line)
+            and not line.lstrip().startswith((".", "push", "pop", "ret", "vzeroupper", "sub", "add"))
+        ]
         assert sum(bool(code.sources[k]) for k in instructions) > 0.9 * len(instructions)
 
 
@@ -232,10 +250,14 @@ def test_links_change_no_instruction() -> None:
 
 def instructions(lines: Any) -> list[str]:
     """The instructions of assembly, their labels without the numbers that debug information shifts."""
-    return [" ".join(line.split()) for line in lines if line.startswith(("\t", " ")) and not line.strip().startswith((".", "#"))]
+    return [
+        " ".join(line.split()) for line in lines if line.startswith(("\t", " "))
+        and not line.strip().startswith((".", "#"))
+    ]
 
 
-# --- memory ---------------------------------------------------------------------------------------------------------------------
+# --- memory
+# ---------------------------------------------------------------------------------------------------------------------
 
 
 def test_values_that_live_together_do_not_overlap(content: Content) -> None:
@@ -254,7 +276,8 @@ def test_the_peak_is_where_most_is_alive() -> None:
     assert Memory(0, ()).peak == (0, 0)
 
 
-# --- the page -------------------------------------------------------------------------------------------------------------------
+# --- the page
+# -------------------------------------------------------------------------------------------------------------------
 
 
 class _Elements(HTMLParser):
@@ -291,7 +314,10 @@ def part(page: str, name: str) -> Any:
 
 def test_the_page_has_all_of_it(content: Content) -> None:
     page = page_of(content)
-    wanted = {"summary", *(f"state-{k}" for k in range(len(content.states))), *(f"kernel-{k}" for k in range(len(content.kernels)))}
+    wanted = {
+        "summary", *(f"state-{k}" for k in range(len(content.states))),
+        *(f"kernel-{k}" for k in range(len(content.kernels)))
+    }
     assert wanted == set(ids(page))
     assert part(page, "kernel-0")[3]["lines"] == [*content.kernels[0].texts[3].lines]
     state = part(page, "state-1")
@@ -321,10 +347,13 @@ def test_the_page_asks_nobody(content: Content) -> None:
     assert not [a for _, a in elements(page).found if "src" in a or "href" in a]
 
 
-# --- the command ----------------------------------------------------------------------------------------------------------------
+# --- the command
+# ----------------------------------------------------------------------------------------------------------------
 
 
-def test_the_command_writes_one_file_and_says_what_is_in_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_writes_one_file_and_says_what_is_in_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.chdir(tmp_path)
     Path("net.onnx").write_bytes(mlp().SerializeToString())
     assert main(["explain", "net.onnx", "--no-run"]) == 0
@@ -348,7 +377,10 @@ def test_what_cannot_be_measured_is_said(tmp_path: Path, capsys: pytest.CaptureF
         (["--input-shapes", "x:[n,16]"], 2, "give every size a number"),
     ],
 )
-def test_mistakes_are_told_in_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], words: list[str], code: int, said: str) -> None:
+def test_mistakes_are_told_in_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], words: list[str], code: int,
+    said: str
+) -> None:
     monkeypatch.chdir(tmp_path)
     Path("net.onnx").write_bytes(mlp("n").SerializeToString())
     shapes = [] if "--input-shapes" in words else ["--input-shapes", "x:[2,16]"]

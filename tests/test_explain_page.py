@@ -40,14 +40,17 @@ def page(browser: Browser, report: Path) -> Page:
 
 def lit(page: Page, pane: str, mark: str = "exact") -> list[int]:
     """The numbers of the lines of a pane that are lit."""
-    found: list[int] = page.evaluate(f"[...document.querySelectorAll('[aria-label=\"{pane}\"] .{mark}')].map((l) => Number(l.dataset.n))")
+    found: list[int] = page.evaluate(
+        f"[...document.querySelectorAll('[aria-label=\"{pane}\"] .{mark}')].map((l) => Number(l.dataset.n))"
+    )
     return found
 
 
 @pytest.mark.slow
 def test_every_view_draws_and_nothing_leaves_the_file(page: Page) -> None:
     drawn = {
-        "overview": ".tile", "passes": ".row.add", "program": "svg.graph .node", "kernels": ".ln", "run": "circle.dot", "memory": "rect.value",
+        "overview": ".tile", "passes": ".row.add", "program": "svg.graph .node", "kernels": ".ln", "run": "circle.dot",
+        "memory": "rect.value",
     }
     for view in VIEWS:
         page.evaluate(f"location.hash = '{view}'")
@@ -55,7 +58,11 @@ def test_every_view_draws_and_nothing_leaves_the_file(page: Page) -> None:
         assert page.evaluate("document.querySelector('.tabs [aria-current]').textContent").lower() == view
     page.evaluate("location.hash = 'passes/1/graph'")
     page.until("document.querySelectorAll('svg.graph').length === 2")
-    seen = "[...document.querySelectorAll('.canvas')].map((c) => { const f = c.getBoundingClientRect(); return [...c.querySelectorAll('.node')].some((n) => { const b = n.getBoundingClientRect(); return b.left >= f.left && b.right <= f.right && b.top >= f.top && b.bottom <= f.bottom; }); })"
+    seen = (
+        "[...document.querySelectorAll('.canvas')].map((c) => { const f = c.getBoundingClientRect(); return "
+        "[...c.querySelectorAll('.node')].some((n) => { const b = n.getBoundingClientRect(); return b.left >= f.left "
+        "&& b.right <= f.right && b.top >= f.top && b.bottom <= f.bottom; }); })"
+    )
     assert page.evaluate(seen) == [True, True]
     page.evaluate("location.hash = 'program'")
     page.until("document.querySelectorAll('.canvas').length === 1")
@@ -119,19 +126,27 @@ def test_names_of_the_model_are_text(page: Page) -> None:
     page.evaluate("location.hash = 'program/0'")
     page.until("document.querySelector('.detail .operations')")
     assert HOSTILE in page.evaluate("document.querySelector('.detail').textContent")
-    assert page.evaluate("window.pwned === undefined && document.querySelectorAll('body img, main script').length === 0")
+    assert page.evaluate(
+        "window.pwned === undefined && document.querySelectorAll('body img, main script').length === 0"
+    )
 
 
 def test_the_policy_lets_no_other_script_run(page: Page) -> None:
     page.evaluate("document.body.insertAdjacentHTML('beforeend', '<img src=\"data:,\" onerror=\"window.pwned = 1\">')")
-    page.evaluate("(() => { const s = document.createElement('script'); s.textContent = 'window.pwned = 2'; document.body.append(s); })()")
+    page.evaluate(
+        "(() => { const s = document.createElement('script'); s.textContent = 'window.pwned = 2'; "
+        "document.body.append(s); })()"
+    )
     page.evaluate("new Promise((done) => setTimeout(done, 50))")
     assert page.evaluate("window.pwned === undefined")
 
 
 @pytest.mark.slow
 def test_controls_have_names_and_colours_follow_the_system(browser: Browser, report: Path) -> None:
-    nameless = "[...document.querySelectorAll('button, a, input, [role=button], [role=listbox], [role=group]')].filter((e) => !(e.getAttribute('aria-label') || e.textContent.trim())).length"
+    nameless = (
+        "[...document.querySelectorAll('button, a, input, [role=button], [role=listbox], [role=group]')].filter((e) => "
+        "!(e.getAttribute('aria-label') || e.textContent.trim())).length"
+    )
     browser.open(report).evaluate("localStorage.clear()")  # what was chosen before is kept
     light, dark = browser.open(report), browser.open(report, dark=True)
     ground = "getComputedStyle(document.body).backgroundColor"

@@ -1,4 +1,5 @@
-"""Files with modules of other compilers: they run where there is no compiler, and one changed byte of a module is refused."""
+"""Files with modules of other compilers: they run where there is no compiler, and one changed byte of a module is
+refused."""
 
 from __future__ import annotations
 
@@ -99,7 +100,10 @@ def test_they_run_where_there_is_no_compiler(text: str, table: Path) -> None:
     x = np.arange(8, dtype=np.float32)
     given = [x, np.array(3, np.int32)][: len(lib.executable.inputs)]
     lib.export_library(table / "m.so")
-    done = subprocess.run([sys.executable, "-c", ALONE, str(table / "m.so"), str(table)], capture_output=True, text=True, check=False, env=dict(os.environ))
+    done = subprocess.run(
+        [sys.executable, "-c", ALONE, str(table / "m.so"), str(table)], capture_output=True, text=True, check=False,
+        env=dict(os.environ)
+    )
     assert done.stderr == ""
     np.testing.assert_allclose(np.array(done.stdout.split(), np.float32), lib.executable(*given), rtol=1e-6)
 
@@ -114,7 +118,9 @@ def test_every_changed_byte_of_a_module_is_refused(suffix: str, table: Path) -> 
     for k in range(begin, begin + len(blob)):
         data[k] ^= 1 << k % 8
         bad.write_bytes(data)
-        with pytest.raises(ArtifactError, match=r"bad.* the file is damaged \(its contents do not match its checksum\)"):
+        with pytest.raises(
+            ArtifactError, match=r"bad.* the file is damaged \(its contents do not match its checksum\)"
+        ):
             load_module(bad)
         data[k] ^= 1 << k % 8
     bad.write_bytes(data)
@@ -138,5 +144,9 @@ def test_sizes_that_are_open_are_refused_by_name(table: Path) -> None:
     p, x = relay.var("p", shape=(n,)), relay.var("x", shape=(n,))
     mod = tvm.IRModule({"f": relay.Function([p], relay.negative(p), attrs={"Compiler": "table", "global_symbol": "f"})})
     mod["main"] = relay.Function([x], relay.tanh(relay.Call(mod.get_global_var("f"), [x])))
-    with pytest.raises(CompileError, match=r"the function @f stands among values whose sizes are only known while the program runs, .*; give the sizes"):
+    with pytest.raises(
+        CompileError,
+        match=r"the function @f stands among values whose sizes are only known while the program runs, .*; give the "
+        r"sizes"
+    ):
         relay.build(mod, "llvm").executable(NUMBERS)

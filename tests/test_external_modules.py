@@ -1,4 +1,5 @@
-"""Functions for accelerators: handed to the code generator of their target, called where they stood, saved with the program."""
+"""Functions for accelerators: handed to the code generator of their target, called where they stood, saved with the
+program."""
 
 from __future__ import annotations
 
@@ -38,7 +39,9 @@ class Meaning(ModuleNode):
     def run(self, *arrays: Any) -> None:
         Meaning.calls.append(self.symbol)
         count = len(self.function.params)
-        found = relay.create_executor("debug", tvm.IRModule.from_expr(self.function)).evaluate()(*(a.numpy() for a in arrays[:count]))
+        found = relay.create_executor(
+            "debug", tvm.IRModule.from_expr(self.function)
+        ).evaluate()(*(a.numpy() for a in arrays[:count]))
         for place, value in zip(arrays[count:], found if isinstance(found, (list, tuple)) else [found], strict=True):
             place.copyfrom(value)
 
@@ -152,7 +155,10 @@ def test_modules_travel_with_the_program(suffix: str, tmp_path: Path) -> None:
 
 def test_a_file_with_modules_of_an_unknown_kind_is_refused(tmp_path: Path) -> None:
     relay.build(partitioned(HEAD, {"nn.bias_add": "alpha"}), target="llvm").export_library(tmp_path / "m.so")
-    code = f"import tilewright\ntry:\n    tilewright.load({str(tmp_path / 'm.so')!r})\nexcept tilewright.base.errors.ArtifactError as e:\n    print(e)"
+    code = (
+        f"import tilewright\ntry:\n    tilewright.load({str(tmp_path / 'm.so')!r})\nexcept "
+        "tilewright.base.errors.ArtifactError as e:\n    print(e)"
+    )
     said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     assert "it has a module of the kind 'meaning', and nothing here reads one; import what registers it" in said
 
@@ -174,17 +180,29 @@ def test_what_cannot_be_saved_says_so(tmp_path: Path) -> None:
 def test_targets_without_a_code_generator_are_refused() -> None:
     mod = partitioned(HEAD, {"nn.bias_add": "alpha"})
     remove_global_func("relay.ext.alpha")
-    with pytest.raises(CompileError, match=r"@tvmgen_default_alpha_main_0 is for 'alpha', which has no code generator.*those there are: .*beta"):
+    with pytest.raises(
+        CompileError,
+        match=r"@tvmgen_default_alpha_main_0 is for 'alpha', which has no code generator.*those there are: .*beta"
+    ):
         relay.build(mod, target="llvm")
     register_func("relay.ext.alpha", lambda f: f)
-    with pytest.raises(CompileError, match=r"the code generator of 'alpha', at .*test_external_modules.py:\d+, returned a Function for @tvmgen"):
+    with pytest.raises(
+        CompileError,
+        match=r"the code generator of 'alpha', at .*test_external_modules.py:\d+, returned a Function for @tvmgen"
+    ):
         relay.build(mod, target="llvm")
 
 
 def test_a_module_without_the_function_is_refused() -> None:
-    register_func("relay.ext.alpha", lambda f: Meaning("other", "#[version = \"0.0.5\"]\ndef @main(%x: Tensor[(1), float32]) { %x }"), override=True)
+    register_func(
+        "relay.ext.alpha",
+        lambda f: Meaning("other", "#[version = \"0.0.5\"]\ndef @main(%x: Tensor[(1), float32]) { %x }"), override=True
+    )
     lib = relay.build(partitioned(HEAD, {"nn.bias_add": "alpha"}), target="llvm")
-    with pytest.raises(ArtifactError, match="calls 'tvmgen_default_alpha_main_0', and no module of it has that function: the module 'meaning'"):
+    with pytest.raises(
+        ArtifactError,
+        match="calls 'tvmgen_default_alpha_main_0', and no module of it has that function: the module 'meaning'"
+    ):
         _ = lib.executable
 
 
@@ -251,11 +269,16 @@ def test_several_executables_share_the_code_that_calls_back() -> None:
 
 def test_results_that_cannot_be_handed_over_are_refused() -> None:
     x = relay.var("x", shape=(2,))
-    inner = relay.Function([x], relay.Tuple([relay.Tuple([x, x]), x]), attrs={"Compiler": "alpha", "global_symbol": "f"})
+    inner = relay.Function(
+        [x], relay.Tuple([relay.Tuple([x, x]), x]), attrs={"Compiler": "alpha", "global_symbol": "f"}
+    )
     mod = tvm.IRModule({"f": inner})
     y = relay.var("y", shape=(2,))
     mod["main"] = relay.Function([y], relay.TupleGetItem(relay.Call(mod.get_global_var("f"), [y]), 1))
-    with pytest.raises(CompileError, match=r"the function @f, for 'alpha', gives .*; it gives a tensor of known shape, or a tuple of them"):
+    with pytest.raises(
+        CompileError,
+        match=r"the function @f, for 'alpha', gives .*; it gives a tensor of known shape, or a tuple of them"
+    ):
         relay.build(mod, target="llvm")
 
 

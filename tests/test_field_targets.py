@@ -1,4 +1,5 @@
-"""The tables of Arm Compute Library, Ethos-N, Ethos-U, BNNS and CMSIS-NN: what each row takes, and what each rule says of what it does not."""
+"""The tables of Arm Compute Library, Ethos-N, Ethos-U, BNNS and CMSIS-NN: what each row takes, and what each rule says
+of what it does not."""
 
 from __future__ import annotations
 
@@ -42,7 +43,9 @@ def requantized(e: Any, dtype: str = "uint8", scale: float = 0.5) -> Any:
     return Q.requantize(e, F(0.25), N(0), F(scale), N(3), axis=3, out_dtype=dtype)
 
 
-def conv(x: Any, kernel: tuple[int, ...] = (3, 3, 4, 8), dtype: str = "uint8", zero: int = 0, axis: int = 3, **attrs: Any) -> Any:
+def conv(
+    x: Any, kernel: tuple[int, ...] = (3, 3, 4, 8), dtype: str = "uint8", zero: int = 0, axis: int = 3, **attrs: Any
+) -> Any:
     given = {"channels": kernel[3], "kernel_size": kernel[:2], "data_layout": "NHWC", "kernel_layout": "HWIO", **attrs}
     y = Q.conv2d(x, weight(*kernel), N(7), N(zero), F(0.5), F(0.25), **given)
     return requantized(relay.nn.bias_add(y, relay.const(np.arange(kernel[3], dtype="int32")), axis=axis), dtype)
@@ -63,7 +66,8 @@ def dense(x: Any, dtype: str = "uint8") -> Any:
 
 def transposed(x: Any, strides: tuple[int, int] = (2, 2)) -> Any:
     return requantized(Q.conv2d_transpose(
-        x, weight(2, 2, 8, 4), N(7), N(0), F(0.5), F(0.25), strides=strides, channels=8, kernel_size=(2, 2), data_layout="NHWC", kernel_layout="HWOI"))
+        x, weight(2, 2, 8, 4), N(7), N(0), F(0.5), F(0.25), strides=strides, channels=8, kernel_size=(2, 2),
+        data_layout="NHWC", kernel_layout="HWOI"))
 
 
 def pooled(x: Any, **attrs: Any) -> Any:
@@ -72,7 +76,9 @@ def pooled(x: Any, **attrs: Any) -> Any:
 
 
 def quantized_pool(x: Any, scale: float = 0.5) -> Any:
-    return Q.avg_pool2d(x, F(0.5), N(1), F(scale), N(1), pool_size=(2, 2), strides=(2, 2), padding=(0, 0, 0, 0), layout="NHWC")
+    return Q.avg_pool2d(
+        x, F(0.5), N(1), F(scale), N(1), pool_size=(2, 2), strides=(2, 2), padding=(0, 0, 0, 0), layout="NHWC"
+    )
 
 
 def max_pool(x: Any, **attrs: Any) -> Any:
@@ -88,7 +94,10 @@ def padded(x: Any, value: float = 7.0, widths: Any = ((0, 0), (1, 1), (1, 1), (0
 
 
 def resized(x: Any, size: tuple[int, int] = (16, 16)) -> Any:
-    return relay.image.resize2d(x, size=size, layout="NHWC", method="nearest_neighbor", rounding_method="", coordinate_transformation_mode="asymmetric", out_dtype="uint8")
+    return relay.image.resize2d(
+        x, size=size, layout="NHWC", method="nearest_neighbor", rounding_method="",
+        coordinate_transformation_mode="asymmetric", out_dtype="uint8"
+    )
 
 
 x8, other = image(), relay.var("y", shape=(1, 8, 8, 4), dtype="uint8")
@@ -140,7 +149,9 @@ f4, f2 = relay.var("x", shape=(1, 4, 8, 8)), relay.var("x", shape=(2, 4))
 
 
 def conv_f(groups: int = 1, **attrs: Any) -> Any:
-    return relay.nn.conv2d(f4, weight(8, 4 // groups, 3, 3, dtype="float32"), channels=8, kernel_size=(3, 3), groups=groups, **attrs)
+    return relay.nn.conv2d(
+        f4, weight(8, 4 // groups, 3, 3, dtype="float32"), channels=8, kernel_size=(3, 3), groups=groups, **attrs
+    )
 
 
 def biased(e: Any, axis: int = 1) -> Any:
@@ -176,8 +187,14 @@ image_f = relay.var("x", shape=(1, 8, 8, 4))
 def conv_l(groups: int = 1, size: int = 3, **attrs: Any) -> Any:
     """In float32, channels last."""
     kernel = (size, size, 4, 1) if groups == 4 else (size, size, 4 // groups, 8)
-    given = {"channels": 4 if groups == 4 else 8, "kernel_size": (size, size), "groups": groups, "data_layout": "NHWC", "kernel_layout": "HWOI" if groups == 4 else "HWIO", **attrs}
-    return relay.nn.conv2d(attrs.pop("source", image_f), weight(*kernel, dtype="float32"), **{k: v for k, v in given.items() if k != "source"})
+    given = {
+        "channels": 4 if groups == 4 else 8, "kernel_size": (size, size), "groups": groups, "data_layout": "NHWC",
+        "kernel_layout": "HWOI" if groups == 4 else "HWIO", **attrs
+    }
+    return relay.nn.conv2d(
+        attrs.pop("source", image_f), weight(*kernel, dtype="float32"),
+        **{k: v for k, v in given.items() if k != "source"}
+    )
 
 
 def pool_l(x: Any, **attrs: Any) -> Any:
@@ -204,13 +221,22 @@ ROWS = [(t, name, make) for t, rows in TABLES for name, make in rows.items()]
 
 
 def composites(mod: IRModule) -> list[str]:
-    return [str(e.attrs["Composite"]) for _, f in mod.items() for e in post_order(f) if isinstance(e, relay.Function) and "Composite" in e.attrs]
+    return [
+        str(e.attrs["Composite"]) for _,
+        f in mod.items() for e in post_order(f) if isinstance(e, relay.Function) and "Composite" in e.attrs
+    ]
 
 
 def left(mod: IRModule) -> list[str]:
     """The operators that the host computes."""
-    done = {e for f in post_order(mod["main"]) if isinstance(f, relay.Function) and "Composite" in f.attrs for e in post_order(f)}
-    return [e.op.name for e in post_order(mod["main"]) if isinstance(e, relay.Call) and hasattr(e.op, "name") and e not in done]
+    done = {
+        e for f in post_order(mod["main"]) if isinstance(f, relay.Function) and "Composite" in f.attrs
+        for e in post_order(f)
+    }
+    return [
+        e.op.name for e in post_order(mod["main"]) if isinstance(e, relay.Call) and hasattr(e.op, "name")
+        and e not in done
+    ]
 
 
 @pytest.mark.parametrize(("target", "name", "make"), ROWS, ids=[f"{t}.{n}" for t, n, _ in ROWS])
@@ -229,82 +255,267 @@ def test_every_row_has_an_example() -> None:
 
 
 REFUSED: list[tuple[str, Callable[[], Any], str, str]] = [
-    ("ethos-n", lambda: conv(image(1, 4, 8, 8), data_layout="NCHW", axis=1), "data_layout of qnn.conv2d is NCHW; it is NHWC there", "run transform.ConvertLayout"),
-    *((t, lambda d=d: conv(image(1, 8, 8, 8, dtype=d), kernel=(3, 3, 8, 8), padding=(1, 1), dtype=d, axis=2), "nn.bias_add adds along axis 2 of qnn.conv2d", "make axis 3")
+    (
+        "ethos-n", lambda: conv(image(1, 4, 8, 8), data_layout="NCHW", axis=1),
+        "data_layout of qnn.conv2d is NCHW; it is NHWC there", "run transform.ConvertLayout"
+    ),
+    *((
+        t, lambda d=d: conv(image(1, 8, 8, 8, dtype=d), kernel=(3, 3, 8, 8), padding=(1, 1), dtype=d, axis=2),
+        "nn.bias_add adds along axis 2 of qnn.conv2d", "make axis 3"
+    )
       for t, d in (("ethos-n", "uint8"), ("ethos-u", "int8"), ("arm_compute_lib", "uint8"), ("cmsis-nn", "int8"))),
-    ("bnns", lambda: biased(relay.nn.conv2d(f4, weight(8, 4, 1, 1, dtype="float32"), channels=8, kernel_size=(1, 1)), 2), "nn.bias_add adds along axis 2 of nn.conv2d", "make axis 1"),
-    ("bnns", lambda: biased(relay.nn.dense(relay.var("x", shape=(8, 4)), weight(8, 4, dtype="float32")), 0), "nn.bias_add adds along axis 0 of nn.dense", "make axis 1"),
-    ("ethos-n", lambda: conv(x8, dtype="int32"), "the result is int32; it is uint8 or int8 there", "convert the result to uint8"),
-    ("ethos-n", lambda: conv(image(2, 8, 8, 4)), "the input has a batch of 2; it is 1 there", "compile the network for a batch of 1"),
-    ("ethos-n", lambda: conv(x8, kernel=(4, 4, 4, 8)), r"kernel_size of qnn.conv2d is \(4, 4\); each is one of", "make kernel_size one of"),
-    ("ethos-n", lambda: conv(x8, zero=3), "the zero point of the weight of qnn.conv2d, of signed bytes, is 3; it is 0 there", "quantize the weight around 0"),
-    ("ethos-n", lambda: conv(x8, strides=(3, 3)), r"strides of qnn.conv2d are \(3, 3\); they are 1 or 2 there", "make strides 1 or 2"),
-    ("ethos-n", lambda: conv(x8, dilation=(2, 2)), r"dilation of qnn.conv2d is \(2, 2\); it is 1 there", "make dilation 1"),
-    ("ethos-n", lambda: conv(x8, kernel=(3, 3, 2, 8), groups=2), "qnn.conv2d has 2 groups; it has one, or one for each channel there", "make groups 1"),
+    (
+        "bnns",
+        lambda: biased(relay.nn.conv2d(f4, weight(8, 4, 1, 1, dtype="float32"), channels=8, kernel_size=(1, 1)), 2),
+        "nn.bias_add adds along axis 2 of nn.conv2d", "make axis 1"
+    ),
+    (
+        "bnns", lambda: biased(relay.nn.dense(relay.var("x", shape=(8, 4)), weight(8, 4, dtype="float32")), 0),
+        "nn.bias_add adds along axis 0 of nn.dense", "make axis 1"
+    ),
+    (
+        "ethos-n", lambda: conv(x8, dtype="int32"), "the result is int32; it is uint8 or int8 there",
+        "convert the result to uint8"
+    ),
+    (
+        "ethos-n", lambda: conv(image(2, 8, 8, 4)), "the input has a batch of 2; it is 1 there",
+        "compile the network for a batch of 1"
+    ),
+    (
+        "ethos-n", lambda: conv(x8, kernel=(4, 4, 4, 8)), r"kernel_size of qnn.conv2d is \(4, 4\); each is one of",
+        "make kernel_size one of"
+    ),
+    (
+        "ethos-n", lambda: conv(x8, zero=3),
+        "the zero point of the weight of qnn.conv2d, of signed bytes, is 3; it is 0 there",
+        "quantize the weight around 0"
+    ),
+    (
+        "ethos-n", lambda: conv(x8, strides=(3, 3)), r"strides of qnn.conv2d are \(3, 3\); they are 1 or 2 there",
+        "make strides 1 or 2"
+    ),
+    (
+        "ethos-n", lambda: conv(x8, dilation=(2, 2)), r"dilation of qnn.conv2d is \(2, 2\); it is 1 there",
+        "make dilation 1"
+    ),
+    (
+        "ethos-n", lambda: conv(x8, kernel=(3, 3, 2, 8), groups=2),
+        "qnn.conv2d has 2 groups; it has one, or one for each channel there", "make groups 1"
+    ),
     ("ethos-n", lambda: conv(padded(x8, 0.0)), r"nn.pad pads with 0, and zero of its input is 7", "pad with 7"),
-    ("ethos-n", lambda: conv(padded(x8, 7.0, ((0, 0), (0, 0), (0, 0), (2, 2))), kernel=(3, 3, 8, 8)), "only rows and columns are padded there", "pad rows and columns only"),
-    ("ethos-n", lambda: transposed(x8, (1, 1)), r"strides of qnn.conv2d_transpose are \(1, 1\); they are \(2, 2\) there", r"make strides \(2, 2\)"),
+    (
+        "ethos-n", lambda: conv(padded(x8, 7.0, ((0, 0), (0, 0), (0, 0), (2, 2))), kernel=(3, 3, 8, 8)),
+        "only rows and columns are padded there", "pad rows and columns only"
+    ),
+    (
+        "ethos-n", lambda: transposed(x8, (1, 1)),
+        r"strides of qnn.conv2d_transpose are \(1, 1\); they are \(2, 2\) there", r"make strides \(2, 2\)"
+    ),
     ("ethos-n", lambda: dense(image(2, 4)), "the input has a batch of 2", "compile the network for a batch of 1"),
-    ("ethos-n", lambda: pooled(x8, padding=(1, 1, 1, 1), count_include_pad=True), "count_include_pad of nn.avg_pool2d counts padding", "make count_include_pad False"),
-    ("ethos-n", lambda: mean(image(1, 6, 6, 4)), "mean is over 6 x 6; it is over 7 x 7 or 8 x 8 there", "average with nn.avg_pool2d"),
+    (
+        "ethos-n", lambda: pooled(x8, padding=(1, 1, 1, 1), count_include_pad=True),
+        "count_include_pad of nn.avg_pool2d counts padding", "make count_include_pad False"
+    ),
+    (
+        "ethos-n", lambda: mean(image(1, 6, 6, 4)), "mean is over 6 x 6; it is over 7 x 7 or 8 x 8 there",
+        "average with nn.avg_pool2d"
+    ),
     ("ethos-n", lambda: mean(image(1, 7, 7, 4), (1,)), r"mean is over axes \(1,\)", r"make axis \(1, 2\)"),
-    ("ethos-n", lambda: real(relay.sigmoid, x8, 0.1, 0), "sigmoid gives a scale of 0.1", "quantize the result of sigmoid by 1/256"),
-    ("ethos-n", lambda: real(relay.tanh, x8, 1 / 128, 0), "tanh gives a scale of 0.0078125 around 0; it is 1/128 around 128 there", "quantize the result of tanh by 1/128"),
-    ("ethos-n", lambda: real(lambda v: relay.nn.leaky_relu(v, 1.5), x8, 0.1, 5), "alpha of leaky_relu is 1.5", "make alpha less than 1"),
-    ("ethos-n", lambda: requantized(x8, scale=0.001), "qnn.requantize multiplies by 249.9", "choose scales that are nearer"),
-    ("ethos-n", lambda: resized(x8, (24, 24)), r"image.resize2d makes \(24, 24\) of \(8, 8\); it doubles there", "resize to twice the size"),
+    (
+        "ethos-n", lambda: real(relay.sigmoid, x8, 0.1, 0), "sigmoid gives a scale of 0.1",
+        "quantize the result of sigmoid by 1/256"
+    ),
+    (
+        "ethos-n", lambda: real(relay.tanh, x8, 1 / 128, 0),
+        "tanh gives a scale of 0.0078125 around 0; it is 1/128 around 128 there", "quantize the result of tanh by 1/128"
+    ),
+    (
+        "ethos-n", lambda: real(lambda v: relay.nn.leaky_relu(v, 1.5), x8, 0.1, 5), "alpha of leaky_relu is 1.5",
+        "make alpha less than 1"
+    ),
+    (
+        "ethos-n", lambda: requantized(x8, scale=0.001), "qnn.requantize multiplies by 249.9",
+        "choose scales that are nearer"
+    ),
+    (
+        "ethos-n", lambda: resized(x8, (24, 24)), r"image.resize2d makes \(24, 24\) of \(8, 8\); it doubles there",
+        "resize to twice the size"
+    ),
     ("ethos-n", lambda: two("add", x8, image(1, 1, 8, 4)), "they are of one shape there", "broadcast the smaller one"),
-    ("ethos-n", lambda: two("mul", x8, weight(1, 8, 8, 4, dtype="uint8")), r"the constant is \(1, 8, 8, 4\); it is one for each of 4 channels there", "make it one for each of 4"),
-    ("ethos-n", lambda: max_pool(x8, strides=(1, 1)), r"nn.max_pool2d of \(2, 2\) has strides \(1, 1\)", r"make strides \(2, 2\)"),
+    (
+        "ethos-n", lambda: two("mul", x8, weight(1, 8, 8, 4, dtype="uint8")),
+        r"the constant is \(1, 8, 8, 4\); it is one for each of 4 channels there", "make it one for each of 4"
+    ),
+    (
+        "ethos-n", lambda: max_pool(x8, strides=(1, 1)), r"nn.max_pool2d of \(2, 2\) has strides \(1, 1\)",
+        r"make strides \(2, 2\)"
+    ),
     ("ethos-n", lambda: relay.concatenate([x8, other], axis=0), "the result has a batch of 2", "compile the network"),
-    ("ethos-n", lambda: relay.nn.depth_to_space(image(1, 8, 8, 9), 3, layout="NHWC"), "block_size of nn.depth_to_space is 3; it is 2 there", "make block_size 2"),
-    ("ethos-u", lambda: conv(signed, dtype="uint8"), "the input is int8 and the result uint8; they are of one type there", "convert the result to int8"),
+    (
+        "ethos-n", lambda: relay.nn.depth_to_space(image(1, 8, 8, 9), 3, layout="NHWC"),
+        "block_size of nn.depth_to_space is 3; it is 2 there", "make block_size 2"
+    ),
+    (
+        "ethos-u", lambda: conv(signed, dtype="uint8"),
+        "the input is int8 and the result uint8; they are of one type there", "convert the result to int8"
+    ),
     ("ethos-u", lambda: conv(image(2, 8, 8, 4)), "the input has a batch of 2", "compile the network for a batch of 1"),
-    ("ethos-u", lambda: conv(x8, zero=2), "the zero point of the weight of qnn.conv2d is 2", "quantize the weight around 0"),
-    ("ethos-u", lambda: conv(x8, strides=(4, 1)), r"strides of qnn.conv2d are \(4, 1\); they are at most 3 there", "make strides 1, 2 or 3"),
-    ("ethos-u", lambda: conv(image(1, 80, 80, 4), kernel=(65, 1, 4, 8)), r"kernel_size of qnn.conv2d is \(65, 1\)", "make kernel_size smaller"),
+    (
+        "ethos-u", lambda: conv(x8, zero=2), "the zero point of the weight of qnn.conv2d is 2",
+        "quantize the weight around 0"
+    ),
+    (
+        "ethos-u", lambda: conv(x8, strides=(4, 1)), r"strides of qnn.conv2d are \(4, 1\); they are at most 3 there",
+        "make strides 1, 2 or 3"
+    ),
+    (
+        "ethos-u", lambda: conv(image(1, 80, 80, 4), kernel=(65, 1, 4, 8)), r"kernel_size of qnn.conv2d is \(65, 1\)",
+        "make kernel_size smaller"
+    ),
     ("ethos-u", lambda: conv(x8, kernel=(3, 3, 2, 8), groups=2), "qnn.conv2d has 2 groups", "make groups 1"),
-    ("ethos-u", lambda: conv(x8, kernel=(3, 3, 1, 8), groups=4), "qnn.conv2d makes several channels of each", "make channels as many as the input has"),
+    (
+        "ethos-u", lambda: conv(x8, kernel=(3, 3, 1, 8), groups=4), "qnn.conv2d makes several channels of each",
+        "make channels as many as the input has"
+    ),
     ("ethos-u", lambda: conv(padded(x8, 1.0)), "nn.pad pads with 1, and zero of its input is 7", "pad with 7"),
-    ("ethos-u", lambda: dense(image(1, 4), "int8"), "the input is uint8 and the result int8", "convert the result to uint8"),
-    ("ethos-u", lambda: max_pool(x8, padding=(1, 1, 1, 1)), r"padding of nn.max_pool2d is \(1, 1, 1, 1\); it is 0 there", "make padding 0"),
-    ("ethos-u", lambda: max_pool(x8, strides=(4, 4)), r"strides of nn.max_pool2d are \(4, 4\); they are at most 3 there", "make strides 1, 2 or 3"),
-    ("ethos-u", lambda: max_pool(image(1, 300, 300, 1), pool_size=(257, 1), strides=(1, 1)), r"pool_size of nn.max_pool2d is \(257, 1\)", "make pool_size smaller"),
+    (
+        "ethos-u", lambda: dense(image(1, 4), "int8"), "the input is uint8 and the result int8",
+        "convert the result to uint8"
+    ),
+    (
+        "ethos-u", lambda: max_pool(x8, padding=(1, 1, 1, 1)),
+        r"padding of nn.max_pool2d is \(1, 1, 1, 1\); it is 0 there", "make padding 0"
+    ),
+    (
+        "ethos-u", lambda: max_pool(x8, strides=(4, 4)),
+        r"strides of nn.max_pool2d are \(4, 4\); they are at most 3 there", "make strides 1, 2 or 3"
+    ),
+    (
+        "ethos-u", lambda: max_pool(image(1, 300, 300, 1), pool_size=(257, 1), strides=(1, 1)),
+        r"pool_size of nn.max_pool2d is \(257, 1\)", "make pool_size smaller"
+    ),
     ("ethos-u", lambda: two("add", x8, image(1, 1, 8, 4)), "they are of one shape there", "broadcast the smaller one"),
     ("ethos-u", lambda: relay.reshape(x8, (4, 64)), "the result has a batch of 4", "batch of 1"),
     ("arm_compute_lib", conv_f, "data_layout of nn.conv2d is NCHW; it is NHWC there", "make data_layout NHWC"),
     ("arm_compute_lib", lambda: conv_l(groups=2), "nn.conv2d has 2 groups", "make groups 1"),
-    ("arm_compute_lib", lambda: conv_l(groups=4, size=2), r"nn.conv2d of single channels has kernel_size \(2, 2\)", r"make kernel_size \(3, 3\)"),
-    ("arm_compute_lib", lambda: conv_l(groups=4, strides=(2, 1)), r"nn.conv2d of single channels has strides \(2, 1\)", "make strides equal"),
-    ("arm_compute_lib", lambda: conv_l(groups=4, dilation=(2, 2)), r"nn.conv2d of single channels has dilation \(2, 2\)", "make dilation 1"),
-    ("arm_compute_lib", lambda: conv_l(source=padded(image_f, 1.0)), "nn.pad pads with 1, and zero of its input is 0", "pad with 0"),
-    ("arm_compute_lib", lambda: conv_l(source=relay.nn.pad(relay.var("x", shape=(1, 8, 8, 2)), pad_width=((0, 0), (0, 0), (0, 0), (1, 1)))), "only rows and columns are padded there", "pad rows and columns only"),
-    ("arm_compute_lib", lambda: relay.sqrt(pool_l(relay.power(image_f, relay.const(3.0)))), "the exponent before nn.avg_pool2d is 3.0; it is 2 there", "make it 2"),
+    (
+        "arm_compute_lib", lambda: conv_l(groups=4, size=2), r"nn.conv2d of single channels has kernel_size \(2, 2\)",
+        r"make kernel_size \(3, 3\)"
+    ),
+    (
+        "arm_compute_lib", lambda: conv_l(groups=4, strides=(2, 1)),
+        r"nn.conv2d of single channels has strides \(2, 1\)", "make strides equal"
+    ),
+    (
+        "arm_compute_lib", lambda: conv_l(groups=4, dilation=(2, 2)),
+        r"nn.conv2d of single channels has dilation \(2, 2\)", "make dilation 1"
+    ),
+    (
+        "arm_compute_lib", lambda: conv_l(source=padded(image_f, 1.0)),
+        "nn.pad pads with 1, and zero of its input is 0", "pad with 0"
+    ),
+    (
+        "arm_compute_lib",
+        lambda: conv_l(
+            source=relay.nn.pad(relay.var("x", shape=(1, 8, 8, 2)), pad_width=((0, 0), (0, 0), (0, 0), (1, 1)))
+        ), "only rows and columns are padded there", "pad rows and columns only"
+    ),
+    (
+        "arm_compute_lib", lambda: relay.sqrt(pool_l(relay.power(image_f, relay.const(3.0)))),
+        "the exponent before nn.avg_pool2d is 3.0; it is 2 there", "make it 2"
+    ),
     ("arm_compute_lib", lambda: max_pool(image_f, dilation=(2, 2)), "dilation of nn.max_pool2d", "make dilation 1"),
-    ("arm_compute_lib", lambda: relay.add(x8, other), "the first input is uint8; it is float32 there", "convert the first input to float32"),
+    (
+        "arm_compute_lib", lambda: relay.add(x8, other), "the first input is uint8; it is float32 there",
+        "convert the first input to float32"
+    ),
     ("cmsis-nn", lambda: conv(x8), "the input is uint8; it is int8 or int16 there", "convert the input to int8"),
-    ("cmsis-nn", lambda: conv(signed, dtype="int8", zero=2), "the zero point of the weight of qnn.conv2d is 2", "quantize the weight around 0"),
-    ("cmsis-nn", lambda: conv(signed, dtype="int8", kernel=(3, 3, 2, 8), groups=2), "qnn.conv2d has 2 groups", "make groups 1"),
-    ("cmsis-nn", lambda: max_pool(signed, layout="NCHW"), "layout of nn.max_pool2d is NCHW; it is NHWC there", "make layout NHWC"),
-    ("cmsis-nn", lambda: max_pool(image(2, 8, 8, 4, dtype="int8")), "nn.max_pool2d is of 2 images; it is of one there", "batch of 1"),
-    ("cmsis-nn", lambda: two("add", signed, image(1, 1, 1, 4, dtype="int8")), "they are of one shape, or one is a number, there", "broadcast the smaller one"),
-    ("cmsis-nn", lambda: conv(signed, dtype="int16"), "the result is int16; it is int8 there", "convert the result to int8"),
-    ("cmsis-nn", lambda: conv(wide, dtype="int16"), "the input is int16 with the zero point 7; it is 0 there", "quantize int16 around 0"),
-    ("cmsis-nn", lambda: two("add", wide, wide_other), "the first input is int16 with the zero point 1; it is 0 there", "quantize int16 around 0"),
-    ("cmsis-nn", lambda: two("mul", wide, wide_other, (0, 2, 0)), "the second input is int16 with the zero point 2; it is 0 there", "quantize int16 around 0"),
-    ("cmsis-nn", lambda: two("mul", wide, wide_other, (0, 0, 3)), "the result is int16 with the zero point 3; it is 0 there", "quantize int16 around 0"),
-    ("cmsis-nn", lambda: two("add", weight(1, 8, 8, 4), weight(1, 8, 8, 4)), "both inputs are constants; one is computed there", "fold the constants before"),
-    ("cmsis-nn", lambda: real(relay.nn.softmax, image(1, 4), 1 / 256, -128, "int8"), "the input is uint8; it is int8 there", "convert the input to int8"),
-    ("cmsis-nn", lambda: real(relay.nn.softmax, image(1, 4, dtype="int16"), 1 / 256, -128, "int8"), "the input is int16; it is int8 there", "convert the input to int8"),
-    ("cmsis-nn", lambda: max_pool(signed, dilation=(2, 2)), r"dilation of nn.max_pool2d is \(2, 2\); it is 1 there", "make dilation 1"),
-    ("cmsis-nn", lambda: quantized_pool(signed, 0.25), "qnn.avg_pool2d has another scale or zero point behind it than before; it keeps both there", "give the result the scale"),
-    ("cmsis-nn", lambda: real(relay.nn.softmax, image(1, 4, dtype="int8"), 0.1, -128, "int8"), "softmax gives a scale of 0.1", "by 1/256 from -128"),
-    ("bnns", lambda: relay.nn.conv2d(image(1, 4, 8, 8, dtype="float16"), weight(8, 4, 3, 3, dtype="float16")), "the input is float16; it is float32 there", "convert the input to float32"),
+    (
+        "cmsis-nn", lambda: conv(signed, dtype="int8", zero=2), "the zero point of the weight of qnn.conv2d is 2",
+        "quantize the weight around 0"
+    ),
+    (
+        "cmsis-nn", lambda: conv(signed, dtype="int8", kernel=(3, 3, 2, 8), groups=2), "qnn.conv2d has 2 groups",
+        "make groups 1"
+    ),
+    (
+        "cmsis-nn", lambda: max_pool(signed, layout="NCHW"), "layout of nn.max_pool2d is NCHW; it is NHWC there",
+        "make layout NHWC"
+    ),
+    (
+        "cmsis-nn", lambda: max_pool(image(2, 8, 8, 4, dtype="int8")),
+        "nn.max_pool2d is of 2 images; it is of one there", "batch of 1"
+    ),
+    (
+        "cmsis-nn", lambda: two("add", signed, image(1, 1, 1, 4, dtype="int8")),
+        "they are of one shape, or one is a number, there", "broadcast the smaller one"
+    ),
+    (
+        "cmsis-nn", lambda: conv(signed, dtype="int16"), "the result is int16; it is int8 there",
+        "convert the result to int8"
+    ),
+    (
+        "cmsis-nn", lambda: conv(wide, dtype="int16"), "the input is int16 with the zero point 7; it is 0 there",
+        "quantize int16 around 0"
+    ),
+    (
+        "cmsis-nn", lambda: two("add", wide, wide_other),
+        "the first input is int16 with the zero point 1; it is 0 there", "quantize int16 around 0"
+    ),
+    (
+        "cmsis-nn", lambda: two("mul", wide, wide_other, (0, 2, 0)),
+        "the second input is int16 with the zero point 2; it is 0 there", "quantize int16 around 0"
+    ),
+    (
+        "cmsis-nn", lambda: two("mul", wide, wide_other, (0, 0, 3)),
+        "the result is int16 with the zero point 3; it is 0 there", "quantize int16 around 0"
+    ),
+    (
+        "cmsis-nn", lambda: two("add", weight(1, 8, 8, 4), weight(1, 8, 8, 4)),
+        "both inputs are constants; one is computed there", "fold the constants before"
+    ),
+    (
+        "cmsis-nn", lambda: real(relay.nn.softmax, image(1, 4), 1 / 256, -128, "int8"),
+        "the input is uint8; it is int8 there", "convert the input to int8"
+    ),
+    (
+        "cmsis-nn", lambda: real(relay.nn.softmax, image(1, 4, dtype="int16"), 1 / 256, -128, "int8"),
+        "the input is int16; it is int8 there", "convert the input to int8"
+    ),
+    (
+        "cmsis-nn", lambda: max_pool(signed, dilation=(2, 2)), r"dilation of nn.max_pool2d is \(2, 2\); it is 1 there",
+        "make dilation 1"
+    ),
+    (
+        "cmsis-nn", lambda: quantized_pool(signed, 0.25),
+        "qnn.avg_pool2d has another scale or zero point behind it than before; it keeps both there",
+        "give the result the scale"
+    ),
+    (
+        "cmsis-nn", lambda: real(relay.nn.softmax, image(1, 4, dtype="int8"), 0.1, -128, "int8"),
+        "softmax gives a scale of 0.1", "by 1/256 from -128"
+    ),
+    (
+        "bnns", lambda: relay.nn.conv2d(image(1, 4, 8, 8, dtype="float16"), weight(8, 4, 3, 3, dtype="float16")),
+        "the input is float16; it is float32 there", "convert the input to float32"
+    ),
     ("bnns", lambda: conv_f(groups=2), "nn.conv2d has 2 groups", "make groups 1"),
-    ("bnns", lambda: relay.add(conv_f(), weight(1, 1, 6, dtype="float32")), r"what is added to nn.conv2d is \(1, 1, 6\); it is a vector of its 8 channels there", r"add a \(8, 1, 1\) to it"),
-    ("bnns", lambda: relay.nn.max_pool2d(f4, pool_size=(3, 3), strides=(2, 2), ceil_mode=True), "ceil_mode of nn.max_pool2d is True", "make ceil_mode False"),
-    ("bnns", lambda: relay.nn.max_pool2d(f4, pool_size=(2, 2), dilation=(2, 2)), "dilation of nn.max_pool2d", "make dilation 1"),
-    ("bnns", lambda: relay.nn.instance_norm(f4, weight(8, dtype="float32"), weight(8, dtype="float32"), axis=2), "axis of nn.instance_norm is 2", "make axis 1"),
+    (
+        "bnns", lambda: relay.add(conv_f(), weight(1, 1, 6, dtype="float32")),
+        r"what is added to nn.conv2d is \(1, 1, 6\); it is a vector of its 8 channels there", r"add a \(8, 1, 1\) to it"
+    ),
+    (
+        "bnns", lambda: relay.nn.max_pool2d(f4, pool_size=(3, 3), strides=(2, 2), ceil_mode=True),
+        "ceil_mode of nn.max_pool2d is True", "make ceil_mode False"
+    ),
+    (
+        "bnns", lambda: relay.nn.max_pool2d(f4, pool_size=(2, 2), dilation=(2, 2)), "dilation of nn.max_pool2d",
+        "make dilation 1"
+    ),
+    (
+        "bnns", lambda: relay.nn.instance_norm(f4, weight(8, dtype="float32"), weight(8, dtype="float32"), axis=2),
+        "axis of nn.instance_norm is 2", "make axis 1"
+    ),
 ]
 
 
@@ -317,7 +528,9 @@ def test_what_rules_say(target: str, make: Callable[[], Any], rule: str, edit: s
     said = []
     for row in table:
         for e in post_order(mod["main"].body):
-            if row[1].match(e) and isinstance(found := row[2](e), Refusal) and re.search(rule, found.rule) and re.search(edit, found.edit):
+            if row[1].match(e) and isinstance(
+                found := row[2](e), Refusal
+            ) and re.search(rule, found.rule) and re.search(edit, found.edit):
                 said.append(row[0])
     assert said
     assert not set(said) & set(composites(partition_for(target, mod)))
@@ -352,7 +565,9 @@ def test_the_functions_of_the_field() -> None:
     with pytest.raises(OptionError, match="an Ethos-N77 has no options, and was given tops"):
         partition_for_ethosn77(mod, tops=4)
     w = relay.var("w", shape=(8, 4, 3, 3))
-    network = IRModule.from_expr(relay.Function([f4, w], relay.nn.relu(relay.nn.conv2d(f4, w, channels=8, kernel_size=(3, 3)))))
+    network = IRModule.from_expr(
+        relay.Function([f4, w], relay.nn.relu(relay.nn.conv2d(f4, w, channels=8, kernel_size=(3, 3))))
+    )
     assert composites(partition_for_bnns(network)) == [], "a weight that is no constant"
     assert composites(partition_for_bnns(network, {"w": np.ones((8, 4, 3, 3), "float32")})) == ["bnns.conv2d_relu"]
     assert composites(partition_for_cmsisnn(IRModule.from_expr(conv(signed, dtype="int8")))) == ["cmsis-nn.qnn_conv2d"]
@@ -361,11 +576,18 @@ def test_the_functions_of_the_field() -> None:
 
 def test_partition_by_the_name_of_a_target() -> None:
     mod = IRModule.from_expr(relay.nn.relu(f4))
-    with pytest.raises(OptionError, match=r"there is no target 'bnn' to partition for; did you mean 'bnns'.*those there are: arm_compute_lib, bnns, cmsis-nn, compute-library, dnnl, ethos-n"):
+    with pytest.raises(
+        OptionError,
+        match=r"there is no target 'bnn' to partition for; did you mean 'bnns'.*those there are: arm_compute_lib, "
+        r"bnns, cmsis-nn, compute-library, dnnl, ethos-n"
+    ):
         partition_for("bnn", mod)
     seen: list[Any] = []
     register_partitioner("test_npu", lambda mod, params, **options: seen.append((params, options)) or mod)
     assert partition_for("test_npu", mod, {"a": 1}, size=3) is mod
     assert seen == [({"a": 1}, {"size": 3})]
     assert "ethos-n" in FIELD_TARGETS
-    assert [f.attrs["Compiler"] for n, f in partition_for("compute-library", IRModule.from_expr(dense_f())).items() if n != "main"] == ["arm_compute_lib"]
+    assert [
+        f.attrs["Compiler"] for n,
+        f in partition_for("compute-library", IRModule.from_expr(dense_f())).items() if n != "main"
+    ] == ["arm_compute_lib"]

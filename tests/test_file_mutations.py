@@ -1,4 +1,5 @@
-"""Damaged and hostile files of TFLite and PyTorch are imported or refused by one of our errors; nothing in them is executed."""
+"""Damaged and hostile files of TFLite and PyTorch are imported or refused by one of our errors; nothing in them is
+executed."""
 
 from __future__ import annotations
 
@@ -53,7 +54,8 @@ def _imports(*_: object) -> str:
 
 
 def _executes(*_: object) -> str:
-    exec("def f():\n    __import__('os').mkdir('was-executed')")  # defined, and not called: what is looked for is code that begins to run
+    # defined, and not called: what is looked for is code that begins to run
+    exec("def f():\n    __import__('os').mkdir('was-executed')")
     return "ran"
 
 
@@ -70,15 +72,17 @@ def _writes(*_: object) -> str:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("door", "why"), [
-    (lambda *_: str(os.system("true")), "os.system"), (lambda *_: str(subprocess.call(["true"])), "subprocess.Popen"), (_imports, "import"),
-    (_executes, "exec"), (_unpickles, "pickle.find_class"), (_writes, "open"),
+    (lambda *_: str(os.system("true")), "os.system"), (lambda *_: str(subprocess.call(["true"])), "subprocess.Popen"),
+    (_imports, "import"), (_executes, "exec"), (_unpickles, "pickle.find_class"), (_writes, "open"),
     (lambda *_: str(Path("was-executed").mkdir()), "os.mkdir"),
 ])
 def test_payloads_that_run_are_found(door: damaged_files.Door, why: str) -> None:
     pytest.importorskip("torch")
     import torch_hostile_files
 
-    form = dataclasses.replace(torch_hostile_files.models(), doors={"door": torch_hostile_files.watched(door)}, turns=("door",), preloaded=())
+    form = dataclasses.replace(
+        torch_hostile_files.models(), doors={"door": torch_hostile_files.watched(door)}, turns=("door",), preloaded=()
+    )
     (found,) = damaged_files.outcomes(form, [3], 1)
     assert found.kind == "executed" and found.error.startswith(why)
 
@@ -86,7 +90,10 @@ def test_payloads_that_run_are_found(door: damaged_files.Door, why: str) -> None
 def counted(script: str, count: int, seed: int = 0) -> dict[str, int]:
     """What became of the files of a script, by kind of outcome; there is no offender."""
     environment = {**os.environ, "TILEWRIGHT_CACHE_DIR": "off"}
-    command = [sys.executable, str(Path(__file__).with_name(script)), "--small", "--json", "--count", str(count), "--seed", str(seed)]
+    command = [
+        sys.executable, str(Path(__file__).with_name(script)), "--small", "--json", "--count", str(count), "--seed",
+        str(seed)
+    ]
     ran = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
     assert ran.returncode == 0, ran.stdout + ran.stderr
     said = json.loads(ran.stdout.splitlines()[-1])
@@ -102,9 +109,14 @@ def test_a_number_makes_one_file() -> None:
 # TFLite
 
 
-def one(kind: str, x: T, y: T, options: str = "", values: dict[str, object] | None = None, more: tuple[T, ...] = ()) -> bytes:
+def one(
+    kind: str, x: T, y: T, options: str = "", values: dict[str, object] | None = None, more: tuple[T, ...] = ()
+) -> bytes:
     tensors = [x, *more, y]
-    return model(tensors, [Op(kind, list(range(len(tensors) - 1)), [len(tensors) - 1], options, values or {})], [0], [len(tensors) - 1])
+    return model(
+        tensors, [Op(kind, list(range(len(tensors) - 1)), [len(tensors) - 1], options, values or {})], [0],
+        [len(tensors) - 1]
+    )
 
 
 X = T("x", (1, 4), "int8", None, 0.1, 3)
@@ -113,22 +125,61 @@ POOLED = {"StrideW": 1, "StrideH": 1, "FilterWidth": 3, "FilterHeight": 3}
 
 @pytest.mark.parametrize(("source", "message"), [
     (one("SOFTMAX", X, T("y", (1, 4)), "SoftmaxOptions", {"Beta": 1.0}), "has no scale, and the operator needs one"),
-    (one("LOGISTIC", T("x", (1, 4), "int8", None, 0.1, 1000), T("y", (1, 4), "int8", None, 0.1)), "tensor 'x' has scales or zero points that are no such"),
-    (model([T("a", (), "int32", 0), T("x", ()), T("y", ()), T("z", ())], [Op("SPLIT", [0, 1], [2, 3], "SplitOptions", {"NumSplits": 2})], [1], [2, 3]), "its input is one number, which has no parts"),
-    (model([T("x", (2, 4)), T("w", ()), T("r", (5, 5), value=np.zeros((5, 5))), T("b", (5,), value=np.zeros(5)), T("h", (2, 5), variable=True), T("y", (2, 5))],
-           [Op("RNN", [0, 1, 2, 3, 4], [5], "RNNOptions")], [0, 1], [5]), "tensor 'w', a matrix of weights, has 0 dimensions"),
-    (one("LOGISTIC", X, T("y", (1, 4), "float32", None, 0.1)), "its result is said to be of float32, and what is quantized gives integers"),
-    (one("LEAKY_RELU", X, X, "LeakyReluOptions", {"Alpha": 1e38}), r"a step of 1e\+38 is to be counted in steps of 1, which no fixed-point number does"),
-    (model([T("a", (2,), "int32", [2, 3]), T("b", (2,), "int32", [2, 4]), T("y", (2,), "int32")], [Op("BROADCAST_ARGS", [0, 1], [2])], [], [2]), "have no shape in common"),
-    (one("HARD_SWISH", X, T("y", (1, 4), "int8", None, 1e-9)), "is less than 1/128 of that of its input, 0.1.*, and the kernels need more"),
-    (one("TANH", T("x", (1, 4), "int16", None, 1e30), T("y", (1, 4), "int16", None, 1 / 32768)), "its numbers in the kernels' steps need more than 32 bits"),
-    (model([T("c", (1,), "bool"), T("x", (2,)), T("y", (2,))], [Op("IF", [0, 1], [2], "IfOptions", {"ThenSubgraphIndex": 1, "ElseSubgraphIndex": 2})], [0, 1], [2],
-           Graph([T("a", (2,))], [], [0], [0]), Graph([T("a", (2,))], [], [0], [0, 0])), "its branches have 1 and 2 results"),
-    (one("RESIZE_BILINEAR", T("x", (1, 2, 2, 1), "int8", None, 0.1), T("y", (1, 2, 2, 1), "int8", None, 0.1), "ResizeBilinearOptions", {},
-         (T("s", (2,), "int32", [1 << 25, 7]),)), "its result has 33554432 x 7 points, and at most 134217728 are supported"),
+    (
+        one("LOGISTIC", T("x", (1, 4), "int8", None, 0.1, 1000), T("y", (1, 4), "int8", None, 0.1)),
+        "tensor 'x' has scales or zero points that are no such"
+    ),
+    (
+        model(
+            [T("a", (), "int32", 0), T("x", ()), T("y", ()), T("z", ())],
+            [Op("SPLIT", [0, 1], [2, 3], "SplitOptions", {"NumSplits": 2})], [1], [2, 3]
+        ), "its input is one number, which has no parts"
+    ),
+    (model([
+        T("x", (2, 4)), T("w", ()), T("r", (5, 5), value=np.zeros((5, 5))), T("b", (5,), value=np.zeros(5)),
+        T("h", (2, 5), variable=True), T("y", (2, 5))
+    ],
+           [Op("RNN", [0, 1, 2, 3, 4], [5], "RNNOptions")], [0, 1], [5]),
+           "tensor 'w', a matrix of weights, has 0 dimensions"),
+    (
+        one("LOGISTIC", X, T("y", (1, 4), "float32", None, 0.1)),
+        "its result is said to be of float32, and what is quantized gives integers"
+    ),
+    (
+        one("LEAKY_RELU", X, X, "LeakyReluOptions", {"Alpha": 1e38}),
+        r"a step of 1e\+38 is to be counted in steps of 1, which no fixed-point number does"
+    ),
+    (
+        model(
+            [T("a", (2,), "int32", [2, 3]), T("b", (2,), "int32", [2, 4]), T("y", (2,), "int32")],
+            [Op("BROADCAST_ARGS", [0, 1], [2])], [], [2]
+        ), "have no shape in common"
+    ),
+    (
+        one("HARD_SWISH", X, T("y", (1, 4), "int8", None, 1e-9)),
+        "is less than 1/128 of that of its input, 0.1.*, and the kernels need more"
+    ),
+    (
+        one("TANH", T("x", (1, 4), "int16", None, 1e30), T("y", (1, 4), "int16", None, 1 / 32768)),
+        "its numbers in the kernels' steps need more than 32 bits"
+    ),
+    (model([T("c", (1,), "bool"), T("x", (2,)), T("y", (2,))], [
+        Op("IF", [0, 1], [2], "IfOptions", {"ThenSubgraphIndex": 1, "ElseSubgraphIndex": 2})
+    ], [0, 1], [2],
+           Graph([T("a", (2,))], [], [0], [0]), Graph([T("a", (2,))], [], [0], [0, 0])),
+           "its branches have 1 and 2 results"),
+    (one("RESIZE_BILINEAR", T(
+        "x", (1, 2, 2, 1), "int8", None, 0.1
+    ), T("y", (1, 2, 2, 1), "int8", None, 0.1), "ResizeBilinearOptions", {},
+         (T("s", (2,), "int32", [1 << 25, 7]),)),
+         "its result has 33554432 x 7 points, and at most 134217728 are supported"),
     (model([T("x", (1, 3)), T("h", (1, 4)), T("w", (16, 7)), T("b", (1, 4)), *(T(f"y{k}", (1, 4)) for k in range(4))],
-           [Op("LSTM", [0, 1, 2, -1, 3], [4, 5, 6, 7], "LSTMOptions", {"KernelType": 1})], [0, 1, 2, 3], [4]), "1 of its 5 inputs are missing"),
-    (one("TILE", T("x", (2,)), T("y", (4,)), more=(T("n", (1,), "float32", [2.0]),)), "tensor 'n' must be whole numbers, and is float32"),
+           [Op("LSTM", [0, 1, 2, -1, 3], [4, 5, 6, 7], "LSTMOptions", {"KernelType": 1})], [0, 1, 2, 3], [4]),
+           "1 of its 5 inputs are missing"),
+    (
+        one("TILE", T("x", (2,)), T("y", (4,)), more=(T("n", (1,), "float32", [2.0]),)),
+        "tensor 'n' must be whole numbers, and is float32"
+    ),
 ])
 def test_senseless_models(source: bytes, message: str) -> None:
     with pytest.raises((ModelError, ShapeError), match=message):
@@ -137,7 +188,11 @@ def test_senseless_models(source: bytes, message: str) -> None:
 
 def test_hard_swish_of_absurd_scales_is_all_or_nothing() -> None:
     """Shifts by more bits than a number has leave nothing of it, or all."""
-    small, large = (tilewright.compile(one("HARD_SWISH", T("x", (1, 4), "int8", None, scale), T("y", (1, 4), "int8", None, 1e20)))(np.int8([[-100, 0, 1, 100]])) for scale in (1e-30, 1e12))
+    small, large = (
+        tilewright.compile(
+            one("HARD_SWISH", T("x", (1, 4), "int8", None, scale), T("y", (1, 4), "int8", None, 1e20))
+        )(np.int8([[-100, 0, 1, 100]])) for scale in (1e-30, 1e12)
+    )
     assert (small == 0).all() and (large == 0).all()
 
 
@@ -147,7 +202,9 @@ def test_means_of_nothing(shape: tuple[int, ...], dtype: str) -> None:
     """Images of no channels, of no rows, and no images."""
     wanted = (shape[0], 1, 1, shape[3])
     scales = (None, 0.1, 3) if dtype == "int8" else ()
-    source = one("MEAN", T("x", shape, dtype, *scales), T("y", wanted, dtype, *((None, 0.2, 1) if scales else ())), "ReducerOptions", {"KeepDims": True},
+    source = one("MEAN", T("x", shape, dtype, *scales), T(
+        "y", wanted, dtype, *((None, 0.2, 1) if scales else ())
+    ), "ReducerOptions", {"KeepDims": True},
                  (T("a", (2,), "int32", [1, 2]),))
     found = np.asarray(tilewright.compile(source)(np.zeros(shape, dtype)))
     assert found.shape == wanted and found.dtype == dtype
@@ -164,27 +221,56 @@ def archive(path: Path, **entries: bytes) -> Path:
 
 
 LEGACY = b"\x80\x02\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19.\x80\x02M\xe9\x03.cos\nmkdir\n(X\x0c\x00\x00\x00was-executedtR."
-MEMO = b"\x80\x04\x8c\x02os\x94\x8c\x05mkdir\x94\x8c\x0bcollections\x8c\x0bOrderedDict\x30\x30h\x00h\x01\x93\x8c\x0cwas-executed\x85R."
+MEMO = (
+    b"\x80\x04\x8c\x02os\x94\x8c\x05mkdir\x94\x8c\x0bcollections\x8c\x0bOrderedDict\x30\x30h\x00h\x01\x93\x8c\x0cwas-executed\x85R."
+)
 CODE = b"class M(Module):\n  training : bool\n  def %s:\n    return x\n"
-STATE = b"class M(Module):\n  training : bool\n  def __setstate__(self, x):\n    %s\n    return None\n  def keep(self, x):\n    %s\n    return None\n"
+STATE = (
+    b"class M(Module):\n  training : bool\n  def __setstate__(self, x):\n    %s\n    return None\n  def keep(self, "
+    b"x):\n    %s\n    return None\n"
+)
 RUNS = b'ops.aten.save([], "was-executed")'
 
 
 @pytest.mark.parametrize(("entries", "message"), [
     ({"m__in__data__dot__pkl": MEMO}, r"would call os\.mkdir"),
-    ({"m__in__models__in__model__dot__json": b"{}", "m__in__data__in__w__dot__pt": LEGACY}, "would be read as a pickle of the oldest form"),
-    ({"m__in__config__dot__json": b'{"config": {"w": {"path_name": "weight_0", "use_pickle": true}}}', "m__in__weight_0": LEGACY}, "holds weights alone"),
+    (
+        {"m__in__models__in__model__dot__json": b"{}", "m__in__data__in__w__dot__pt": LEGACY},
+        "would be read as a pickle of the oldest form"
+    ),
+    (
+        {
+            "m__in__config__dot__json": b'{"config": {"w": {"path_name": "weight_0", "use_pickle": true}}}',
+            "m__in__weight_0": LEGACY
+        }, "holds weights alone"
+    ),
     ({"m__in__models__in__model__dot__json": b"[" * 100_000}, "model.json is damaged: it is no JSON"),
-    ({"m__in__models__in__model__dot__json": b'{"expr_str": "9**9**9"}'}, "has the size '9\\*\\*9\\*\\*9', which is no arithmetic"),
-    *(({"m__in__code__in__x__dot__py": STATE % body}, r"has a __setstate__ that does more than pack weights, and runs when the file is read") for body in (
-        (RUNS, b"self.w = x"), (b"_0 = (self).keep(x)", RUNS), (b"_0 = (self).keep(x)", b"_0 = (self).keep(x)"), (b"while True:\n      pass", b"self.w = x"),
-        (b"self = self.other", b"self.w = x"), (b"_0 = (self).other(x)", b"self.w = x"), (b"_0 = (self.keep).keep(x)", b"self.w = x"), (b"self.w = torch.add(x, x)", b"pass"),
+    (
+        {"m__in__models__in__model__dot__json": b'{"expr_str": "9**9**9"}'},
+        "has the size '9\\*\\*9\\*\\*9', which is no arithmetic"
+    ),
+    *((
+        {"m__in__code__in__x__dot__py": STATE % body},
+        r"has a __setstate__ that does more than pack weights, and runs when the file is read"
+    ) for body in (
+        (RUNS, b"self.w = x"), (b"_0 = (self).keep(x)", RUNS), (b"_0 = (self).keep(x)", b"_0 = (self).keep(x)"),
+        (b"while True:\n      pass", b"self.w = x"),
+        (b"self = self.other", b"self.w = x"), (b"_0 = (self).other(x)", b"self.w = x"),
+        (b"_0 = (self.keep).keep(x)", b"self.w = x"), (b"self.w = torch.add(x, x)", b"pass"),
     )),
-    ({"m__in__code__in__x__dot__py": CODE % b'forward(self, x=ops.aten.save([], "was-executed"))'}, "calls something in a default value"),
+    (
+        {"m__in__code__in__x__dot__py": CODE % b'forward(self, x=ops.aten.save([], "was-executed"))'},
+        "calls something in a default value"
+    ),
     ({"m__in__code__in__x__dot__py": b"(" * 5000 + b")" * 5000}, "is no TorchScript"),
-    ({"m__in__data__in__aotinductor__in__x__dot__txt": b""}, "is machine code; export the program without compiling it"),
+    (
+        {"m__in__data__in__aotinductor__in__x__dot__txt": b""},
+        "is machine code; export the program without compiling it"
+    ),
 ])
-def test_archives_that_would_run_something(entries: dict[str, bytes], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_archives_that_would_run_something(
+    entries: dict[str, bytes], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     pytest.importorskip("torch")
     monkeypatch.chdir(tmp_path)
     with pytest.raises(ModelError, match=message):
@@ -222,7 +308,9 @@ def test_a_module_without_a_program(tmp_path: Path) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         torch.jit.script(torch.nn.ModuleList([torch.nn.ReLU()])).save(str(tmp_path / "m.pt"))
-    with pytest.raises(ModelError, match=r"the module has no program \(.*forward.*\); save a module that has a forward method"):
+    with pytest.raises(
+        ModelError, match=r"the module has no program \(.*forward.*\); save a module that has a forward method"
+    ):
         tilewright.compile(tmp_path / "m.pt", shapes={"x": (1, 2)})
 
 
@@ -233,19 +321,25 @@ def test_quantized_layers_pack_their_weights_while_they_are_read(name: str, tmp_
     from torch.ao.quantization import quantize_dynamic
 
     def of_bytes(layer: object) -> object:
-        return lambda x: layer(torch.quantize_per_tensor(x, 0.05, 100, torch.quint8)).dequantize()  # type: ignore[operator]
+        return lambda x: layer(
+            torch.quantize_per_tensor(x, 0.05, 100, torch.quint8)
+        ).dequantize()  # type: ignore[operator]
 
     class Module(torch.nn.Module):  # type: ignore[misc, name-defined]
         def __init__(self) -> None:
             super().__init__()
-            made = {"conv1d": lambda: quantized.Conv1d(3, 4, 3), "conv2d": lambda: quantized.Conv2d(3, 4, 3), "embedding": lambda: quantized.Embedding(10, 4),
+            made = {
+                "conv1d": lambda: quantized.Conv1d(3, 4, 3), "conv2d": lambda: quantized.Conv2d(3, 4, 3),
+                "embedding": lambda: quantized.Embedding(10, 4),
                     "dynamic lstm": lambda: quantize_dynamic(torch.nn.Sequential(torch.nn.LSTM(5, 4)), {torch.nn.LSTM})}
             self.layer = made[name]()
 
         def forward(self, x: object) -> object:
             return of_bytes(self.layer)(x) if "conv" in name else self.layer(x)[0] if "lstm" in name else self.layer(x)  # type: ignore[operator]
 
-    x = torch.arange(1 * 3 * 5 * (5 if name == "conv2d" else 1)).reshape((1, 3, 5, 5) if name == "conv2d" else (1, 3, 5)) % 10
+    x = torch.arange(1 * 3 * 5 * (5 if name == "conv2d" else 1)).reshape(
+        (1, 3, 5, 5) if name == "conv2d" else (1, 3, 5)
+    ) % 10
     x = x[0] if name == "embedding" else x.float() / 7
     with warnings.catch_warnings(), torch.no_grad():
         warnings.simplefilter("ignore")

@@ -1,4 +1,5 @@
-"""Tuning and running elsewhere: what the options of the commands say, devices behind a tracker, boards by ssh, records instead of devices."""
+"""Tuning and running elsewhere: what the options of the commands say, devices behind a tracker, boards by ssh, records
+instead of devices."""
 
 from __future__ import annotations
 
@@ -31,7 +32,9 @@ from tilewright.search.measure import MeasureErrorNo, measure
 from tilewright.search.ssh import SSHConnection
 
 SSHD = shutil.which("sshd") or "/usr/sbin/sshd"
-needs_sshd = pytest.mark.skipif(not Path(SSHD).exists() or not shutil.which("ssh"), reason="needs OpenSSH's server and client")
+needs_sshd = pytest.mark.skipif(
+    not Path(SSHD).exists() or not shutil.which("ssh"), reason="needs OpenSSH's server and client"
+)
 
 
 @pytest.fixture(autouse=True)
@@ -49,7 +52,9 @@ def model(tmp_path: Path) -> Path:
 @pytest.fixture
 def device() -> Iterator[str]:
     """A tracker with one device of the key `board`."""
-    with closing(rpc.Tracker(port=0)) as tracker, rpc.Server(port=0, key="board", tracker=("127.0.0.1", tracker.port), threads=1):
+    with closing(rpc.Tracker(port=0)) as tracker, rpc.Server(
+        port=0, key="board", tracker=("127.0.0.1", tracker.port), threads=1
+    ):
         yield f"127.0.0.1:{tracker.port}"
 
 
@@ -85,13 +90,17 @@ def test_a_cluster_is_asked_for_the_workers_of_a_tag() -> None:
 
 # ---- behind a tracker
 @pytest.mark.slow
-def test_a_package_runs_behind_a_tracker(model: Path, tmp_path: Path, device: str, capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_package_runs_behind_a_tracker(
+    model: Path, tmp_path: Path, device: str, capfd: pytest.CaptureFixture[str]
+) -> None:
     package, answers = tmp_path / "m.tar", tmp_path / "y.npz"
     assert tvmc(["compile", str(model), "--target", "llvm", "-o", str(package)]) == 0
     x, here = np.random.default_rng(0).standard_normal((1, 3, 16, 16), np.float32), tvm.compile(model)
     np.savez(tmp_path / "x.npz", **{here.inputs[0].name: x})
     remote = ["--rpc-tracker", device, "--rpc-key", "board"]
-    assert tvmc(["run", str(package), "-i", str(tmp_path / "x.npz"), "-o", str(answers), "--print-time", "--profile", *remote]) == 0
+    assert tvmc(
+        ["run", str(package), "-i", str(tmp_path / "x.npz"), "-o", str(answers), "--print-time", "--profile", *remote]
+    ) == 0
     said = capfd.readouterr().out
     assert "mean" in said and "conv2d" in said
     np.testing.assert_allclose(np.load(answers)["output_0"], here(x), rtol=1e-4, atol=1e-5)
@@ -100,7 +109,9 @@ def test_a_package_runs_behind_a_tracker(model: Path, tmp_path: Path, device: st
     open_size, library = tmp_path / "open.onnx", tmp_path / "open.so"
     open_size.write_bytes(cnn("n").SerializeToString())
     tvm.compile(open_size, shapes={here.inputs[0].name: ("1..4", 3, 16, 16)}).save(library)
-    with rpc.LocalSession() as session, pytest.raises(WorkerError, match="do not run on devices; compile for fixed shapes"):
+    with rpc.LocalSession() as session, pytest.raises(
+        WorkerError, match="do not run on devices; compile for fixed shapes"
+    ):
         rpc.RemoteModel(session, "open.so", library.read_bytes())
 
 
@@ -113,9 +124,16 @@ def test_kernels_are_tuned_behind_a_tracker(model: Path, tmp_path: Path, device:
 
 
 @pytest.mark.slow
-def test_a_model_is_tuned_behind_a_tracker(model: Path, tmp_path: Path, device: str, capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_model_is_tuned_behind_a_tracker(
+    model: Path, tmp_path: Path, device: str, capfd: pytest.CaptureFixture[str]
+) -> None:
     out = tmp_path / "records.json"
-    assert main(["tune", str(model), "-o", str(out), "--minutes", "1", "--trials", "4", "--tuner", "random", "--tracker", device, "--rpc-key", "board"]) == 0
+    assert main(
+        [
+            "tune", str(model), "-o", str(out), "--minutes", "1", "--trials", "4", "--tuner", "random", "--tracker",
+            device, "--rpc-key", "board"
+        ]
+    ) == 0
     said = capfd.readouterr().out
     assert "4 trials, 0 of all failed" in said and "The model as a whole was not run there." in said
     assert all(json.loads(row)["result"][1] == 0 for row in out.read_text().splitlines())
@@ -125,20 +143,26 @@ def test_a_model_is_tuned_behind_a_tracker(model: Path, tmp_path: Path, device: 
 # ---- by ssh
 @pytest.fixture(scope="module")
 def board(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """An ssh server on loopback with keys of its own, which serves one connection; the client's options, for `board`."""
+    """An ssh server on loopback with keys of its own, which serves one connection; the client's options, for
+    `board`."""
     folder = tmp_path_factory.mktemp("ssh")
     folder.chmod(0o700)
     for name in ("host", "user"):
-        subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(folder / name)], check=True, stdin=subprocess.DEVNULL, timeout=60)
+        subprocess.run(
+            ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(folder / name)], check=True,
+            stdin=subprocess.DEVNULL, timeout=60
+        )
     if os.geteuid() == 0:
         Path("/run/sshd").mkdir(exist_ok=True)  # which sshd asks for where it gives its privileges up
     server = folder / "sshd_config"
     server.write_text(
-        f"HostKey {folder}/host\nAuthorizedKeysFile {folder}/user.pub\nStrictModes no\nUsePAM no\nPasswordAuthentication no\nPermitRootLogin prohibit-password\nLogLevel ERROR\n",
+        f"HostKey {folder}/host\nAuthorizedKeysFile {folder}/user.pub\nStrictModes no\nUsePAM "
+        "no\nPasswordAuthentication no\nPermitRootLogin prohibit-password\nLogLevel ERROR\n",
     )
     config = folder / "config"
     config.write_text(
-        f"Host board\n  ProxyCommand {SSHD} -i -f {server}\n  User {getpass.getuser()}\n  IdentityFile {folder}/user\n  IdentitiesOnly yes\n"
+        f"Host board\n  ProxyCommand {SSHD} -i -f {server}\n  User {getpass.getuser()}\n  IdentityFile {folder}/user\n "
+        " IdentitiesOnly yes\n"
         "  StrictHostKeyChecking no\n  UserKnownHostsFile /dev/null\n  LogLevel ERROR\n",
     )
     yield config
@@ -161,9 +185,14 @@ def test_a_board_runs_candidates_and_their_faults(board: Path) -> None:
 
 @needs_sshd
 @pytest.mark.slow
-def test_a_model_is_tuned_on_a_board(model: Path, board: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_model_is_tuned_on_a_board(
+    model: Path, board: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     out = tmp_path / "records.json"
-    command = ["tune", str(model), "-o", str(out), "--minutes", "1", "--trials", "3", "--tuner", "random", "--ssh", "board", "--ssh-config", str(board)]
+    command = [
+        "tune", str(model), "-o", str(out), "--minutes", "1", "--trials", "3", "--tuner", "random", "--ssh", "board",
+        "--ssh-config", str(board)
+    ]
     assert main(command) == 0
     said = capfd.readouterr().out
     assert "3 trials, 0 of all failed" in said and "each surely faster where it was measured" in said
@@ -172,11 +201,15 @@ def test_a_model_is_tuned_on_a_board(model: Path, board: Path, tmp_path: Path, c
 
 @needs_sshd
 @pytest.mark.slow
-@pytest.mark.skipif(not shutil.which("qemu-aarch64") or not shutil.which("aarch64-linux-gnu-gcc"), reason="needs an emulator of aarch64, and its compiler")
+@pytest.mark.skipif(
+    not shutil.which("qemu-aarch64") or not shutil.which("aarch64-linux-gnu-gcc"),
+    reason="needs an emulator of aarch64, and its compiler"
+)
 def test_a_board_of_another_processor(board: Path) -> None:
     text = "llvm -mtriple=aarch64-linux-gnu -mcpu=cortex-a53"
     with LocalBuilder(timeout=120, n_parallel=1, build_func=board_build) as builder, SSHRunner(
-        "board", timeout=30, number=1, repeat=1, cooldown_interval=0, noise=1e9, config=board, launcher=["qemu-aarch64"],
+        "board", timeout=30, number=1, repeat=1, cooldown_interval=0, noise=1e9, config=board,
+        launcher=["qemu-aarch64"],
     ) as runner:
         results = measure([replace(planted(k), target=text) for k in ("right", "wrong answer")], builder, runner)
     assert [m.error_no for m in results] == [MeasureErrorNo.NO_ERROR, MeasureErrorNo.WRONG_ANSWER], results
@@ -189,10 +222,14 @@ def test_boards_that_cannot_be_had(tmp_path: Path) -> None:
         SSHConnection("-oProxyCommand=true")
     config = tmp_path / "config"
     config.write_text(f"Host board\n  ProxyCommand {sys.executable} -c pass\n")
-    with pytest.raises(RPCError, match=r"(?s)ssh does not reach 'board': .*check that `ssh board true` works without a password"):
+    with pytest.raises(
+        RPCError, match=r"(?s)ssh does not reach 'board': .*check that `ssh board true` works without a password"
+    ):
         SSHConnection("board", config)
     with pytest.raises(OptionError, match="timeout=0 must be above 0"):
         SSHRunner("board", timeout=0)
-    with LocalBuilder(timeout=120, n_parallel=1) as builder, SSHRunner("board", cooldown_interval=0, config=config) as runner:
+    with LocalBuilder(timeout=120, n_parallel=1) as builder, SSHRunner(
+        "board", cooldown_interval=0, config=config
+    ) as runner:
         (result,) = measure([planted("right")], builder, runner)
     assert result.error_no == MeasureErrorNo.UNKNOWN_ERROR and "does not reach" in result.error

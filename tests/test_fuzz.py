@@ -1,4 +1,5 @@
-"""The fuzzer: cases are the same for the same seed, outcomes are classified, planted faults are found and made small, crashes are outcomes."""
+"""The fuzzer: cases are the same for the same seed, outcomes are classified, planted faults are found and made small,
+crashes are outcomes."""
 
 from __future__ import annotations
 
@@ -67,7 +68,9 @@ def results(numbers: Sequence[int], tmp_path: Path) -> tuple[dict[int, Outcome],
     found: dict[int, Outcome] = {}
 
     def follow(result: Result) -> Task | None:
-        return Task("numbers", 0, result.task.number, result.outcome) if result.outcome.found and result.task.shrinks is None else None
+        return Task(
+            "numbers", 0, result.task.number, result.outcome
+        ) if result.outcome.found and result.task.shrinks is None else None
 
     for result in Runner({"numbers": Numbers()}, 2).results([Task("numbers", 0, n) for n in numbers], follow):
         report.add(result)
@@ -79,7 +82,10 @@ def results(numbers: Sequence[int], tmp_path: Path) -> tuple[dict[int, Outcome],
 def test_crashes_and_memory_are_outcomes(tmp_path: Path) -> None:
     found, report = results(range(8), tmp_path)
     assert [found[n].category for n in range(8)] == [AGREES, AGREES, FOREIGN, FOREIGN, INVALID, FOREIGN, AGREES, WRONG]
-    assert found[2].label == "the process ended with -11" and found[3].label.startswith("KeyError") and "Memory" in found[5].label
+    assert (
+        found[2].label == "the process ended with -11" and found[3].label.startswith("KeyError")
+        and "Memory" in found[5].label
+    )
     assert "CASE = [2]" in next(tmp_path.glob("test_numbers_the_process*")).read_text()
     assert "CASE = [7]" in next(tmp_path.glob("test_numbers_odd*")).read_text()
     text = "\n".join(report.lines())
@@ -107,9 +113,13 @@ def test_errors_of_ours_are_refusals_by_kind_of_message() -> None:
     assert raised(ValueError("x")).category == FOREIGN
 
 
-def test_seed_and_start_say_which_cases(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_seed_and_start_say_which_cases(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(command, "load", lambda name: Numbers())
-    code = command.main(["--kind", "onnx", "--seed", "3", "--start", "7", "--count", "2", "--found", str(tmp_path), "--no-shrink"])
+    code = command.main(
+        ["--kind", "onnx", "--seed", "3", "--start", "7", "--count", "2", "--found", str(tmp_path), "--no-shrink"]
+    )
     said = capsys.readouterr().out
     assert code == 1 and "seed 3" in said and "wrong: odd (onnx --seed 3 --start 7)" in said
 
@@ -141,7 +151,9 @@ def onnx_case(node: Any, feeds: dict[str, np.ndarray[Any, Any]], *others: Any) -
     from fuzz.onnx_kind import Case
 
     inputs = [helper.make_value_info(n, type_of(v)) for n, v in feeds.items()]
-    graph = helper.make_graph([*others, node], "g", inputs, [helper.make_tensor_value_info(node.output[0], TensorProto.FLOAT, None)])
+    graph = helper.make_graph(
+        [*others, node], "g", inputs, [helper.make_tensor_value_info(node.output[0], TensorProto.FLOAT, None)]
+    )
     return Case(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), feeds)
 
 
@@ -151,7 +163,9 @@ def test_onnx_draws_the_same_from_a_number_and_agrees() -> None:
     outcomes = []
     for number in range(6):
         case, again = kind.draw(Draw(20, number)), kind.draw(Draw(20, number))
-        assert case.model == again.model and all(np.array_equal(a, b) for a, b in zip(case.feeds.values(), again.feeds.values(), strict=True))
+        assert case.model == again.model and all(
+            np.array_equal(a, b) for a, b in zip(case.feeds.values(), again.feeds.values(), strict=True)
+        )
         outcomes.append(kind.run(case, silent))
     assert [o.category for o in outcomes].count(AGREES) >= 4, outcomes
 
@@ -165,7 +179,10 @@ def test_onnx_finds_a_planted_fault_and_makes_it_small(monkeypatch: pytest.Monke
     monkeypatch.setattr(elementwise.Tanh, "compute", lambda self, x: elementwise.Sigmoid().compute(x))
     kind = load("onnx")
     x = np.arange(12, dtype=np.float32).reshape(3, 4) / 7
-    nodes = [helper.make_node("Neg", ["x"], ["a"]), helper.make_node("Transpose", ["a"], ["b"], perm=[1, 0]), helper.make_node("Tanh", ["b"], ["c"])]
+    nodes = [
+        helper.make_node("Neg", ["x"], ["a"]), helper.make_node("Transpose", ["a"], ["b"], perm=[1, 0]),
+        helper.make_node("Tanh", ["b"], ["c"])
+    ]
     case = onnx_case(helper.make_node("Relu", ["c"], ["y"]), {"x": x - 1}, *nodes)
     outcome = kind.run(case, silent)
     assert outcome.category == WRONG
@@ -180,8 +197,13 @@ def test_onnx_finds_a_planted_fault_and_makes_it_small(monkeypatch: pytest.Monke
 
 
 def test_onnx_differences_are_explained_by_rules() -> None:
-    division = onnx_case(helper.make_node("Div", ["x", "z"], ["y"]), {"x": np.asarray([3, -4], np.int32), "z": np.asarray([0, 2], np.int32)})
-    assert rules.applying(division.model.graph.node[0], [*division.feeds.values()], [np.zeros(2, np.int32)]).name == "integer division by zero"
+    division = onnx_case(
+        helper.make_node("Div", ["x", "z"], ["y"]),
+        {"x": np.asarray([3, -4], np.int32), "z": np.asarray([0, 2], np.int32)}
+    )
+    assert rules.applying(
+        division.model.graph.node[0], [*division.feeds.values()], [np.zeros(2, np.int32)]
+    ).name == "integer division by zero"
     # The mean of equal numbers, subtracted, is a rounding error; its reciprocal is anything.
     x = np.full((1, 3), 0.1, np.float32)
     nodes = [helper.make_node("ReduceMean", ["x"], ["m"], axes=[1]), helper.make_node("Sub", ["x", "m"], ["d"])]
@@ -229,7 +251,9 @@ def test_tflite_finds_a_planted_fault_and_makes_it_small(wrong_tanh: None, tmp_p
 
     draws_and_agrees("tflite", 5)
     kind = load("tflite")
-    case = Case((T("x", (2, 3)), T("y", (2, 3))), Op("TANH", [0], [1]), {0: np.arange(6, dtype=np.float32).reshape(2, 3)})
+    case = Case(
+        (T("x", (2, 3)), T("y", (2, 3))), Op("TANH", [0], [1]), {0: np.arange(6, dtype=np.float32).reshape(2, 3)}
+    )
     outcome = kind.run(case, silent)
     assert (outcome.category, outcome.label) == (WRONG, "TANH float32 float32")
     small = smallest(kind, case, outcome)
@@ -243,11 +267,16 @@ def test_torch_finds_a_planted_fault_and_makes_it_small(wrong_tanh: None, tmp_pa
     from fuzz.torch_kind import Case, TorchKind
 
     kind = TorchKind()
-    case = Case({"x0": torch.arange(6.0).reshape(2, 3), "w1": torch.ones(3)}, (("v2", "x0 + w1"), ("v3", "torch.tanh(v2)"), ("v4", "F.relu(v3)")))
+    case = Case(
+        {"x0": torch.arange(6.0).reshape(2, 3), "w1": torch.ones(3)},
+        (("v2", "x0 + w1"), ("v3", "torch.tanh(v2)"), ("v4", "F.relu(v3)"))
+    )
     outcome = kind.run(case, silent)
     assert outcome.category == WRONG and outcome.label.startswith("script: ")
     small = smallest(kind, case, outcome)
-    assert [e for _, e in small.lines] == ["torch.tanh(x2)"] and small.arrays["x2"].numel() == 1 and len(small.doors) == 1
+    assert [
+        e for _, e in small.lines
+    ] == ["torch.tanh(x2)"] and small.arrays["x2"].numel() == 1 and len(small.doors) == 1
     found_again(kind.test(small, kind.run(small, silent)), tmp_path)
 
 
@@ -308,7 +337,9 @@ def test_schedules_find_a_planted_fault_and_make_it_small(monkeypatch: pytest.Mo
     monkeypatch.setattr(schedules_kind, "scheduled_func", spoilt)
     kind = load("schedules")
     steps = tuple((name, k) for k, name in enumerate(("reorder", "unroll", "fuse", "split", "parallel")))
-    case = next(c for seed in range(50) if kind.run(c := schedules_kind.Case("tir", seed, steps), silent).category == WRONG)
+    case = next(
+        c for seed in range(50) if kind.run(c := schedules_kind.Case("tir", seed, steps), silent).category == WRONG
+    )
     small = smallest(kind, case, kind.run(case, silent))
     assert small.steps == (("unroll", 1),)
     found_again(kind.test(small, kind.run(small, silent)), tmp_path)

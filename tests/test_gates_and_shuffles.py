@@ -1,4 +1,5 @@
-"""Squeeze-and-excite blocks and shuffled channels as native programs, against the interpreter, and what they cost in kernels."""
+"""Squeeze-and-excite blocks and shuffled channels as native programs, against the interpreter, and what they cost in
+kernels."""
 
 from __future__ import annotations
 
@@ -23,7 +24,9 @@ def weights(*shape: int) -> relay.Constant:
 
 def pointwise(x: Expr, channels: int, stride: int = 1) -> Expr:
     given = x.tensor_type.shape[1]
-    return relay.nn.conv2d(x, weights(channels, given, 1, 1), kernel_size=(1, 1), channels=channels, strides=(stride, stride))
+    return relay.nn.conv2d(
+        x, weights(channels, given, 1, 1), kernel_size=(1, 1), channels=channels, strides=(stride, stride)
+    )
 
 
 def excited(x: Expr, channels: int, stride: int = 1) -> Expr:
@@ -42,7 +45,9 @@ def shuffled(x: Expr, groups: int) -> Expr:
 def check(x: Var, body: Expr, threads: int = 1, **config: Any) -> MemoryPlan:
     """Compile, run, compare with the interpreter; returns the plan."""
     mod = IRModule.from_expr(Function((x,), body))
-    given = np.random.default_rng(1).standard_normal(x.checked_type.shape).astype("float32")  # type: ignore[attr-defined]
+    given = np.random.default_rng(1).standard_normal(
+        x.checked_type.shape
+    ).astype("float32")  # type: ignore[attr-defined]
     with PassContext(opt_level=3, config=config):
         found = relay.build(mod, "llvm").artifact.executable(threads)(given)
         plan = plan_memory(optimize(mod)["main"])
@@ -57,7 +62,9 @@ def kernels(plan: MemoryPlan) -> list[str]:
 
 
 @pytest.mark.parametrize("threads", [1, 2])
-@pytest.mark.parametrize(("deep", "size", "channels", "stride"), [(16, 20, 24, 1), (40, 14, 17, 1), (36, 15, 8, 2), (96, 28, 24, 1)])
+@pytest.mark.parametrize(
+    ("deep", "size", "channels", "stride"), [(16, 20, 24, 1), (40, 14, 17, 1), (36, 15, 8, 2), (96, 28, 24, 1)]
+)
 def test_a_gate_scales_the_weights(deep: int, size: int, channels: int, stride: int, threads: int) -> None:
     x = var("x", shape=(1, 8, size, size))
     body = excited(relay.nn.relu(pointwise(x, deep)), channels, stride)
@@ -68,14 +75,17 @@ def test_a_gate_scales_the_weights(deep: int, size: int, channels: int, stride: 
 
 def test_an_image_smaller_than_the_weights_is_gated_itself() -> None:
     x = var("x", shape=(1, 8, 5, 5))
-    assert kernels(check(x, excited(relay.nn.relu(pointwise(x, 64)), 48)))[-3:] == ["multiply", "nn.conv2d+add", "transpose"]
+    assert kernels(
+        check(x, excited(relay.nn.relu(pointwise(x, 64)), 48))
+    )[-3:] == ["multiply", "nn.conv2d+add", "transpose"]
 
 
 @pytest.mark.parametrize(("channels", "groups"), [(32, 2), (48, 4), (58, 2)])
 def test_shuffled_channels_stay_in_their_pixel(channels: int, groups: int) -> None:
     x = var("x", shape=(1, 8, 9, 9))
     body = pointwise(shuffled(relay.nn.relu(pointwise(x, channels)), groups), 24)
-    assert sum("transpose" in k for k in kernels(check(x, body))) == 3  # the shuffle, and the order of the input and of the result
+    # the shuffle, and the order of the input and of the result
+    assert sum("transpose" in k for k in kernels(check(x, body))) == 3
 
 
 @pytest.mark.parametrize("half", [32, 58])
@@ -86,6 +96,8 @@ def test_halves_of_shuffled_channels_are_moved_once(half: int) -> None:
     kept = relay.strided_slice(mixed, begin=(0,), end=(half,), axes=(1,))
     taken = relay.strided_slice(mixed, begin=(half,), end=(2 * half,), axes=(1,))
     plan = check(x, pointwise(relay.concatenate((kept, relay.nn.relu(pointwise(taken, half))), axis=1), 16))
-    moved = [s for s, k in zip([s for s in plan.steps if s.call is not None], kernels(plan), strict=True) if k == "transpose"]
+    moved = [
+        s for s, k in zip([s for s in plan.steps if s.call is not None], kernels(plan), strict=True) if k == "transpose"
+    ]
     assert [s.outputs[0].type.size for s in moved] == [81 * 8, 81 * half, 81 * half, 81 * 16]
     assert not any("strided_slice" in k or "concatenate" in k for k in kernels(plan))

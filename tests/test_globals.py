@@ -9,7 +9,12 @@ from pathlib import Path
 import pytest
 
 SOURCE = Path(__file__).parent.parent / "src" / "tilewright"
-WRITING = frozenset({"add", "append", "appendleft", "clear", "discard", "extend", "insert", "pop", "popitem", "remove", "setdefault", "update"})
+WRITING = frozenset(
+    {
+        "add", "append", "appendleft", "clear", "discard", "extend", "insert", "pop", "popitem", "remove", "setdefault",
+        "update"
+    }
+)
 """Methods that change a container."""
 
 REGISTERED = "filled where modules are imported and where users register something, never by a compile"
@@ -22,11 +27,16 @@ KNOWN = {
     "search.autotvm.task.task": {"TEMPLATES": REGISTERED},
     "backends.generic_func": {"_NATIVE": REGISTERED},
     "search.autotvm.task.topi_integration": {"_COMPUTES": REGISTERED},
-    "compiler.cache": {"_WRITING": "an entry belongs to the thread that it names; whoever waits for one joins that thread"},
+    "compiler.cache": {
+        "_WRITING": "an entry belongs to the thread that it names; whoever waits for one joins that thread"
+    },
     "driver.diagnosis.probes": {"_RUN": OF_WORKER},
     "base.forks": {"_LOCKS": "a weak set of locks, entered when one is made", "_REENTRANT": "the same"},
     "base.global_functions": {"FUNCTIONS": REGISTERED},
-    "base.interning": {"_SWEEP_AT": "a number that says when to look for garbage; a lost change moves the next look", "_INTERNED": LOCKED},
+    "base.interning": {
+        "_SWEEP_AT": "a number that says when to look for garbage; a lost change moves the next look",
+        "_INTERNED": LOCKED
+    },
     "ir.op_attributes": {"OP_ATTRIBUTES": REGISTERED},
     "ir.structural": {"_FIELDS": EQUAL, "_LABELS": EQUAL},
     "ir.transform": {"PASSES": REGISTERED},
@@ -53,10 +63,14 @@ KNOWN = {
 
 
 def written(text: str) -> set[str]:
-    """The names of a module's own values that its functions write to: elements, attributes, and the names themselves."""
+    """The names of a module's own values that its functions write to: elements, attributes, and the names
+    themselves."""
     tree = ast.parse(text)
     own = {t.id for s in tree.body for t in _targets(s) if isinstance(t, ast.Name)}
-    return {name for f in ast.walk(tree) if isinstance(f, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)) for name in _written_by(f)} & own
+    return {
+        name for f in ast.walk(tree) if isinstance(f, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda))
+        for name in _written_by(f)
+    } & own
 
 
 def _targets(statement: ast.stmt) -> list[ast.expr]:
@@ -68,7 +82,9 @@ def _targets(statement: ast.stmt) -> list[ast.expr]:
 def _written_by(function: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda) -> Iterator[str]:
     nodes = list(ast.walk(function))
     shared = {name for n in nodes if isinstance(n, ast.Global) for name in n.names}
-    local = {n.id for n in nodes if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)} | {n.arg for n in nodes if isinstance(n, ast.arg)}
+    local = {
+        n.id for n in nodes if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)
+    } | {n.arg for n in nodes if isinstance(n, ast.arg)}
     yield from shared
     for n in nodes:
         changed: ast.expr | None = None
@@ -82,8 +98,10 @@ def _written_by(function: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda) -
 
 def test_what_is_found() -> None:
     text = "A, B, C, D, E = {}, [], set(), 0, {}\nF = {}\nG: dict = {}\n"
-    text += "def f(F, x):\n    global D\n    D = 1\n    A[x] = 1\n    B.append(x)\n    F[x] = E[x]\n    C = set()\n    C.add(x)\ndef g():\n    del G[0]\n    G.colour = 1\n"
-    assert written(text.replace("A, B, C, D, E = {}, [], set(), 0, {}", "A = B = C = D = E = None")) == {"A", "B", "D", "G"}
+    text += "def f(F, x):\n    global D\n    D = 1\n    A[x] = 1\n    B.append(x)\n    F[x] = E[x]\n    C = set()\n    C.add(x)\ndef g():\n    del G[0]\n    G.colour = 1\n"  # noqa: E501
+    assert written(
+        text.replace("A, B, C, D, E = {}, [], set(), 0, {}", "A = B = C = D = E = None")
+    ) == {"A", "B", "D", "G"}
 
 
 @pytest.mark.slow
@@ -94,4 +112,6 @@ def test_every_value_that_functions_write_to_is_known() -> None:
         if names:
             parts = path.relative_to(SOURCE).with_suffix("").parts
             found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = names
-    assert found == {module: set(names) for module, names in KNOWN.items()}, "a new one needs a lock or a reason: add it to KNOWN"
+    assert found == {
+        module: set(names) for module, names in KNOWN.items()
+    }, "a new one needs a lock or a reason: add it to KNOWN"

@@ -57,36 +57,49 @@ def test_random_graphs(seed: int, target: Target) -> None:
 
 
 def model(name: str, seed: int, width: int = 0) -> tuple[onnx.ModelProto, Array]:
-    """Two layers of one operator, random sizes up to 130 channels (`width` in the first, where it is given), and an input."""
+    """Two layers of one operator, random sizes up to 130 channels (`width` in the first, where it is given), and an
+    input."""
     chance, rng = random.Random(seed), np.random.default_rng(seed)
     operator, _, window = name.partition(" ")
     quantized, side = operator.startswith("Q"), int(window[0]) if window else 0
     sizes = [chance.randint(1, 130), width or chance.randint(1, 130), chance.randint(1, 130)]
     dtype = chance.choice(["int8", "uint8"]) if quantized else "float32"
     kinds = {"int8": TensorProto.INT8, "uint8": TensorProto.UINT8, "float32": TensorProto.FLOAT}
-    shape = [1, sizes[0], chance.randint(side, 9), chance.randint(side, 9)] if side else [chance.randint(1, 70), sizes[0]]
+    shape = [
+        1, sizes[0], chance.randint(side, 9), chance.randint(side, 9)
+    ] if side else [chance.randint(1, 70), sizes[0]]
     inits: dict[str, Array] = {}
     nodes, value = [], "x"
     for k, (depth, made) in enumerate(pairwise(sizes)):
         weight = (made, depth, side, side) if side else (depth, made)
-        inits[f"w{k}"] = rng.integers(-128, 128, weight).astype("int8") if quantized else rng.standard_normal(weight).astype("float32")
+        inits[f"w{k}"] = rng.integers(
+            -128, 128, weight
+        ).astype("int8") if quantized else rng.standard_normal(weight).astype("float32")
         names = [value, f"w{k}"]
         if quantized:
             zero = np.array(chance.randint(0, 9), dtype)
-            inits |= {f"xs{k}": np.float32(0.02), f"xz{k}": zero, f"ws{k}": np.float32(0.003), f"wz{k}": np.array(0, "int8")}
+            inits |= {
+                f"xs{k}": np.float32(0.02), f"xz{k}": zero, f"ws{k}": np.float32(0.003), f"wz{k}": np.array(0, "int8")
+            }
             inits |= {f"ys{k}": np.float32(0.02 * depth**0.5 * max(1, side)), f"yz{k}": np.array(3, dtype)}
             names = [value, f"xs{k}", f"xz{k}", f"w{k}", f"ws{k}", f"wz{k}", f"ys{k}", f"yz{k}"]
         value = f"y{k}"
         nodes.append(helper.make_node(operator, names, [value], **({"pads": [side // 2] * 4} if side else {})))
     x = helper.make_tensor_value_info("x", kinds[dtype], shape)
     y = helper.make_tensor_value_info(value, kinds[dtype], None)
-    graph = helper.make_graph(nodes, "g", [x], [y], [numpy_helper.from_array(np.asarray(v), n) for n, v in inits.items()])
-    data = rng.integers(0, 256, shape).astype("uint8").view(dtype) if quantized else rng.standard_normal(shape).astype("float32")
+    graph = helper.make_graph(
+        nodes, "g", [x], [y], [numpy_helper.from_array(np.asarray(v), n) for n, v in inits.items()]
+    )
+    data = rng.integers(
+        0, 256, shape
+    ).astype("uint8").view(dtype) if quantized else rng.standard_normal(shape).astype("float32")
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), data
 
 
 @on_targets
-@pytest.mark.parametrize(("name", "seed", "width"), [*((n, s, 0) for n, s in MODEL_SEEDS), *((n, 0, w) for n in MODELS[:3] for w in WIDTHS)])
+@pytest.mark.parametrize(
+    ("name", "seed", "width"), [*((n, s, 0) for n, s in MODEL_SEEDS), *((n, 0, w) for n in MODELS[:3] for w in WIDTHS)]
+)
 def test_layers_of_any_width(name: str, seed: int, width: int, target: Target) -> None:
     made, x = model(name, seed, width)
     with guarded_workspace() as plans:

@@ -1,4 +1,5 @@
-"""Hostile files that are no models: archives, numpy archives, JSON, templates of projects, tuning records; and what the source may not use."""
+"""Hostile files that are no models: archives, numpy archives, JSON, templates of projects, tuning records; and what the
+source may not use."""
 
 from __future__ import annotations
 
@@ -56,22 +57,29 @@ def tar(path: Path, *members: tuple[tarfile.TarInfo, bytes], mode: str = "w") ->
     return path
 
 
-def named(name: str, data: bytes = b"{}", kind: bytes = tarfile.REGTYPE, link: str = "") -> tuple[tarfile.TarInfo, bytes]:
+def named(
+    name: str, data: bytes = b"{}", kind: bytes = tarfile.REGTYPE, link: str = ""
+) -> tuple[tarfile.TarInfo, bytes]:
     info = tarfile.TarInfo(name)
     info.type, info.linkname = kind, link
     return info, b"" if link else data
 
 
 MEMBERS = (
-    (named("model.json"), named("model.json")), (named("model.json"), named("./model.json")), (named("model.json", kind=tarfile.SYMTYPE, link="/etc/passwd"),),
-    (named("model.json", kind=tarfile.LNKTYPE, link="/etc/passwd"),), (named("model.json", b"", tarfile.CHRTYPE),), (named("model.json", b"", tarfile.FIFOTYPE),),
-    (named("/etc/x"), named("model.json")), (named("../x"), named("model.json")), (named("a/../../x"), named("model.json")), (named("a\\..\\..\\x"), named("model.json")),
+    (named("model.json"), named("model.json")), (named("model.json"), named("./model.json")),
+    (named("model.json", kind=tarfile.SYMTYPE, link="/etc/passwd"),),
+    (named("model.json", kind=tarfile.LNKTYPE, link="/etc/passwd"),), (named("model.json", b"", tarfile.CHRTYPE),),
+    (named("model.json", b"", tarfile.FIFOTYPE),),
+    (named("/etc/x"), named("model.json")), (named("../x"), named("model.json")),
+    (named("a/../../x"), named("model.json")), (named("a\\..\\..\\x"), named("model.json")),
     (named("C:x"), named("model.json")), (named("a\nb"), named("model.json")),
 )
 
 
 @pytest.mark.parametrize("members", MEMBERS)
-def test_members_of_tars_are_plain_and_there_once(members: tuple[tuple[tarfile.TarInfo, bytes], ...], tmp_path: Path) -> None:
+def test_members_of_tars_are_plain_and_there_once(
+    members: tuple[tuple[tarfile.TarInfo, bytes], ...], tmp_path: Path
+) -> None:
     path = tar(tmp_path / "m.tar", *members)
     with pytest.raises(ModelError, match=r"is no plain file|points outside of the archive|is there twice"):
         TVMCModel(model_path=path)
@@ -115,7 +123,10 @@ def npy(header: str, data: bytes = b"", version: int = 1) -> bytes:
 
 
 @pytest.mark.parametrize(("data", "why"), [
-    (npy("{'descr': '<f4', 'fortran_order': False, 'shape': (1099511627776,), }"), "does not have the 4398046511104 bytes"),
+    (
+        npy("{'descr': '<f4', 'fortran_order': False, 'shape': (1099511627776,), }"),
+        "does not have the 4398046511104 bytes"
+    ),
     (npy("{'descr': '<f4', 'fortran_order': False, 'shape': (1,), }", bytes(8)), "does not have the 4 bytes"),
     (npy("{'descr': '<f4', 'fortran_order': False, 'shape': (-1,), }"), "does not have"),
     (npy("{'descr': '|O', 'fortran_order': False, 'shape': (1,), }", b"\x80\x04N."), "holds Python objects"),
@@ -123,7 +134,9 @@ def npy(header: str, data: bytes = b"", version: int = 1) -> bytes:
     (npy("{'descr': '<f4', 'fortran_order': False, 'shape': (1,), }", bytes(4), 3), "has version"),
     (npy("("), "its header is damaged"), (b"\x80\x04N." * 3, "magic string is not correct"), (b"", "EOF"),
 ])
-def test_numpy_archives_say_what_they_have(data: bytes, why: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_numpy_archives_say_what_they_have(
+    data: bytes, why: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     path = npz(tmp_path / "a.npz", x=data)
     with pytest.raises(ValueError, match=f"(?i){why}|x"):
@@ -134,7 +147,10 @@ def test_numpy_archives_say_what_they_have(data: bytes, why: str, tmp_path: Path
 
 
 def test_numpy_archives_are_read_as_numpy_does(tmp_path: Path) -> None:
-    arrays = {"a": np.arange(6, dtype=np.float32).reshape(2, 3), "b": np.asfortranarray(np.arange(6).reshape(2, 3)), "c": np.float64(3), "d": np.zeros((0, 4), bool), "e": np.array(["x", "yz"])}
+    arrays = {
+        "a": np.arange(6, dtype=np.float32).reshape(2, 3), "b": np.asfortranarray(np.arange(6).reshape(2, 3)),
+        "c": np.float64(3), "d": np.zeros((0, 4), bool), "e": np.array(["x", "yz"])
+    }
     for save in (np.savez, np.savez_compressed):
         save(tmp_path / "a.npz", **arrays)  # type: ignore[operator]
         found = read_npz(tmp_path / "a.npz")
@@ -161,11 +177,17 @@ def _written(path: Path, text: str) -> Path:
 
 
 JSON_DOORS: tuple[Callable[[Path], Any], ...] = (
-    lambda p: decode(DEEP, "a line"), lambda p: decode(json.dumps({"input": ["llvm", "t", [], {}], "config": 0}).replace("0", DEEP), "a line"), lambda p: Manifest.from_json(DEEP, "x"),
-    lambda p: Report.from_json(DEEP), lambda p: Peaks.from_json(DEEP), lambda p: Target(f'{{"kind": {DEEP}}}'), lambda p: option_values(str(_written(p / "c.json", DEEP)), ["x"]),
-    lambda p: micro.TemplateProject.from_directory(_written(p / "t" / "template.json", DEEP).parent), lambda p: micro.GeneratedProject.from_directory(_written(p / "g" / "project.json", DEEP).parent),
-    lambda p: micro.read_model_library(tar(p / "l.tar", named("metadata.json", DEEP.encode()))), lambda p: TVMCModel(model_path=tar(p / "m.tar", named("model.json", DEEP.encode()))),
-    lambda p: list(auto_scheduler.load_records(_written(p / "r.json", f"{DEEP}\n#\n"))), lambda p: autotvm.apply_history_best(str(_written(p / "r.json", f"{DEEP}\n"))),
+    lambda p: decode(DEEP, "a line"),
+    lambda p: decode(json.dumps({"input": ["llvm", "t", [], {}], "config": 0}).replace("0", DEEP), "a line"),
+    lambda p: Manifest.from_json(DEEP, "x"),
+    lambda p: Report.from_json(DEEP), lambda p: Peaks.from_json(DEEP), lambda p: Target(f'{{"kind": {DEEP}}}'),
+    lambda p: option_values(str(_written(p / "c.json", DEEP)), ["x"]),
+    lambda p: micro.TemplateProject.from_directory(_written(p / "t" / "template.json", DEEP).parent),
+    lambda p: micro.GeneratedProject.from_directory(_written(p / "g" / "project.json", DEEP).parent),
+    lambda p: micro.read_model_library(tar(p / "l.tar", named("metadata.json", DEEP.encode()))),
+    lambda p: TVMCModel(model_path=tar(p / "m.tar", named("model.json", DEEP.encode()))),
+    lambda p: list(auto_scheduler.load_records(_written(p / "r.json", f"{DEEP}\n#\n"))),
+    lambda p: autotvm.apply_history_best(str(_written(p / "r.json", f"{DEEP}\n"))),
 )
 
 
@@ -181,18 +203,29 @@ def test_json_that_is_nested_deep_is_refused(door: int, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("change", "why"), [
-    ({"sources": ["a\0b"]}, "'sources' has to be a list of texts"), ({"sources": [3]}, "'sources' has to be a list of texts"), ({"sources": [".."]}, "is not the name of a file"),
-    ({"sources": [""]}, "is not the name of a file"), ({"sources": ["/etc/passwd"]}, "is not the name of a file"), ({"sources": ["template.json"]}, "is not the name of a file"),
-    ({"sources": ["project.json"]}, "is not the name of a file"), ({"sources": ["link.c"]}, "is no plain file"), ({"sources": ["gone.c"]}, "is no plain file"),
-    ({"sources": ["bytes.c"]}, "is no text"), ({"build": ["rm -rf /"]}, "'build' has to be a list of commands"), ({"build": [[1]]}, "'build' has to be a list of commands"),
+    ({"sources": ["a\0b"]}, "'sources' has to be a list of texts"),
+    ({"sources": [3]}, "'sources' has to be a list of texts"), ({"sources": [".."]}, "is not the name of a file"),
+    ({"sources": [""]}, "is not the name of a file"), ({"sources": ["/etc/passwd"]}, "is not the name of a file"),
+    ({"sources": ["template.json"]}, "is not the name of a file"),
+    ({"sources": ["project.json"]}, "is not the name of a file"), ({"sources": ["link.c"]}, "is no plain file"),
+    ({"sources": ["gone.c"]}, "is no plain file"),
+    ({"sources": ["bytes.c"]}, "is no text"), ({"build": ["rm -rf /"]}, "'build' has to be a list of commands"),
+    ({"build": [[1]]}, "'build' has to be a list of commands"),
     ({"run": [["x"]]}, "'run' has to be a list of texts"), ({"flash": [None]}, "'flash' has to be a list of commands"),
-    ({"options": {"a": {"help": "", "when": "build", "default": "x", "choices": {"x": [1]}}}}, "an option is not written right"),
+    (
+        {"options": {"a": {"help": "", "when": "build", "default": "x", "choices": {"x": [1]}}}},
+        "an option is not written right"
+    ),
 ])
-def test_templates_name_their_own_files_and_plain_commands(change: dict[str, Any], why: str, tmp_path: Path, library: Path) -> None:
+def test_templates_name_their_own_files_and_plain_commands(
+    change: dict[str, Any], why: str, tmp_path: Path, library: Path
+) -> None:
     (tmp_path / "t").mkdir()
     (tmp_path / "t" / "link.c").symlink_to("/etc/passwd")
     (tmp_path / "t" / "bytes.c").write_bytes(b"\xff\xfe")
-    description = json.loads((Path(micro.get_microtvm_template_projects("host")) / "template.json").read_text()) | {"sources": []} | change
+    description = json.loads(
+        (Path(micro.get_microtvm_template_projects("host")) / "template.json").read_text()
+    ) | {"sources": []} | change
     (tmp_path / "t" / "template.json").write_text(json.dumps(description))
     with pytest.raises(ArtifactError, match=why):
         micro.generate_project_from_mlf(tmp_path / "t", tmp_path / "made", library)
@@ -213,10 +246,23 @@ def test_values_of_options_are_not_read_as_commands(tmp_path: Path, library: Pat
 @pytest.fixture(scope="module")
 def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A Model Library of a model in C."""
-    metadata = {"modules": {"../net": {"memory": {"functions": {"main": [{"inputs": {"x": {"shape": [1], "dtype": "int8"}}, "outputs": {}}]}}, "target": ["c"]}}}
+    metadata = {
+        "modules": {
+            "../net": {
+                "memory": {"functions": {"main": [{"inputs": {"x": {"shape": [1], "dtype": "int8"}}, "outputs": {}}]}},
+                "target": ["c"]
+            }
+        }
+    }
     word = "net"
-    names = (f"codegen/host/src/{word}.c", f"codegen/host/include/{word}.h", f"codegen/host/test/{word}_test.c", "codegen/host/test/main.c")
-    return tar(tmp_path_factory.mktemp("library") / "l.tar", named("metadata.json", json.dumps(metadata).encode()), *(named(n, b"/* */") for n in names))
+    names = (
+        f"codegen/host/src/{word}.c", f"codegen/host/include/{word}.h", f"codegen/host/test/{word}_test.c",
+        "codegen/host/test/main.c"
+    )
+    return tar(
+        tmp_path_factory.mktemp("library") / "l.tar", named("metadata.json", json.dumps(metadata).encode()),
+        *(named(n, b"/* */") for n in names)
+    )
 
 
 def test_the_name_of_a_model_in_c_is_an_identifier(library: Path, tmp_path: Path) -> None:
@@ -228,7 +274,10 @@ def test_the_name_of_a_model_in_c_is_an_identifier(library: Path, tmp_path: Path
 
 # Tuning records
 
-VALUES = (0, -1, 1 << 31, 1 << 70, 1e308, float("inf"), float("nan"), "", "x", "__import__('os').mkdir('EVIL')", "llvm", None, True, [], {}, [[]], {"a": 1}, "TENSOR", "float32", "v0.6", "../x")
+VALUES = (
+    0, -1, 1 << 31, 1 << 70, 1e308, float("inf"), float("nan"), "", "x", "__import__('os').mkdir('EVIL')", "llvm", None,
+    True, [], {}, [[]], {"a": 1}, "TENSOR", "float32", "v0.6", "../x"
+)
 
 
 def _places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
@@ -266,7 +315,10 @@ def _replay(file: Path) -> None:
 
 
 RECORD_DOORS: dict[str, tuple[Callable[[Path], Any], ...]] = {
-    "autotvm": (lambda f: list(record.load_from_file(f)), _use, lambda f: record.pick_best(f, f.with_name("best")), split_workload),
+    "autotvm": (
+        lambda f: list(record.load_from_file(f)), _use, lambda f: record.pick_best(f, f.with_name("best")),
+        split_workload
+    ),
     "auto_scheduler": (_replay, auto_scheduler.load_best_record, lambda f: auto_scheduler.ApplyHistoryBest(str(f))),
 }
 
@@ -310,7 +362,9 @@ def test_a_task_that_is_a_path_does_not_name_a_file_elsewhere(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("other", ["link", "file", "pipe"])
-def test_external_data_that_is_replaced_while_it_is_opened_is_not_read(other: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_external_data_that_is_replaced_while_it_is_opened_is_not_read(
+    other: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Between the check of a path and its opening, a link to a file elsewhere is put there."""
     from tilewright.relay.frontend.onnx import reading
 
@@ -323,7 +377,10 @@ def test_external_data_that_is_replaced_while_it_is_opened_is_not_read(other: st
     def replaced(path: Any, flags: int, *more: Any, **kwargs: Any) -> int:
         if Path(path) == file:
             file.unlink()
-            (file.symlink_to(secret) if other == "link" else os.mkfifo(file) if other == "pipe" else file.symlink_to(secret))
+            (
+                file.symlink_to(secret) if other == "link" else os.mkfifo(file) if other == "pipe"
+                else file.symlink_to(secret)
+            )
             if other == "file":  # what is opened is the file elsewhere, and a plain one is back before anybody looks
                 number = opened(secret, flags, *more, **kwargs)
                 file.unlink()
@@ -341,7 +398,8 @@ def test_external_data_that_is_replaced_while_it_is_opened_is_not_read(other: st
 CALLS = {"eval", "exec", "execfile", "system", "popen", "mktemp", "extractall", "unsafe_load", "full_load"}
 WORDS = re.compile("|".join([*CALLS, "pickle", "marshal", "dill", "joblib", "shelve", "shell", "torch.load", "yaml"]))
 PICKLES = {
-    "search/cluster.py": "what Dask's scheduler brings, whose network is trusted", "search/building.py": "candidates for a child of this process, over its own pipe",
+    "search/cluster.py": "what Dask's scheduler brings, whose network is trusted",
+    "search/building.py": "candidates for a child of this process, over its own pipe",
 }
 
 
@@ -354,15 +412,30 @@ def test_the_source_evaluates_no_texts_and_reads_no_pickles() -> None:
         for node in ast.walk(ast.parse(text)):
             if not isinstance(node, ast.Call):
                 continue
-            called = node.func.id if isinstance(node.func, ast.Name) else node.func.attr if isinstance(node.func, ast.Attribute) else ""
-            of = node.func.value.id if isinstance(node.func, ast.Attribute) and isinstance(node.func.value, ast.Name) else ""
+            called = node.func.id if isinstance(node.func, ast.Name) else node.func.attr if isinstance(
+                node.func, ast.Attribute
+            ) else ""
+            of = node.func.value.id if isinstance(node.func, ast.Attribute) and isinstance(
+                node.func.value, ast.Name
+            ) else ""
             where = f"{name}:{node.lineno}"
-            assert called not in CALLS or (called == "eval" and isinstance(node.func, ast.Attribute) and of != "builtins"), where
-            assert not (of in ("pickle", "marshal", "dill", "cloudpickle", "joblib", "shelve") and called in ("load", "loads", "open", "Unpickler")) or name in PICKLES, where
+            assert called not in CALLS or (
+                called == "eval" and isinstance(node.func, ast.Attribute) and of != "builtins"
+            ), where
+            assert not (
+                of in ("pickle", "marshal", "dill", "cloudpickle", "joblib", "shelve")
+                and called in ("load", "loads", "open", "Unpickler")
+            ) or name in PICKLES, where
             words = {k.arg: k.value for k in node.keywords}
-            assert not (isinstance(words.get("shell"), ast.Constant) and words["shell"].value), where  # type: ignore[union-attr]
-            assert not (isinstance(words.get("allow_pickle"), ast.Constant) and words["allow_pickle"].value), where  # type: ignore[union-attr]
-            assert not (of == "torch" and called == "load") or (isinstance(words.get("weights_only"), ast.Constant) and words["weights_only"].value is True), where  # type: ignore[union-attr]
+            assert not (
+                isinstance(words.get("shell"), ast.Constant) and words["shell"].value
+            ), where  # type: ignore[union-attr]
+            assert not (
+                isinstance(words.get("allow_pickle"), ast.Constant) and words["allow_pickle"].value
+            ), where  # type: ignore[union-attr]
+            assert not (of == "torch" and called == "load") or (
+                isinstance(words.get("weights_only"), ast.Constant) and words["weights_only"].value is True
+            ), where  # type: ignore[union-attr]
             assert not (of == "yaml" and called == "load"), where
 
 

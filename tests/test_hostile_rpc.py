@@ -1,4 +1,5 @@
-"""Hostile bytes and messages to the tracker, the proxy and the server: each is refused, and the next client is served."""
+"""Hostile bytes and messages to the tracker, the proxy and the server: each is refused, and the next client is
+served."""
 
 from __future__ import annotations
 
@@ -47,16 +48,20 @@ def deep(levels: int) -> bytes:
 
 
 BYTES = (
-    b"GET / HTTP/1.1\r\n\r\n", head(1 << 14, 0, b"XXXX"), head((1 << 32) - 1, 0), head(100, (1 << 64) - 1), head(100, 1), framed(b"{"), framed(b"\xff\xfe"), framed([]), framed({"message": []}),
-    framed({"message": {}, "pieces": [-1]}), framed({"message": {}, "pieces": [1.5]}), framed({"message": {}, "pieces": ["x"]}), framed({"message": {}, "pieces": {"a": 1}}),
-    framed({"message": {"wanted": 7}, "pieces": []}), framed({"message": {"wanted": {}, "proof": "\ud800"}, "pieces": []}), framed(deep(900)), framed(deep(7000)),
+    b"GET / HTTP/1.1\r\n\r\n", head(1 << 14, 0, b"XXXX"), head((1 << 32) - 1, 0), head(100, (1 << 64) - 1),
+    head(100, 1), framed(b"{"), framed(b"\xff\xfe"), framed([]), framed({"message": []}),
+    framed({"message": {}, "pieces": [-1]}), framed({"message": {}, "pieces": [1.5]}),
+    framed({"message": {}, "pieces": ["x"]}), framed({"message": {}, "pieces": {"a": 1}}),
+    framed({"message": {"wanted": 7}, "pieces": []}),
+    framed({"message": {"wanted": {}, "proof": "\ud800"}, "pieces": []}), framed(deep(900)), framed(deep(7000)),
     framed(b'{"message": {"wanted": {"x": 1e999, "y": NaN}, "nonce": [1]}, "pieces": []}'), b"",
 )
 
 
 @pytest.mark.parametrize("data", BYTES)
 def test_bytes_of_strangers_are_refused(peer: Peer, data: bytes) -> None:
-    """The connection of a stranger ends, no memory is asked for, and a client that knows the secret is heard afterwards."""
+    """The connection of a stranger ends, no memory is asked for, and a client that knows the secret is heard
+    afterwards."""
     with socket.create_connection((peer.host, peer.port), 10) as link:
         link.recv(1 << 14)
         link.settimeout(10)
@@ -89,7 +94,10 @@ def test_a_server_is_not_lost_by_a_session_that_is_refused(value: object) -> Non
     """The tracker's word for a server is used up by a client; a client with a senseless patience must not use it."""
     with rpc.Server(port=0) as server:
         wanted = {"role": "session", "key": "", "token": "", "seconds": 0}
-        for wrong in ({**wanted, "patience": value}, {**wanted, "patience": 1, "seconds": value}, wanted, {"role": []}, {"role": "session"}):
+        for wrong in (
+            {**wanted, "patience": value}, {**wanted, "patience": 1, "seconds": value}, wanted, {"role": []},
+            {"role": "session"}
+        ):
             connection = dial(server.host, server.port, SECRET.encode(), wrong)
             assert "refused" in connection.receive(10)[0]
             connection.close()
@@ -97,7 +105,8 @@ def test_a_server_is_not_lost_by_a_session_that_is_refused(value: object) -> Non
 
 
 @pytest.mark.parametrize("message", [
-    {"request": "k", "priority": 1e400, "timeout": 1}, {"request": "k", "priority": 10**30, "timeout": 1}, {"request": "k", "priority": 1, "timeout": math.inf},
+    {"request": "k", "priority": 1e400, "timeout": 1}, {"request": "k", "priority": 10**30, "timeout": 1},
+    {"request": "k", "priority": 1, "timeout": math.inf},
     {"request": "k", "priority": "x", "timeout": 1}, {"request": "k"}, {"unknown": 1}, {},
 ])
 def test_a_tracker_refuses_senseless_requests(message: dict[str, Any]) -> None:
@@ -113,7 +122,8 @@ def test_a_tracker_refuses_senseless_requests(message: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize(("name", "given"), [
-    ("os:system", {}), ("tilewright.runtime.rpc.service:_call", {}), ("tilewright.runtime.worker_main:import_modules", {"modules": ["antigravity"]}), ([], {}), (None, {}),
+    ("os:system", {}), ("tilewright.runtime.rpc.service:_call", {}),
+    ("tilewright.runtime.worker_main:import_modules", {"modules": ["antigravity"]}), ([], {}), (None, {}),
 ])
 def test_a_session_calls_what_is_listed_alone(name: Any, given: Any) -> None:
     with rpc.Server(port=0) as server:
@@ -125,12 +135,17 @@ def test_a_session_calls_what_is_listed_alone(name: Any, given: Any) -> None:
         connection.close()
 
 
-@pytest.mark.parametrize("sent", [head(1 << 10, 1 << 30)[:7], head(1 << 10, 1 << 30), head(len(TEXT), 100) + TEXT + b"x" * 99])
+@pytest.mark.parametrize(
+    "sent", [head(1 << 10, 1 << 30)[:7], head(1 << 10, 1 << 30), head(len(TEXT), 100) + TEXT + b"x" * 99]
+)
 def test_a_session_that_stops_within_a_message_is_ended(sent: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
     """Wherever the client falls silent, the server is the next one's."""
     monkeypatch.setattr("tilewright.runtime.rpc.server._IDLE_SECONDS", 0.2)
     with rpc.Server(port=0) as server:
-        connection = dial(server.host, server.port, SECRET.encode(), {"role": "session", "key": "", "token": "", "seconds": 0, "patience": 5})
+        connection = dial(
+            server.host, server.port, SECRET.encode(),
+            {"role": "session", "key": "", "token": "", "seconds": 0, "patience": 5}
+        )
         assert "ready" in connection.receive(10)[0]
         connection.socket.sendall(sent)
         assert "silent for too long" in connection.receive(10)[0]["refused"]
@@ -139,7 +154,8 @@ def test_a_session_that_stops_within_a_message_is_ended(sent: bytes, monkeypatch
 
 
 @pytest.mark.parametrize(("dtype", "shape"), [
-    ("float32", [1 << 40]), ("float32", [-1]), ("float32", [2, 3]), ("float32", [True]), ("float32", ["1"]), ("float32", 1), ("object", [1]), ("float32", [1 << 62, 1 << 62]), ("float32", [0]),
+    ("float32", [1 << 40]), ("float32", [-1]), ("float32", [2, 3]), ("float32", [True]), ("float32", ["1"]),
+    ("float32", 1), ("object", [1]), ("float32", [1 << 62, 1 << 62]), ("float32", [0]),
 ])
 def test_arrays_have_the_bytes_that_were_sent(dtype: str, shape: Any) -> None:
     with pytest.raises((InputError, RPCError), match=r"does not have the 4 bytes that were sent"):

@@ -32,14 +32,23 @@ from tilewright.tir.transform.pipeline import lower_loops
 pytestmark = pytest.mark.slow
 
 Array = np.ndarray[Any, Any]
-X86 = [Target(f"llvm -mtriple=x86_64-linux-gnu -mcpu={cpu}") for cpu in ("x86-64", "haswell", "alderlake", "skylake-avx512", "znver5")]
+X86 = [
+    Target(f"llvm -mtriple=x86_64-linux-gnu -mcpu={cpu}")
+    for cpu in ("x86-64", "haswell", "alderlake", "skylake-avx512", "znver5")
+]
 HERE = [t for t in X86 if host_arch() == "x86_64" and t.features <= host_features()] or [Target("llvm")]
-INSTRUCTIONS = {"x86-64": "pmaddwd", "haswell": "vpmaddwd", "alderlake": "vpdpbusd", "skylake-avx512": "vpmaddwd", "znver5": "vpdpbusd"}
+INSTRUCTIONS = {
+    "x86-64": "pmaddwd", "haswell": "vpmaddwd", "alderlake": "vpdpbusd", "skylake-avx512": "vpmaddwd",
+    "znver5": "vpdpbusd"
+}
 
 
 def conv(shape: tuple[int, ...], kernel: tuple[int, ...], **attrs: Any) -> Function:
     x, w = var("x", shape=shape, dtype="uint8"), var("w", shape=kernel, dtype="int8")
-    return Function((x, w), Conv2d(data_layout="NHWC", kernel_layout="HWIO", out_dtype="int32", **attrs)(x, w), attrs={"Primitive": 1})
+    return Function(
+        (x, w), Conv2d(data_layout="NHWC", kernel_layout="HWIO", out_dtype="int32", **attrs)(x, w),
+        attrs={"Primitive": 1}
+    )
 
 
 def planes(shape: tuple[int, ...], kernel: tuple[int, ...], **attrs: Any) -> Function:
@@ -92,7 +101,9 @@ def inputs(function: Function) -> tuple[Array, Array]:
     """The ends of the ranges among them: 255 * -128 four times is where saturating instructions go wrong."""
     rng = np.random.default_rng(5)
     x, w = (p.checked_type.shape for p in function.params)  # type: ignore[attr-defined]
-    return rng.choice(np.asarray([0, 1, 127, 128, 254, 255], np.uint8), x), rng.choice(np.asarray([-128, -127, -1, 0, 3, 127], np.int8), w)
+    return rng.choice(
+        np.asarray([0, 1, 127, 128, 254, 255], np.uint8), x
+    ), rng.choice(np.asarray([-128, -127, -1, 0, 3, 127], np.int8), w)
 
 
 def aligned(a: Array) -> Array:
@@ -105,7 +116,10 @@ def answer(function: Function, target: Target, constant: bool) -> Array:
     """What the compiled kernel makes of `inputs(function)`, its weights known while compiling or not."""
     kernel = lower(function, [False, constant], target.machine, "kernel")
     values = inputs(function)
-    args = [aligned(np.asarray(a.pack(*(values[i] for i in a.sources)) if a.pack else values[a.sources[0]])) for a in kernel.arguments]
+    args = [
+        aligned(np.asarray(a.pack(*(values[i] for i in a.sources)) if a.pack else values[a.sources[0]]))
+        for a in kernel.arguments
+    ]
     out = aligned(np.full(function.ret_type.shape, 99, np.int32))  # type: ignore[attr-defined]
     native = Native(kernel.func, target)
     native(*args, out)
@@ -126,7 +140,10 @@ def test_loops_mean_the_same(name: str) -> None:
     function = KERNELS[name]()
     kernel = lower(function, [False, True], X86[-1].machine, "kernel")
     values = inputs(function)
-    args = [np.asarray(a.pack(*(values[i] for i in a.sources)) if a.pack else values[a.sources[0]]) for a in kernel.arguments]
+    args = [
+        np.asarray(a.pack(*(values[i] for i in a.sources)) if a.pack else values[a.sources[0]])
+        for a in kernel.arguments
+    ]
     out = np.zeros(function.ret_type.shape, np.int32)  # type: ignore[attr-defined]
     run(kernel.func, [*args, out])
     np.testing.assert_array_equal(out, evaluate(function, *values))
@@ -144,7 +161,9 @@ def test_the_instruction_of_the_processor_is_used(target: Target) -> None:
     assert INSTRUCTIONS[target.mcpu] in assembly(emit(kernel.func, target), target)
 
 
-@pytest.mark.parametrize(("cpu", "instruction"), [("neoverse-n2", "usdot"), ("cortex-a76", "sdot"), ("cortex-a72", "mla")])
+@pytest.mark.parametrize(
+    ("cpu", "instruction"), [("neoverse-n2", "usdot"), ("cortex-a76", "sdot"), ("cortex-a72", "mla")]
+)
 def test_the_instruction_of_arm_is_used(cpu: str, instruction: str) -> None:
     target = Target(f"llvm -mtriple=aarch64-linux-gnu -mcpu={cpu}")
     kernel = lower(KERNELS["1x1"](), [False, True], target.machine, "kernel")
@@ -152,11 +171,15 @@ def test_the_instruction_of_arm_is_used(cpu: str, instruction: str) -> None:
 
 
 def test_dot4_of_scalars() -> None:
-    a, b, c = te.placeholder((6,), "uint32", "a"), te.placeholder((6,), "int32", "b"), te.placeholder((6,), "int32", "c")
+    a, b, c = te.placeholder(
+        (6,), "uint32", "a"
+    ), te.placeholder((6,), "int32", "b"), te.placeholder((6,), "int32", "c")
     made = te.compute((6,), lambda i: dot4(a(i), b(i), c(i), dtype="int32"), name="made")
     func = lower_loops(lower_blocks(create_prim_func([a, b, c], [made], "dots")))
     rng = np.random.default_rng(3)
-    x, y, z = rng.integers(0, 1 << 32, 6).astype(np.uint32), rng.integers(-(1 << 31), 1 << 31, 6).astype(np.int32), np.arange(6, dtype=np.int32)
+    x, y, z = rng.integers(0, 1 << 32, 6).astype(np.uint32), rng.integers(
+        -(1 << 31), 1 << 31, 6
+    ).astype(np.int32), np.arange(6, dtype=np.int32)
     wanted = z + (x.view(np.uint8).astype(np.int32) * y.view(np.int8)).reshape(6, 4).sum(1)
     for target in HERE:
         out, native = np.zeros(6, np.int32), Native(func, target)
@@ -171,11 +194,16 @@ def test_dot4_of_scalars() -> None:
 def high_products(lanes: int, doubled: bool, each: bool) -> Function:
     """Of a matrix, with one factor or one for each column."""
     shape = (3, lanes)
-    x, m, c = var("x", shape=shape, dtype="int32"), var("m", shape=shape[1:] if each else (), dtype="int32"), var("c", shape=shape[1:] if each else (), dtype="int64")
+    x, m, c = var("x", shape=shape, dtype="int32"), var(
+        "m", shape=shape[1:] if each else (), dtype="int32"
+    ), var("c", shape=shape[1:] if each else (), dtype="int64")
     return Function((x, m, c), HighProduct(doubled)(x, m, c), attrs={"Primitive": 1})
 
 
-PRODUCTS = {f"{lanes}{' doubled' * doubled}{' each' * each}": high_products(lanes, doubled, each) for lanes in (1, 7, 16, 61) for doubled in (False, True) for each in (False, True)}
+PRODUCTS = {
+    f"{lanes}{' doubled' * doubled}{' each' * each}": high_products(lanes, doubled, each) for lanes in (1, 7, 16, 61)
+    for doubled in (False, True) for each in (False, True)
+}
 
 
 def numbers(function: Function) -> list[Array]:
@@ -183,18 +211,27 @@ def numbers(function: Function) -> list[Array]:
     rng = np.random.default_rng(9)
     x, m, c = (p.checked_type.shape for p in function.params)  # type: ignore[attr-defined]
     ends = np.asarray([-(1 << 31), -(1 << 31) + 1, -1, 0, 1, 3, (1 << 31) - 1], np.int32)
-    return [rng.choice(ends, x), rng.integers(-(1 << 31), 1 << 31, m).astype(np.int32), rng.integers(-(1 << 61), 1 << 61, c)]
+    return [
+        rng.choice(ends, x), rng.integers(-(1 << 31), 1 << 31, m).astype(np.int32), rng.integers(-(1 << 61), 1 << 61, c)
+    ]
 
 
 def works(target: Target) -> tuple[list[Work], list[Array]]:
     """Every kernel for a processor, with its inputs, and what they should give."""
     made, wanted = [], []
-    named = [(make(), None) for make in KERNELS.values()] + [(function, numbers(function)) for function in PRODUCTS.values()]
+    named = [(make(), None) for make in KERNELS.values()] + [
+        (function, numbers(function)) for function in PRODUCTS.values()
+    ]
     for k, (function, given) in enumerate(named):
         values = list(inputs(function)) if given is None else given
         kernel = lower(function, [False, *[True] * (len(values) - 1)], target.machine, f"kernel_{k}")
-        args = [aligned(np.asarray(a.pack(*(values[i] for i in a.sources)) if a.pack else values[a.sources[0]])) for a in kernel.arguments]
-        made.append(Work(kernel.func, [*args, aligned(np.full(function.ret_type.shape, 99, np.int32))]))  # type: ignore[attr-defined]
+        args = [
+            aligned(np.asarray(a.pack(*(values[i] for i in a.sources)) if a.pack else values[a.sources[0]]))
+            for a in kernel.arguments
+        ]
+        made.append(
+            Work(kernel.func, [*args, aligned(np.full(function.ret_type.shape, 99, np.int32))])
+        )  # type: ignore[attr-defined]
         wanted.append(evaluate(function, *values))
     return made, wanted
 
@@ -212,6 +249,8 @@ def test_every_kernel_on_every_processor(name: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize(("cpu", "instruction"), [("x86-64", "pmuludq"), ("haswell", "vpmuldq"), ("znver5", "vpmuldq")])
 def test_even_and_odd_lanes_are_multiplied_apart(cpu: str, instruction: str) -> None:
     target = Target(f"llvm -mtriple=x86_64-linux-gnu -mcpu={cpu}")
-    text = assembly(emit(lower(PRODUCTS["16 each"], [False, True, True], target.machine, "kernel").func, target), target)
+    text = assembly(
+        emit(lower(PRODUCTS["16 each"], [False, True, True], target.machine, "kernel").func, target), target
+    )
     assert instruction in text
     assert "vpmullq" not in text

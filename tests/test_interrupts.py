@@ -1,4 +1,5 @@
-"""Interrupted runs: signals end long native runs between kernels, handlers that return let them go on, and the program runs again afterwards.
+"""Interrupted runs: signals end long native runs between kernels, handlers that return let them go on, and the program
+runs again afterwards.
 
 Kernels written by hand raise the signal themselves, so that the kernels that run after it can be counted.
 """
@@ -77,10 +78,14 @@ def handling(number: int, handler: Callable[..., Any]) -> Iterator[None]:
         signal.signal(number, before)
 
 
-def counting(*steps: KernelCall, parts: int = 1, looks: frozenset[int] = frozenset(range(100)), threads: int = 1) -> Artifact:
+def counting(
+    *steps: KernelCall, parts: int = 1, looks: frozenset[int] = frozenset(range(100)), threads: int = 1
+) -> Artifact:
     """A program whose steps count themselves, in a number for each part."""
     target = Target("llvm")
-    manifest = Manifest("counting", (), (TensorInfo("y", (parts,), DataType("int64")),), tuple(map(replace, steps)), target="llvm", parts=parts, interruptible=True, threads=threads,
+    manifest = Manifest("counting", (), (
+        TensorInfo("y", (parts,), DataType("int64")),
+    ), tuple(map(replace, steps)), target="llvm", parts=parts, interruptible=True, threads=threads,
                         features=tuple(sorted(target.features)), triple=host_triple())
     texts = (KERNELS, emit_entry(manifest, looks=looks) + pool_text(target), look_text(manifest.triple))
     return Artifact(manifest, tuple(compile_text(text, target) for text in texts), nd.aligned_empty((0,)))
@@ -92,7 +97,9 @@ def run(program: Any, parts: int = 1) -> list[int]:
     try:
         program(out=y)
     except StopRunError as error:
-        assert any(Path(frame.filename) == Path(interrupts.__file__) for frame in traceback.extract_tb(error.__traceback__)), "the run ended before the handler was called"
+        assert any(
+            Path(frame.filename) == Path(interrupts.__file__) for frame in traceback.extract_tb(error.__traceback__)
+        ), "the run ended before the handler was called"
     return [int(n) for n in y]
 
 
@@ -269,7 +276,7 @@ def @again(%i: int64, %x: Tensor[(512, 512), float32]) -> Tensor[(512, 512), flo
   if (less(%i, 1000i64)) { @again(add(%i, 1i64), @halve(nn.dense(%x, %x))) } else { %x }
 }
 def @main(%i: int64, %x: Tensor[(512, 512), float32]) { @again(%i, %x) }
-"""
+"""  # noqa: E501
 
 
 def test_no_function_of_another_compiler_is_called_after_a_signal() -> None:
@@ -295,7 +302,8 @@ def test_no_function_of_another_compiler_is_called_after_a_signal() -> None:
 
 
 def test_a_signal_just_before_a_function_is_called_back_raises_what_its_handler_raises() -> None:
-    """Python runs the handler before the first instruction of the callback, where nothing of ours can catch the exception."""
+    """Python runs the handler before the first instruction of the callback, where nothing of ours can catch the
+    exception."""
     register_func("relay.ext.scaling", lambda f: Scaling(str(f.attrs["global_symbol"])))
     try:
         program = build_module(relay.parse(AROUND)).executable(1)

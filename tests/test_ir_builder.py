@@ -125,19 +125,48 @@ def one() -> tir.ir_builder.BufferVar:
 A = te.placeholder((4,), "float32", name="A")
 I = te.placeholder((4,), "int32", name="I")  # noqa: E741
 WRONG: dict[str, tuple[Callable[[], object], type[Exception], str]] = {
-    "kind": (lambda: tir.ir_builder.create().for_range(0, 4, kind="tensorized").__enter__(), CompileError, "a loop cannot be 'tensorized'; use serial, parallel"),
+    "kind": (
+        lambda: tir.ir_builder.create().for_range(0, 4, kind="tensorized").__enter__(), CompileError,
+        "a loop cannot be 'tensorized'; use serial, parallel"
+    ),
     "else": (no_else, CompileError, "else_scope must directly follow an if_scope"),
     "get": (inside_a_loop, CompileError, "get.. is called inside a for_range, if_scope or else_scope"),
-    "dtype": (lambda: one().__setitem__((0, 0, 0), tvm.expr.const(1, "int32")), CompileError, r"a value of int32 is stored in 'b', which holds float32; write .astype"),
+    "dtype": (
+        lambda: one().__setitem__((0, 0, 0), tvm.expr.const(1, "int32")), CompileError,
+        r"a value of int32 is stored in 'b', which holds float32; write .astype"
+    ),
     "indices": (lambda: one()[0, 0], CompileError, "'b' has 3 dimensions and was given 2 indices"),
-    "pointer": (lambda: tir.ir_builder.create().buffer_ptr(A), CompileError, "buffer_ptr takes a buffer, .* and was given a Tensor"),  # type: ignore[arg-type]
-    "view": (lambda: tir.ir_builder.create().buffer_ptr(Buffer("b", (4,)), (2, 2)), CompileError, "buffer 'b' has 1 dimensions and cannot be seen with 2"),
-    "scope": (lambda: tir.ir_builder.create().allocate("int8", (4,), scope="shared"), ScheduleError, "there is no memory 'shared' on a CPU"),
-    "attribute": (lambda: tir.ir_builder.create().scope_attr(None, "thread_extent", 4), CompileError, "scope_attr 'thread_extent' has no meaning here"),
-    "no statement": (lambda: te.extern((4,), [A], lambda ins, outs: None, name="B"), CompileError, "the body of te.extern 'B' is a statement, and fcompute returned NoneType"),
-    "no type": (lambda: te.extern((4,), [A, I], lambda ins, outs: None, name="B"), CompileError, "te.extern 'B' needs dtype=: its inputs have float32, int32"),
-    "types": (lambda: te.extern([(4,), (4,)], [A], lambda ins, outs: None, name="B", dtype=["int8"]), CompileError, "te.extern 'B' has 2 outputs and was given 1 types"),
-    "a fraction": (lambda: te.placeholder((5 / 2,)), CompileError, "a dimension of 2.5 is not a whole number; divide with //"),
+    "pointer": (
+        lambda: tir.ir_builder.create().buffer_ptr(A), CompileError,
+        "buffer_ptr takes a buffer, .* and was given a Tensor"
+    ),  # type: ignore[arg-type]
+    "view": (
+        lambda: tir.ir_builder.create().buffer_ptr(Buffer("b", (4,)), (2, 2)), CompileError,
+        "buffer 'b' has 1 dimensions and cannot be seen with 2"
+    ),
+    "scope": (
+        lambda: tir.ir_builder.create().allocate("int8", (4,), scope="shared"), ScheduleError,
+        "there is no memory 'shared' on a CPU"
+    ),
+    "attribute": (
+        lambda: tir.ir_builder.create().scope_attr(None, "thread_extent", 4), CompileError,
+        "scope_attr 'thread_extent' has no meaning here"
+    ),
+    "no statement": (
+        lambda: te.extern((4,), [A], lambda ins, outs: None, name="B"), CompileError,
+        "the body of te.extern 'B' is a statement, and fcompute returned NoneType"
+    ),
+    "no type": (
+        lambda: te.extern((4,), [A, I], lambda ins, outs: None, name="B"), CompileError,
+        "te.extern 'B' needs dtype=: its inputs have float32, int32"
+    ),
+    "types": (
+        lambda: te.extern([(4,), (4,)], [A], lambda ins, outs: None, name="B", dtype=["int8"]), CompileError,
+        "te.extern 'B' has 2 outputs and was given 1 types"
+    ),
+    "a fraction": (
+        lambda: te.placeholder((5 / 2,)), CompileError, "a dimension of 2.5 is not a whole number; divide with //"
+    ),
 }
 
 

@@ -17,7 +17,21 @@ from tilewright.base.types import FuncType, RefType, TensorType, TupleType, Type
 from tilewright.ir import IRModule, assert_structural_equal, structural_equal, structural_hash
 from tilewright.ir.structural import first_difference
 from tilewright.relay.adt import Clause, Match, PatternVar
-from tilewright.relay.expr import Call, Constant, Expr, Function, If, Let, RefCreate, RefWrite, Tuple, TupleGetItem, Var, const, var
+from tilewright.relay.expr import (
+    Call,
+    Constant,
+    Expr,
+    Function,
+    If,
+    Let,
+    RefCreate,
+    RefWrite,
+    Tuple,
+    TupleGetItem,
+    Var,
+    const,
+    var,
+)
 from tilewright.relay.op.elementwise import Relu
 from tilewright.scalar import expr as scalar
 from tilewright.tir.stmt import SERIAL, For, PrimFunc, Store
@@ -182,7 +196,9 @@ def test_the_first_difference_is_shown_with_its_path() -> None:
     left, right = Function((x,), Relu()(Relu()(x))), Function((x,), Relu()(x))
     found = first_difference(left, right)
     assert found is not None and found[0] == "body.args[0]"
-    with pytest.raises(CompileError, match=r"the programs differ at params\[0\]\.type_annotation\.shape\[1\]:\n  left:  4\n  right: 5"):
+    with pytest.raises(
+        CompileError, match=r"the programs differ at params\[0\]\.type_annotation\.shape\[1\]:\n  left:  4\n  right: 5"
+    ):
         assert_structural_equal(chain(1), chain(1, shape=(4, 5)))
     assert_structural_equal(chain(1), chain(1))
 
@@ -191,7 +207,9 @@ def test_origins_do_not_count() -> None:
     from tilewright.base.errors import Origin
 
     x = var("x", shape=(2,))
-    assert structural_equal(Function((x,), Call(Relu(), (x,), span=Origin("a"))), Function((x,), Call(Relu(), (x,), span=Origin("b"))))
+    assert structural_equal(
+        Function((x,), Call(Relu(), (x,), span=Origin("a"))), Function((x,), Call(Relu(), (x,), span=Origin("b")))
+    )
 
 
 def test_deep_graphs() -> None:
@@ -201,7 +219,10 @@ def test_deep_graphs() -> None:
 
 @pytest.mark.slow
 def test_the_hash_is_the_same_in_every_process() -> None:
-    script = "import sys; sys.path[:0] = sys.argv[1:]\nimport test_ir_structural as t\nprint(t.structural_hash(t.chain(3)), t.structural_hash(t.copy_kernel('f', 8)))"
+    script = (
+        "import sys; sys.path[:0] = sys.argv[1:]\nimport test_ir_structural as t\nprint(t.structural_hash(t.chain(3)), "
+        "t.structural_hash(t.copy_kernel('f', 8)))"
+    )
     here = Path(__file__).parent
     outputs = {
         subprocess.run(
@@ -236,7 +257,9 @@ def test_a_difference_shows_the_lines_of_both_programs() -> None:
 
 
 def test_a_difference_of_loops_shows_the_statement() -> None:
-    lines = difference_of(copy_kernel("f", 8), IRModule({"f": copy_kernel("f", 8)})["f"].with_body(copy_kernel("f", 9).body))
+    lines = difference_of(
+        copy_kernel("f", 8), IRModule({"f": copy_kernel("f", 8)})["f"].with_body(copy_kernel("f", 9).body)
+    )
     assert lines[0].startswith("the programs differ at ")
     assert any(line.startswith("  in the left program: ") for line in lines)
 
@@ -244,13 +267,20 @@ def test_a_difference_of_loops_shows_the_statement() -> None:
 def test_functions_that_one_module_lacks_are_named() -> None:
     left, right = IRModule({"main": chain(1), "more": chain(2)}), IRModule({"main": chain(1)})
     lines = difference_of(left, right)
-    assert lines[0] == "the programs differ at more:" and lines[1].startswith("  left:  fn (%x") and lines[-1] == "  right: nothing of that name"
-    assert difference_of(IRModule({"main": chain(1)}, attrs={"a": 1}), right.with_attr("a", 2))[0].startswith("the programs differ at the attributes['a']")
+    assert lines[0] == "the programs differ at more:" and lines[1].startswith(
+        "  left:  fn (%x"
+    ) and lines[-1] == "  right: nothing of that name"
+    assert difference_of(
+        IRModule({"main": chain(1)}, attrs={"a": 1}), right.with_attr("a", 2)
+    )[0].startswith("the programs differ at the attributes['a']")
 
 
 def test_a_difference_deep_in_a_graph() -> None:
     lines = difference_of(chain(10_000), chain(10_001))
-    assert lines[0] == f"the programs differ at body{'.args[0]' * 7}.args … 19969 steps … {'.args[0]' * 8}:" and lines[-1].startswith("  in the right program: %")
+    assert (
+        lines[0] == f"the programs differ at body{'.args[0]' * 7}.args … 19969 steps … {'.args[0]' * 8}:"
+        and lines[-1].startswith("  in the right program: %")
+    )
 
 
 def test_type_variables_and_sizes_are_compared_by_what_binds_them() -> None:
@@ -264,10 +294,14 @@ def test_type_variables_and_sizes_are_compared_by_what_binds_them() -> None:
         x = var("x", shape=(n, m))
         return Function((x, var("y", shape=(n if first else m, relay.Any()))), Relu()(x))
 
-    assert structural_equal(identity(False), identity(False)) and structural_hash(identity(False)) == structural_hash(identity(False))
+    assert structural_equal(
+        identity(False), identity(False)
+    ) and structural_hash(identity(False)) == structural_hash(identity(False))
     assert structural_equal(sized(True), sized(True)) and not structural_equal(sized(True), sized(False))
     a, b = TypeVar("A"), TypeVar("B")
-    assert structural_equal(FuncType([a], a, [a]), FuncType([b], b, [b])) and not structural_equal(FuncType([a], a, [a]), FuncType([b], RefType(b), [b]))
+    assert structural_equal(FuncType([a], a, [a]), FuncType([b], b, [b])) and not structural_equal(
+        FuncType([a], a, [a]), FuncType([b], RefType(b), [b])
+    )
 
 
 def test_references_and_matches() -> None:

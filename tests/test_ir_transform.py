@@ -23,7 +23,16 @@ from tilewright.ir.instrument import (
     VerifyInstrument,
     pass_instrument,
 )
-from tilewright.ir.transform import ApplyPassToFunction, FunctionPass, Pass, PassContext, PassInfo, Sequential, module_pass, named_pass
+from tilewright.ir.transform import (
+    ApplyPassToFunction,
+    FunctionPass,
+    Pass,
+    PassContext,
+    PassInfo,
+    Sequential,
+    module_pass,
+    named_pass,
+)
 from tilewright.relay.adt import Clause, Match, PatternTuple, PatternVar, PatternWildcard
 from tilewright.relay.analysis import check_well_formed, well_formed
 from tilewright.relay.expr import Call, Expr, Function, GlobalVar, Let, Tuple, Var, var
@@ -121,14 +130,21 @@ def test_contexts_nest_and_threads_do_not_meet() -> None:
 
 
 def test_an_unknown_option_names_the_nearest() -> None:
-    with pytest.raises(OptionError, match=r"there is no configuration option 'relay\.FuseOps\.max_dept'; did you mean 'relay\.FuseOps\.max_depth'\?"):
+    with pytest.raises(
+        OptionError,
+        match=r"there is no configuration option 'relay\.FuseOps\.max_dept'; did you mean 'relay\.FuseOps\.max_depth'\?"
+    ):
         PassContext(config={"relay.FuseOps.max_dept": 3})
-    with pytest.raises(OptionError, match=r"there is no configuration option 'zzz'; the options are: .*relay\.FuseOps\.max_depth"):
+    with pytest.raises(
+        OptionError, match=r"there is no configuration option 'zzz'; the options are: .*relay\.FuseOps\.max_depth"
+    ):
         PassContext(config={"zzz": 3})
 
 
 def test_an_option_of_the_wrong_type() -> None:
-    with pytest.raises(OptionError, match=r"configuration option 'relay\.FuseOps\.max_depth' is int, and was given 'many' \(str\)"):
+    with pytest.raises(
+        OptionError, match=r"configuration option 'relay\.FuseOps\.max_depth' is int, and was given 'many' \(str\)"
+    ):
         PassContext(config={"relay.FuseOps.max_depth": "many"})
     with pytest.raises(OptionError, match="is int, and was given True"):
         PassContext(config={"relay.FuseOps.max_depth": True})
@@ -201,7 +217,9 @@ def test_modules_are_printed_around_passes(capsys: pytest.CaptureFixture[str]) -
     with PassContext(instruments=[PrintBeforeAll(), PrintAfterAll()]):
         AppendRelu()(module())
     out = capsys.readouterr().out
-    assert out.index("# before the pass AppendRelu") < out.index("# after the pass AppendRelu") and out.count("nn.relu") == 3
+    assert out.index(
+        "# before the pass AppendRelu"
+    ) < out.index("# after the pass AppendRelu") and out.count("nn.relu") == 3
 
 
 def test_instruments_are_replaced_within_a_context() -> None:
@@ -211,20 +229,31 @@ def test_instruments_are_replaced_within_a_context() -> None:
         context.override_instruments([second])
         AppendRelu(2)(AppendRelu()(module()))
     assert (len(first.rows), len(second.rows)) == (1, 2)
-    assert repr(context).startswith("PassContext(opt_level=2, required_pass=[], disabled_pass=[], instruments=['PassTimingInstrument'], config={}")
+    assert repr(context).startswith(
+        "PassContext(opt_level=2, required_pass=[], disabled_pass=[], instruments=['PassTimingInstrument'], config={}"
+    )
 
 
 def test_the_options_are_listed() -> None:
     configs = PassContext.list_configs()
-    assert configs["relay.FuseOps.max_depth"] == {"type": "int", "default": 64, "doc": "maximum number of calls in one fused function"}
-    assert configs["relay.check_rewrites"]["choices"] == (False, True, "skip") and configs["relay.check_rewrites"]["type"] == "bool or str"
-    with pytest.raises(OptionError, match=r"configuration option 'relay\.check_rewrites' is one of False, True, skip, and was given 'maybe'"):
+    assert configs["relay.FuseOps.max_depth"] == {
+        "type": "int", "default": 64, "doc": "maximum number of calls in one fused function"
+    }
+    assert configs[
+        "relay.check_rewrites"
+    ]["choices"] == (False, True, "skip") and configs["relay.check_rewrites"]["type"] == "bool or str"
+    with pytest.raises(
+        OptionError,
+        match=r"configuration option 'relay\.check_rewrites' is one of False, True, skip, and was given 'maybe'"
+    ):
         PassContext(config={"relay.check_rewrites": "maybe"})
 
 
 def test_a_sequence_has_a_level_and_required_passes_of_its_own() -> None:
     inner = Sequential([AppendRelu()], opt_level=3, name="inner", required=["AppendRelu"], traceable=True)
-    assert inner.info == PassInfo(3, "inner", ("AppendRelu",), True) and repr(inner) == "Sequential(AppendRelu, name='inner')"
+    assert inner.info == PassInfo(
+        3, "inner", ("AppendRelu",), True
+    ) and repr(inner) == "Sequential(AppendRelu, name='inner')"
     with PassContext(opt_level=2):
         assert depth(Sequential([inner])(module())) == 1
     with PassContext(opt_level=3):
@@ -284,12 +313,16 @@ def test_the_verifier_names_the_pass() -> None:
 
     with PassContext(instruments=[VerifyInstrument(check_well_formed)]):
         AppendRelu()(module())
-        with pytest.raises(InternalError, match="not well formed after the pass Unbind: 'main' uses the variable 'x', which is not bound"):
+        with pytest.raises(
+            InternalError,
+            match="not well formed after the pass Unbind: 'main' uses the variable 'x', which is not bound"
+        ):
             unbind(module())
 
 
 def test_variables_outside_of_their_scope() -> None:
-    """Each message says which variable, what uses it, and what it is outside of; a graph may share what is inside with what is outside."""
+    """Each message says which variable, what uses it, and what it is outside of; a graph may share what is inside with
+    what is outside."""
     x, y, z, c = var("x", shape=(2,)), var("y", shape=(2,)), var("z", shape=(2,)), var("c", shape=(), dtype="bool")
     shared = relay.exp(y)
     let = Let(y, Relu()(x), shared)
@@ -298,19 +331,24 @@ def test_variables_outside_of_their_scope() -> None:
     match = Match(Tuple((x, x)), (Clause(PatternTuple((PatternVar(some), PatternWildcard())), some),))
     loop = Var("f", FuncType((x.checked_type,), x.checked_type))
     faults = {
-        r"in 'the function' the variable 'y' is used in exp\(%y\), outside of the body of let %y; put what uses it": relay.add(let, shared),
+        r"in 'the function' the variable 'y' is used in exp\(%y\), outside of the body of let %y; put what uses it": relay.add(let, shared),  # noqa: E501
         r"variable 'y' is used in exp\(%y\), outside of the body of let %y": Let(y, shared, x),
         r"variable 'y' is used in if \(%c\), outside of the body of let %y": relay.If(c, let, y),
-        r"variable 'z' is used in add\(.*\), outside of fn \(%z\) .*, which has it as a parameter; give its value out": relay.add(inner(x), z),
-        r"variable 'h' is used in add\(.*\), outside of its clause of match \(.*\); use it in that clause alone": relay.add(match, some),
-        r"variable 'f' is used in %f\(%x\), outside of the body of let %f": relay.add(Let(loop, inner, Call(loop, (x,))), Call(loop, (x,))),
+        r"variable 'z' is used in add\(.*\), outside of fn \(%z\) .*, which has it as a parameter; give its value out": relay.add(inner(x), z),  # noqa: E501
+        r"variable 'h' is used in add\(.*\), outside of its clause of match \(.*\); use it in that clause alone": relay.add(match, some),  # noqa: E501
+        r"variable 'f' is used in %f\(%x\), outside of the body of let %f": relay.add(
+            Let(loop, inner, Call(loop, (x,))), Call(loop, (x,))
+        ),
     }
     for message, body in faults.items():
         with pytest.raises(CompileError, match=message):
             check_well_formed(Function((x, c), body))
         assert not well_formed(Function((x, c), body))
     again = Let(loop, Function((z,), Call(loop, (relay.tanh(z),))), Call(loop, (x,)))
-    for body in (let, relay.If(c, let, Let(var("w", shape=(2,)), x, x)), match, again, Let(y, x, relay.If(c, shared, relay.add(shared, y)))):
+    for body in (
+        let, relay.If(c, let, Let(var("w", shape=(2,)), x, x)), match, again,
+        Let(y, x, relay.If(c, shared, relay.add(shared, y)))
+    ):
         check_well_formed(Function((x, c), body))
 
 

@@ -56,7 +56,10 @@ def network(**changes: Any) -> dict[str, Any]:
         {"op": "softmax", "inputs": ["l"], "outputs": ["y"], "attributes": {"axis": 1}},
     ]
     constants = {n: {"dtype": "float32", "data": w.tolist()} for n, w in WEIGHTS.items()}
-    return {"inputs": {"x": {"shape": [2, 4], "dtype": "float32"}}, "constants": constants, "nodes": nodes, "outputs": ["y"], **changes}
+    return {
+        "inputs": {"x": {"shape": [2, 4], "dtype": "float32"}}, "constants": constants, "nodes": nodes,
+        "outputs": ["y"], **changes
+    }
 
 
 def answer(x: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
@@ -97,7 +100,9 @@ def test_the_command_lines_know_the_file(installed: None, tmp_path: Path, capsys
 
 
 def test_a_node_waits_for_a_value_that_the_network_computes(installed: None, tmp_path: Path) -> None:
-    nodes = [{"op": "add", "inputs": ["a", "b"], "outputs": ["s"]}, {"op": "reshape", "name": "r", "inputs": ["x", "s"], "outputs": ["y"]},
+    nodes = [{"op": "add", "inputs": ["a", "b"], "outputs": ["s"]}, {
+        "op": "reshape", "name": "r", "inputs": ["x", "s"], "outputs": ["y"]
+    },
              {"op": "relu", "inputs": ["y"], "outputs": ["z"]}]
     kinds = {"x": {"shape": [6], "dtype": "float32"}, **{n: {"shape": [2], "dtype": "int64"} for n in "ab"}}
     path = saved(tmp_path, network(inputs=kinds, constants={}, nodes=nodes, outputs=["z"]))
@@ -119,13 +124,26 @@ def test_a_node_waits_for_a_value_that_the_network_computes(installed: None, tmp
     ("{", ModelError, "is not a JSON network"),
     (network(nodes=[{"op": "whirl", "name": "n", "inputs": ["x"], "outputs": ["y"]}]), OpNotImplemented,
      r"whirl, in 1 node: n\nWrite one and register it before importing: @json_frontend\.register_converter\('whirl'\)"),
-    (network(nodes=[{"op": "relu", "name": "n", "inputs": ["x"], "outputs": ["y"], "attributes": {"slope": 1}}]), ModelError,
+    (network(
+        nodes=[{"op": "relu", "name": "n", "inputs": ["x"], "outputs": ["y"], "attributes": {"slope": 1}}]
+    ), ModelError,
      r"relu 'n' .*attribute 'slope' is not one of relu; its attributes are: none"),
-    (network(nodes=[{"op": "dense", "name": "n", "inputs": ["x"], "outputs": ["y"]}]), ModelError, r"dense 'n' .*input 'weight' is missing"),
-    (network(nodes=[{"op": "relu", "name": "n", "inputs": ["q"], "outputs": ["y"]}]), ModelError, "'q', wanted by relu 'n'"),
-    (network(nodes=[{"op": "split", "name": "n", "inputs": ["x"], "outputs": ["y"], "attributes": {"parts": 2}}]), ModelError,
+    (
+        network(nodes=[{"op": "dense", "name": "n", "inputs": ["x"], "outputs": ["y"]}]), ModelError,
+        r"dense 'n' .*input 'weight' is missing"
+    ),
+    (
+        network(nodes=[{"op": "relu", "name": "n", "inputs": ["q"], "outputs": ["y"]}]), ModelError,
+        "'q', wanted by relu 'n'"
+    ),
+    (network(
+        nodes=[{"op": "split", "name": "n", "inputs": ["x"], "outputs": ["y"], "attributes": {"parts": 2}}]
+    ), ModelError,
      "split 'n' .*1 outputs and splits its input into 2 parts"),
-    (network(constants={"w1": {"dtype": "float32", "data": "no"}}, nodes=[{"op": "dense", "inputs": ["x", "w1"], "outputs": ["y"]}]), ModelError,
+    (network(
+        constants={"w1": {"dtype": "float32", "data": "no"}},
+        nodes=[{"op": "dense", "inputs": ["x", "w1"], "outputs": ["y"]}]
+    ), ModelError,
      "constant 'w1' is not an array"),
 ])
 def test_errors_name_the_node(installed: None, tmp_path: Path, said: Any, kind: type[Exception], words: str) -> None:
@@ -157,4 +175,7 @@ def test_a_frontend_that_cannot_be_imported_is_named(tmp_path: Path, monkeypatch
 
 def test_the_support_table_is_the_table_of_converters(installed: None) -> None:
     table = importlib.import_module("json_frontend").CONVERTERS.support_table()
-    assert "| `conv2d` | 1 | x, weight | strides=(1, 1), padding=(0, 0) |" in table and "| `dense` | 1 | x, weight, bias? | – |" in table
+    assert (
+        "| `conv2d` | 1 | x, weight | strides=(1, 1), padding=(0, 0) |" in table
+        and "| `dense` | 1 | x, weight, bias? | – |" in table
+    )

@@ -1,4 +1,5 @@
-"""Random kernels and graphs, compiled for each kind of processor that this machine can run, against their numpy meaning."""
+"""Random kernels and graphs, compiled for each kind of processor that this machine can run, against their numpy
+meaning."""
 
 from __future__ import annotations
 
@@ -19,7 +20,9 @@ pytestmark = pytest.mark.slow
 
 FOUND = [("convolution", 5051), ("convolution", 5167), ("transposed", 5132), ("reduction", 5174)]
 """Seeds that led to a fault once."""
-SEEDS = [*daily.sample([(kind, seed) for kind, (_, count) in KINDS.items() for seed in range(count)], 150, "kernels"), *FOUND]
+SEEDS = [
+    *daily.sample([(kind, seed) for kind, (_, count) in KINDS.items() for seed in range(count)], 150, "kernels"), *FOUND
+]
 
 
 def agree(found: Array, wanted: Array) -> None:

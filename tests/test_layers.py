@@ -42,15 +42,22 @@ LEVEL = {room: level for level, rooms in enumerate(LEVELS) for room in rooms}
 STANDALONE = ("runtime", "compat.exec")
 STANDALONE_USES = {"base", "runtime", "compat"}
 
-# Imports against the order, inside functions, each with its reason. Where the other room is missing, only that function fails.
+# Imports against the order, inside functions, each with its reason. Where the other room is missing, only that function
+# fails.
 ALLOWED_LATE: dict[tuple[str, str], str] = {
     ("runtime", "ir.container"): "tvm.runtime.convert is the field's name for making containers of programs",
     ("relay", "compiler.build"): "relay.build is the field's name for compiling a module",
     ("relay", "compiler.vm"): "and relay.vm for compiling one with control flow",
-    ("relay.quantize", "compiler.calibration"): "relay.quantize.quantize is the field's name for quantizing a network, which runs it on data, compiled",
+    (
+        "relay.quantize", "compiler.calibration"
+    ): "relay.quantize.quantize is the field's name for quantizing a network, which runs it on data, compiled",
     ("relay", "compiler.executor"): "relay.create_executor is the field's name for running one",
-    ("relay.op.contrib.rules", "backends.accelerators.library_calls"): "who partitions for a library of C functions has its code generator with that",
-    ("compiler.model", "search.autotvm.task.dispatcher"): "compile(records=) takes what tuning found, as autotvm.apply_history_best does",
+    (
+        "relay.op.contrib.rules", "backends.accelerators.library_calls"
+    ): "who partitions for a library of C functions has its code generator with that",
+    (
+        "compiler.model", "search.autotvm.task.dispatcher"
+    ): "compile(records=) takes what tuning found, as autotvm.apply_history_best does",
 }
 
 
@@ -78,7 +85,8 @@ def only_for_types(test: ast.expr) -> bool:
 
 
 def imports(path: Path, package: str) -> Iterator[tuple[str, int, bool]]:
-    """(module without `tilewright.`, line, whether inside a function) of what a file imports from the package when it runs."""
+    """(module without `tilewright.`, line, whether inside a function) of what a file imports from the package when it
+    runs."""
     work: list[tuple[ast.AST, bool]] = [(ast.parse(path.read_text(encoding="utf-8")), False)]
     while work:
         here, late = work.pop()
@@ -107,7 +115,9 @@ def from_import(statement: ast.ImportFrom, package: str) -> Iterator[str]:
     inside = base.removeprefix("tilewright").removeprefix(".")
     for name in statement.names:
         candidate = f"{inside}.{name.name}" if inside else name.name
-        if (SOURCE / Path(*candidate.split("."))).is_dir() or (SOURCE / Path(*candidate.split("."))).with_suffix(".py").exists():
+        if (
+            SOURCE / Path(*candidate.split("."))
+        ).is_dir() or (SOURCE / Path(*candidate.split("."))).with_suffix(".py").exists():
             yield candidate
         elif inside:
             yield inside
@@ -115,7 +125,8 @@ def from_import(statement: ast.ImportFrom, package: str) -> Iterator[str]:
 
 @functools.cache
 def edges() -> tuple[tuple[str, str, str, bool], ...]:
-    """(importing module, imported module, place in the source, whether inside a function), the package's own front left out."""
+    """(importing module, imported module, place in the source, whether inside a function), the package's own front left
+    out."""
     found = []
     for module, path in modules():
         package = module if path.name == "__init__.py" else module.rpartition(".")[0]
@@ -177,7 +188,8 @@ def test_runtime_imports_nothing_of_the_compiler() -> None:
     wrong = [
         f"{place}: {module} imports tilewright.{imported}"
         for module, imported, place, late in edges()
-        if module.startswith(STANDALONE) and room(imported) not in STANDALONE_USES and not (late and (module, imported) in ALLOWED_LATE)
+        if module.startswith(STANDALONE) and room(imported) not in STANDALONE_USES
+        and not (late and (module, imported) in ALLOWED_LATE)
     ]
     assert not wrong, "\n" + "\n".join(wrong)
 

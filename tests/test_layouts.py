@@ -60,20 +60,30 @@ def test_names_that_are_no_layouts(name: str, message: str) -> None:
 
 
 def test_ways_that_do_not_exist() -> None:
-    with pytest.raises(ShapeError, match="layouts NCHW and NHWD do not have the same dimensions: N, C, H, W and N, H, W, D"):
+    with pytest.raises(
+        ShapeError, match="layouts NCHW and NHWD do not have the same dimensions: N, C, H, W and N, H, W, D"
+    ):
         bijective_layout("NCHW", "NHWD")
     way = bijective_layout("NCHW", "NCHW8c")
-    with pytest.raises(ShapeError, match=r"a tensor of shape \(1, 8, 3\) does not have the layout NCHW, which has 4 dimensions"):
+    with pytest.raises(
+        ShapeError, match=r"a tensor of shape \(1, 8, 3\) does not have the layout NCHW, which has 4 dimensions"
+    ):
         way.forward_shape([1, 8, 3])
-    with pytest.raises(ShapeError, match=r"a tensor of shape \(1, 1, 3, 3, 4\) does not have the layout NCHW8c, which has 5 dimensions, where dimension 4 is 8"):
+    with pytest.raises(
+        ShapeError,
+        match=r"a tensor of shape \(1, 1, 3, 3, 4\) does not have the layout NCHW8c, which has 5 dimensions, where "
+        r"dimension 4 is 8"
+    ):
         way.backward_shape([1, 1, 3, 3, 4])
     with pytest.raises(ShapeError, match="3 indices do not fit the layout NCHW of 4 dimensions"):
         way.forward_index([0, 0, 0])
 
 
 WAYS = [
-    ("NCHW", "NCHW4c", (1, 8, 2, 3)), ("NCHW", "NHWC", (2, 3, 4, 5)), ("NCHW4c", "NHWC", (1, 2, 2, 3, 4)), ("NCHW4c", "NCHW8c", (1, 2, 2, 3, 4)),
-    ("OIHW", "OIHW4i16o4i", (16, 32, 1, 2)), ("OIHW4i16o4i", "HWOI16o", (1, 2, 1, 2, 4, 16, 4)), ("NC", "2nC3cN", (4, 6)),
+    ("NCHW", "NCHW4c", (1, 8, 2, 3)), ("NCHW", "NHWC", (2, 3, 4, 5)), ("NCHW4c", "NHWC", (1, 2, 2, 3, 4)),
+    ("NCHW4c", "NCHW8c", (1, 2, 2, 3, 4)),
+    ("OIHW", "OIHW4i16o4i", (16, 32, 1, 2)), ("OIHW4i16o4i", "HWOI16o", (1, 2, 1, 2, 4, 16, 4)),
+    ("NC", "2nC3cN", (4, 6)),
 ]
 
 
@@ -138,7 +148,9 @@ def mobile_block() -> Expr:
 def residual_block() -> Expr:
     """The first layers of a ResNet, one bottleneck with batch norm, and the classifier."""
     def normal(y: Expr, n: int) -> Expr:
-        return nn.batch_norm(y, weight(n), weight(n), weight(n), const(_random.uniform(0.5, 1.5, n).astype("float32")))[0]
+        return nn.batch_norm(
+            y, weight(n), weight(n), weight(n), const(_random.uniform(0.5, 1.5, n).astype("float32"))
+        )[0]
 
     y = nn.relu(normal(nn.conv2d(var("x", shape=(1, 3, 20, 20)), weight(8, 3, 7, 7), strides=2, padding=3), 8))
     y = nn.max_pool2d(y, pool_size=(3, 3), strides=(2, 2), padding=(1, 1))
@@ -167,7 +179,8 @@ def contrib(attrs: Any, inputs: Any, tinfos: Any, out_type: Any) -> Any:
 @pytest.mark.parametrize("block", [mobile_block, residual_block])
 @pytest.mark.parametrize("way", ["ConvertLayout", "AlterOpLayout"])
 def test_blocks_of_networks(block: Callable[[], Expr], way: str, hook: Callable[[Any], None]) -> None:
-    """The same values, nothing more in a second run, one way in and one out; in text and JSON and back; and compiled."""
+    """The same values, nothing more in a second run, one way in and one out; in text and JSON and back; and
+    compiled."""
     hook(contrib)
     mod = IRModule.from_expr(block())
     change = transform.ConvertLayout(BLOCKS) if way == "ConvertLayout" else transform.AlterOpLayout()
@@ -186,36 +199,52 @@ def test_blocks_of_networks(block: Callable[[], Expr], way: str, hook: Callable[
     np.testing.assert_allclose(evaluate(after, value), expected, rtol=1e-4, atol=1e-5)
     for target in (Target("llvm"), *TARGETS[-1:]):
         found = build_module(after, target).executable(threads=1)(value)
-        np.testing.assert_allclose(found[0] if isinstance(found, (tuple, list)) else found, expected, rtol=1e-4, atol=1e-5)
+        np.testing.assert_allclose(
+            found[0] if isinstance(found, (tuple, list)) else found, expected, rtol=1e-4, atol=1e-5
+        )
 
 
 def test_hooks_that_cannot_be_followed(hook: Callable[[Any], None]) -> None:
     x, w = var("x", shape=(1, 8, 3, 3)), weight(6, 8, 1, 1)
     mod = IRModule.from_expr(nn.conv2d(x, w))
     hook(lambda attrs, inputs, tinfos, out_type: nn.conv2d(*inputs, data_layout="NCHW8c", kernel_layout="OIHW8i8o"))
-    with pytest.raises(OptionError, match=r"nn.conv2d makes Tensor\[\(1, 6, 3, 3\), float32\], which is not made of the whole blocks of NCHW8c"):
+    with pytest.raises(
+        OptionError,
+        match=r"nn.conv2d makes Tensor\[\(1, 6, 3, 3\), float32\], which is not made of the whole blocks of NCHW8c"
+    ):
         transform.AlterOpLayout()(mod)
     reset_op_attr("nn.conv2d", "FTVMAlterOpLayout")
     hook(lambda attrs, inputs, tinfos, out_type: nn.conv2d(*inputs, data_layout="NCDW8c"))
-    with pytest.raises(CompileError, match=r"layout 'NCDW8c' is not known here; it must be an order of the letters N, C, H, W, for example NCHW, and blocks of them"):
+    with pytest.raises(
+        CompileError,
+        match=r"layout 'NCDW8c' is not known here; it must be an order of the letters N, C, H, W, for example NCHW, "
+        r"and blocks of them"
+    ):
         transform.AlterOpLayout()(mod)
     reset_op_attr("nn.conv2d", "FTVMAlterOpLayout")
     hook(lambda attrs, inputs, tinfos, out_type: nn.conv2d(inputs[0], w))
-    with pytest.raises(OptionError, match=r"the hook of nn.conv2d for AlterOpLayout must return a call of nn.conv2d on its inputs, in their order, .* as many layouts"):
+    with pytest.raises(
+        OptionError,
+        match=r"the hook of nn.conv2d for AlterOpLayout must return a call of nn.conv2d on its inputs, in their order, "
+        r".* as many layouts"
+    ):
         transform.AlterOpLayout()(mod)
 
 
 def test_layouts_that_cannot_be_desired() -> None:
     mod = IRModule.from_expr(nn.conv2d(var("x", shape=(1, 8, 3, 3)), weight(8, 8, 1, 1)))
     for wanted, message in (
-        (["NCHW8"], "'NCHW8' is not a layout"), (["NCHW8d", "OIHW"], "has blocks 8d of a dimension D"), (["NDHWC", "default"], "layout 'NDHWC' is not known here"),
+        (["NCHW8"], "'NCHW8' is not a layout"), (["NCHW8d", "OIHW"], "has blocks 8d of a dimension D"),
+        (["NDHWC", "default"], "layout 'NDHWC' is not known here"),
     ):
         with pytest.raises(CompileError, match=message):
             transform.ConvertLayout({"nn.conv2d": wanted})(mod)
 
 
 def test_sizes_that_are_not_known_stay_as_they_are() -> None:
-    mod = IRModule.from_expr(nn.relu(nn.conv2d(var("x", shape=(1, relay.Any(), 3, 3)), var("w", shape=(8, relay.Any(), 1, 1)))))
+    mod = IRModule.from_expr(
+        nn.relu(nn.conv2d(var("x", shape=(1, relay.Any(), 3, 3)), var("w", shape=(8, relay.Any(), 1, 1))))
+    )
     assert_structural_equal(transform.ConvertLayout(BLOCKS)(mod), mod)
     open_batch = IRModule.from_expr(nn.conv2d(var("x", shape=(relay.Any(), 8, 3, 3)), weight(8, 8, 1, 1)))
     after = transform.ConvertLayout(BLOCKS)(open_batch)
@@ -242,11 +271,15 @@ def test_kernels_that_are_mostly_zeros(channels: str, size: int) -> None:
     w = w if first else np.ascontiguousarray(w.transpose(2, 3, 1, 0))
     param = var("w", shape=w.shape)
     y = nn.conv2d(x, param, padding=size // 2, data_layout=channels, kernel_layout="OIHW" if first else "HWIO")
-    func, value = relay.Function((x, param), nn.relu(y)), _random.standard_normal(x.checked_type.shape).astype("float32")
+    func, value = relay.Function(
+        (x, param), nn.relu(y)
+    ), _random.standard_normal(x.checked_type.shape).astype("float32")
     expected = evaluate(func, value, w)
     new, params = bsr_conv2d.convert(func, {"w": w}, (4, 1), 0.8, channels, size)
     assert [p.name_hint for p in new.params] == ["x", "w.data", "w.indices", "w.indptr"]
-    np.testing.assert_allclose(evaluate(new, value, *(params[p.name_hint].numpy() for p in new.params[1:])), expected, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(
+        evaluate(new, value, *(params[p.name_hint].numpy() for p in new.params[1:])), expected, rtol=1e-4, atol=1e-5
+    )
     bound, left = bsr_conv2d.convert2(func, {"w": w}, (4, 1), 0.8, channels, size)
     assert [c.op.name for c in calls(bound)] == ["nn.sparse_conv2d", "nn.relu"] and not left
     found = build_module(IRModule.from_expr(bound), TARGETS[0]).executable(threads=1)(value)
@@ -258,9 +291,19 @@ def test_kernels_that_are_mostly_zeros(channels: str, size: int) -> None:
 
 
 def test_sparse_convolutions_that_are_not_made() -> None:
-    with pytest.raises(OptionError, match="sparse convolutions of layout NCHW with a kernel of 3 are not made: NHWC has 1 and 3, NCHW has 1"):
+    with pytest.raises(
+        OptionError,
+        match="sparse convolutions of layout NCHW with a kernel of 3 are not made: NHWC has 1 and 3, NCHW has 1"
+    ):
         transform.Conv2dToSparse2("NCHW", 3)
-    with pytest.raises(OptionError, match="weight_shape has three shapes for each of weight_name: of the data, the indices and the row starts"):
+    with pytest.raises(
+        OptionError,
+        match="weight_shape has three shapes for each of weight_name: of the data, the indices and the row starts"
+    ):
         transform.Conv2dToSparse(["w"], [[(1, 2, 2)]])
-    with pytest.raises(ShapeError, match=r"layout NCHW with a kernel of \(3, 3\) is not made: NHWC has 1 and 3, NCHW has 1"):
-        relay.op.get("nn.sparse_conv2d")("NCHW", 3).infer(TensorType((1, 8, 3, 3)), TensorType((1,)), TensorType((1,), "int32"), TensorType((3,), "int32"))
+    with pytest.raises(
+        ShapeError, match=r"layout NCHW with a kernel of \(3, 3\) is not made: NHWC has 1 and 3, NCHW has 1"
+    ):
+        relay.op.get("nn.sparse_conv2d")("NCHW", 3).infer(
+            TensorType((1, 8, 3, 3)), TensorType((1,)), TensorType((1,), "int32"), TensorType((3,), "int32")
+        )

@@ -1,4 +1,5 @@
-"""Back ends that are libraries of C functions: the calls that are made, run by their meaning and by compiled C, saved, loaded, refused."""
+"""Back ends that are libraries of C functions: the calls that are made, run by their meaning and by compiled C, saved,
+loaded, refused."""
 
 from __future__ import annotations
 
@@ -41,7 +42,11 @@ def constant(*shape: int) -> relay.Constant:
 def network() -> IRModule:
     """For BNNS: convolutions, a pool, a product; between them what it has not."""
     x = relay.var("x", shape=(1, 4, 8, 8))
-    y = relay.nn.relu(relay.nn.bias_add(relay.nn.conv2d(x, constant(8, 4, 3, 3), channels=8, kernel_size=(3, 3), padding=(1, 1)), constant(8)))
+    y = relay.nn.relu(
+        relay.nn.bias_add(
+            relay.nn.conv2d(x, constant(8, 4, 3, 3), channels=8, kernel_size=(3, 3), padding=(1, 1)), constant(8)
+        )
+    )
     y = relay.nn.max_pool2d(y, pool_size=(2, 2), strides=(2, 2))
     y = relay.nn.batch_flatten(relay.exp(y * relay.const(0.1)))
     return IRModule.from_expr(relay.nn.bias_add(relay.nn.dense(y, constant(5, 128)), constant(5)))
@@ -68,10 +73,18 @@ def test_calls_run_by_their_meaning() -> None:
 
 def test_without_a_library_nothing_runs() -> None:
     lib = built(partition_for("bnns", network()))
-    with pytest.raises(RunError, match=r"'tvmgen_default_bnns_main_0' calls functions of bnns, and nothing here runs them: register 'runtime\.library\.bnns', or, for answers without the library, use .*stand_in\('bnns'\)"):
+    with pytest.raises(
+        RunError,
+        match=r"'tvmgen_default_bnns_main_0' calls functions of bnns, and nothing here runs them: register "
+        r"'runtime\.library\.bnns', or, for answers without the library, use .*stand_in\('bnns'\)"
+    ):
         lib.executable(X)
     seen: list[str] = []
-    register_func("runtime.library.bnns", lambda module, *arrays: seen.append(module.symbol) or [a.copyfrom(np.zeros(a.shape, "float32")) for a in arrays[1:]])
+    register_func(
+        "runtime.library.bnns",
+        lambda module, *arrays: seen.append(module.symbol)
+        or [a.copyfrom(np.zeros(a.shape, "float32")) for a in arrays[1:]]
+    )
     try:
         assert np.isfinite(lib.executable(X)).all()
         with stand_in("bnns"):
@@ -98,8 +111,13 @@ def test_calls_travel_with_the_program(suffix: str, tmp_path: Path) -> None:
 
 def test_the_text_in_c() -> None:
     text = built(partition_for("bnns", network())).imported_modules[0].get_source()
-    assert text.startswith("/* Calls of bnns for tvmgen_default_bnns_main_0: 2 constants, 2048 bytes of workspace. */\n#include <stdint.h>\n")
-    assert re.findall(r"failed = (\w+)\((.*?), (\d), (.*?), (\d), ", text) == [("bnns_conv2d_bias_relu", "in_0", "3", "out_0", "1"), ("bnns_max_pool2d", "in_1", "1", "out_1", "1")]
+    assert text.startswith(
+        "/* Calls of bnns for tvmgen_default_bnns_main_0: 2 constants, 2048 bytes of workspace. */\n#include "
+        "<stdint.h>\n"
+    )
+    assert re.findall(r"failed = (\w+)\((.*?), (\d), (.*?), (\d), ", text) == [
+        ("bnns_conv2d_bias_relu", "in_0", "3", "out_0", "1"), ("bnns_max_pool2d", "in_1", "1", "out_1", "1")
+    ]
     assert "const tw_tensor v4 = {args[1].data, shape_4, 4, \"float32\"};" in text
 
 
@@ -109,11 +127,19 @@ def quantized(name: str) -> tuple[IRModule, dict[str, Any]]:
 
 @pytest.mark.models
 @pytest.mark.skipif(not SHARED.exists(), reason=f"{SHARED} is not there")
-@pytest.mark.parametrize(("target", "name"), [("ethos-n", "pretrainedResnet_quant"), ("cmsis-nn", "kws_ref_model"), ("ethos-n", "vww_96_int8"), ("ethos-n", "mobilenet_v1_0.25_224_quant")])
+@pytest.mark.parametrize(
+    ("target", "name"),
+    [
+        ("ethos-n", "pretrainedResnet_quant"), ("cmsis-nn", "kws_ref_model"), ("ethos-n", "vww_96_int8"),
+        ("ethos-n", "mobilenet_v1_0.25_224_quant")
+    ]
+)
 def test_networks_of_bytes_give_the_same_bits(target: str, name: str) -> None:
     mod, params = quantized(name)
     lib, plain = built(partition_for(target, mod, params)), relay.build(mod, "llvm", params=params)
-    (data,) = plain.executable.example_inputs().values() if isinstance(plain.executable.example_inputs(), dict) else [plain.executable.example_inputs()]
+    (data,) = plain.executable.example_inputs().values() if isinstance(
+        plain.executable.example_inputs(), dict
+    ) else [plain.executable.example_inputs()]
     with stand_in(target) as called:
         np.testing.assert_array_equal(lib.executable(data), plain.executable(data))
     assert len(called) > 10
@@ -131,7 +157,9 @@ def test_a_network_between_two_libraries_by_cost() -> None:
         key = (target, tvm.ir.structural_hash(function, constants="type"))
         return costs.setdefault(key, draw.random() * {"default": 3, "ethos-n": 1, "cmsis-nn": 1}[target])
 
-    scattered = transform.CollagePartition(["ethos-n", "cmsis-nn"], CustomCostEstimator(cost, lambda nbytes, source, destination: 0.05))(bound)
+    scattered = transform.CollagePartition(
+        ["ethos-n", "cmsis-nn"], CustomCostEstimator(cost, lambda nbytes, source, destination: 0.05)
+    )(bound)
     plain = relay.build(mod, "llvm", params=params).executable
     data = np.random.default_rng(1).integers(-128, 127, plain.inputs[0].shape).astype("int8")
     with stand_in("ethos-n") as first, stand_in("cmsis-nn") as second:
@@ -143,11 +171,14 @@ def test_a_network_between_two_libraries_by_cost() -> None:
 DISPATCH = """
 typedef int32_t (*tw_callback)(const char* name, const tw_tensor* in, int32_t inputs, tw_tensor* out, int32_t outputs, const char* attributes);
 tw_callback tw_dispatch;
-"""
+"""  # noqa: E501
 
 
 class CTensor(ctypes.Structure):
-    _fields_ = [("data", ctypes.c_void_p), ("shape", ctypes.POINTER(ctypes.c_int64)), ("ndim", ctypes.c_int32), ("dtype", ctypes.c_char_p)]
+    _fields_ = [
+        ("data", ctypes.c_void_p), ("shape", ctypes.POINTER(ctypes.c_int64)), ("ndim", ctypes.c_int32),
+        ("dtype", ctypes.c_char_p)
+    ]
 
 
 def viewed(t: CTensor) -> Array:
@@ -159,25 +190,36 @@ def viewed(t: CTensor) -> Array:
 @pytest.mark.skipif(GCC is None, reason="a C compiler is needed; install gcc")
 @pytest.mark.parametrize("library", ["bnns", "ethos-n"])
 def test_the_c_runs_against_a_library_of_stand_ins(library: str, tmp_path: Path) -> None:
-    """The text, compiled, calls functions that hand each call to Python; what they are given is what a driver would see."""
+    """The text, compiled, calls functions that hand each call to Python; what they are given is what a driver would
+    see."""
     if library == "bnns":
         module, inputs = built(partition_for("bnns", network())).imported_modules[0], [X]
     else:
         x, q = relay.var("x", shape=(1, 8, 8, 4), dtype="uint8"), relay.qnn.op
         f, n = (lambda v: relay.const(np.float32(v))), (lambda v: relay.const(np.int32(v)))
         w = relay.const(rng.integers(-9, 9, (3, 3, 4, 8)).astype("int8"))
-        y = q.conv2d(x, w, n(7), n(0), f(0.5), f(0.25), channels=8, kernel_size=(3, 3), data_layout="NHWC", kernel_layout="HWIO")
-        y = q.requantize(relay.nn.bias_add(y, relay.const(np.arange(8, dtype="int32")), axis=3), f(0.125), n(0), f(9.0), n(3), axis=3, out_dtype="uint8")
+        y = q.conv2d(
+            x, w, n(7), n(0), f(0.5), f(0.25), channels=8, kernel_size=(3, 3), data_layout="NHWC", kernel_layout="HWIO"
+        )
+        y = q.requantize(
+            relay.nn.bias_add(y, relay.const(np.arange(8, dtype="int32")), axis=3), f(0.125), n(0), f(9.0), n(3),
+            axis=3, out_dtype="uint8"
+        )
         halves = relay.split(y, 2, axis=3)
         mod = IRModule.from_expr(relay.concatenate([halves[1], halves[0]], axis=3))
-        module, inputs = built(partition_for("ethos-n", mod)).imported_modules[0], [rng.integers(0, 255, (1, 8, 8, 4)).astype("uint8")]
+        module, inputs = built(partition_for("ethos-n", mod)).imported_modules[0], [
+            rng.integers(0, 255, (1, 8, 8, 4)).astype("uint8")
+        ]
     text = module.get_source()
     shims = [
-        f'int32_t {name}(const tw_tensor* in, int32_t inputs, tw_tensor* out, int32_t outputs, const char* attributes) {{ return tw_dispatch("{name}", in, inputs, out, outputs, attributes); }}\n'
+        f'int32_t {name}(const tw_tensor* in, int32_t inputs, tw_tensor* out, int32_t outputs, const char* attributes) '
+        f'{{ return tw_dispatch("{name}", in, inputs, out, outputs, attributes); }}\n'
         for name in dict.fromkeys(s.function for s in module.steps)
     ]
     (tmp_path / "part.c").write_text(text + DISPATCH + "".join(shims))
-    subprocess.run([str(GCC), "-Wall", "-Werror", "-shared", "-fPIC", "part.c", "-o", "part.so"], cwd=tmp_path, check=True)
+    subprocess.run(
+        [str(GCC), "-Wall", "-Werror", "-shared", "-fPIC", "part.c", "-o", "part.so"], cwd=tmp_path, check=True
+    )
     part = ctypes.CDLL(str(tmp_path / "part.so"))
     steps = iter(module.steps)
 
@@ -190,13 +232,18 @@ def test_the_c_runs_against_a_library_of_stand_ins(library: str, tmp_path: Path)
             viewed_out[:] = np.frombuffer(np.ascontiguousarray(value).tobytes(), np.int8)
         return 0
 
-    kind = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_char_p, ctypes.POINTER(CTensor), ctypes.c_int32, ctypes.POINTER(CTensor), ctypes.c_int32, ctypes.c_char_p)
+    kind = ctypes.CFUNCTYPE(
+        ctypes.c_int32, ctypes.c_char_p, ctypes.POINTER(CTensor), ctypes.c_int32, ctypes.POINTER(CTensor),
+        ctypes.c_int32, ctypes.c_char_p
+    )
     callback = kind(call)
     ctypes.c_void_p.in_dll(part, "tw_dispatch").value = ctypes.cast(callback, ctypes.c_void_p).value
     outs = [t for t in module.tensors if t.kind == "output"]
     results = [np.empty(t.shape, t.dtype) for t in outs]
     held = [np.ascontiguousarray(c) for c in module.constants]
-    args = (CTensor * (len(inputs) + len(outs)))(*[CTensor(a.ctypes.data, None, a.ndim, b"") for a in (*inputs, *results)])
+    args = (CTensor * (len(inputs) + len(outs)))(
+        *[CTensor(a.ctypes.data, None, a.ndim, b"") for a in (*inputs, *results)]
+    )
     constants = (ctypes.c_void_p * len(held))(*[c.ctypes.data for c in held])
     scratch = np.empty(module.workspace + 64, np.uint8)
     assert getattr(part, re.sub(r"\W", "_", module.symbol))(args, constants, ctypes.c_void_p(scratch.ctypes.data)) == 0
@@ -218,7 +265,11 @@ def test_what_is_no_call_is_refused() -> None:
         mod["main"] = relay.Function([z := relay.var("z", shape=(4,))], relay.Call(mod.get_global_var("f"), [z]))
         return mod
 
-    with pytest.raises(CompileError, match=r"bnns was given exp outside of a composite function; give it rows of its pattern table only \(MergeComposite\)"):
+    with pytest.raises(
+        CompileError,
+        match=r"bnns was given exp outside of a composite function; give it rows of its pattern table only "
+        r"\(MergeComposite\)"
+    ):
         built(part(relay.exp(x)))
     with pytest.raises(CompileError, match="@f returns its input 0 unchanged, which no call of bnns writes"):
         built(part(x))
@@ -237,14 +288,20 @@ def test_a_code_generator_of_ones_own_stays() -> None:
 
 
 def test_two_libraries_in_one_program(tmp_path: Path) -> None:
-    """BNNS takes the convolutions of real numbers, Ethos-N those of bytes; one artifact holds both, and the answers are the CPU's."""
+    """BNNS takes the convolutions of real numbers, Ethos-N those of bytes; one artifact holds both, and the answers are
+    the CPU's."""
     x, q = relay.var("x", shape=(1, 4, 8, 8)), relay.qnn.op
     f, n = (lambda v: relay.const(np.float32(v))), (lambda v: relay.const(np.int32(v)))
     y = relay.nn.relu(relay.nn.conv2d(x, constant(8, 4, 3, 3), channels=8, kernel_size=(3, 3), padding=(1, 1)))
     y = q.quantize(relay.transpose(y, (0, 2, 3, 1)), f(0.1), n(10), out_dtype="uint8")
     w = relay.const(rng.integers(-9, 9, (3, 3, 8, 8)).astype("int8"))
-    y = q.conv2d(y, w, n(10), n(0), f(0.1), f(0.05), channels=8, kernel_size=(3, 3), data_layout="NHWC", kernel_layout="HWIO")
-    y = q.requantize(relay.nn.bias_add(y, relay.const(np.arange(8, dtype="int32")), axis=3), f(0.005), n(0), f(0.2), n(100), axis=3, out_dtype="uint8")
+    y = q.conv2d(
+        y, w, n(10), n(0), f(0.1), f(0.05), channels=8, kernel_size=(3, 3), data_layout="NHWC", kernel_layout="HWIO"
+    )
+    y = q.requantize(
+        relay.nn.bias_add(y, relay.const(np.arange(8, dtype="int32")), axis=3), f(0.005), n(0), f(0.2), n(100), axis=3,
+        out_dtype="uint8"
+    )
     before = IRModule.from_expr(relay.exp(q.dequantize(y, f(0.2), n(100))))
     after = partition_for("bnns", partition_for("ethos-n", before), mod_name="net")
     assert sorted(f.attrs["Compiler"] for g, f in after.items() if g != "main") == ["bnns", "ethos-n"]
@@ -252,7 +309,9 @@ def test_two_libraries_in_one_program(tmp_path: Path) -> None:
     lib = built(after)
     lib.export_library(tmp_path / "m.so")
     with stand_in("bnns") as first, stand_in("ethos-n") as second:
-        np.testing.assert_allclose(load_module(tmp_path / "m.so").executable(X), built(before).executable(X), rtol=1e-5, atol=1e-5)
+        np.testing.assert_allclose(
+            load_module(tmp_path / "m.so").executable(X), built(before).executable(X), rtol=1e-5, atol=1e-5
+        )
     assert (first, second) == (["bnns_conv2d_relu"], ["ethos_n_qnn_conv2d"])
 
 
@@ -280,6 +339,8 @@ print(program(np.zeros((1, 4, 8, 8), "float32")).shape, seen)
 
 def test_a_program_with_parts_runs_without_the_compiler(tmp_path: Path) -> None:
     built(partition_for("bnns", network())).export_library(tmp_path / "m.so")
-    ran = subprocess.run([sys.executable, "-c", RUN_ALONE, str(tmp_path / "m.so")], capture_output=True, text=True, check=False)
+    ran = subprocess.run(
+        [sys.executable, "-c", RUN_ALONE, str(tmp_path / "m.so")], capture_output=True, text=True, check=False
+    )
     assert ran.returncode == 0, ran.stderr
     assert ran.stdout.startswith("(1, 5) ['bnns_conv2d_bias_relu', 'bnns_max_pool2d', 'bnns_dense_bias']")

@@ -1,4 +1,5 @@
-"""A limit of the arena: plans that fit after all, by other places and another order, and refusals that name the peak and what lives there."""
+"""A limit of the arena: plans that fit after all, by other places and another order, and refusals that name the peak
+and what lives there."""
 
 from __future__ import annotations
 
@@ -31,7 +32,8 @@ class Piece:
 def disjoint(pieces: list[Piece], offsets: list[int]) -> bool:
     placed = [*zip(pieces, offsets, strict=True)]
     return all(
-        a.death < b.birth or b.death < a.birth or i + a.nbytes <= j or j + b.nbytes <= i for k, (a, i) in enumerate(placed) for b, j in placed[k + 1 :]
+        a.death < b.birth or b.death < a.birth or i + a.nbytes <= j or j + b.nbytes <= i for k,
+        (a, i) in enumerate(placed) for b, j in placed[k + 1 :]
     )
 
 
@@ -40,7 +42,10 @@ def test_pieces_fit_where_the_usual_order_leaves_gaps() -> None:
     better = 0
     for _ in range(30):
         births = chance.integers(0, 12, 14)
-        pieces = [Piece(64 * int(n), int(b), int(b + d)) for n, b, d in zip(chance.integers(1, 20, 14), births, chance.integers(0, 5, 14), strict=True)]
+        pieces = [
+            Piece(64 * int(n), int(b), int(b + d)) for n, b,
+            d in zip(chance.integers(1, 20, 14), births, chance.integers(0, 5, 14), strict=True)
+        ]
         usual, peak = place_pieces(pieces)[1], peak_bytes(pieces)
         offsets, total = place_pieces(pieces, peak)
         assert peak <= total <= usual and disjoint(pieces, offsets)
@@ -53,11 +58,14 @@ def test_pieces_fit_where_the_usual_order_leaves_gaps() -> None:
 
 
 def late_temporary() -> tvm.IRModule:
-    """A product of two values, the second of which is made by way of a large one: best before the first, though it stands behind it."""
+    """A product of two values, the second of which is made by way of a large one: best before the first, though it
+    stands behind it."""
     chance = np.random.default_rng(0)
 
     def dense(value: Any, rows: int, columns: int) -> Any:
-        return relay.nn.dense(value, relay.const(chance.standard_normal((rows, columns), np.float32) / np.float32(columns)))
+        return relay.nn.dense(
+            value, relay.const(chance.standard_normal((rows, columns), np.float32) / np.float32(columns))
+        )
 
     x = relay.var("x", shape=(1, 8))
     first = relay.reshape(dense(x, 1024, 8), (1, 32, 32))
@@ -86,16 +94,27 @@ def test_a_program_in_another_order_gives_the_same() -> None:
 
 
 def test_a_refusal_names_the_peak_and_what_lives_there() -> None:
-    with pytest.raises(CompileError, match=r"needs an arena of 4096 bytes, but the limit is 4095: the peak is at Conv 'second'[^,]*, step 1 of 4, 4096 bytes: ") as told:
+    with pytest.raises(
+        CompileError,
+        match=r"needs an arena of 4096 bytes, but the limit is 4095: the peak is at Conv 'second'[^,]*, step 1 of 4, "
+        r"4096 bytes: "
+    ) as told:
         tvm.compile(cnn(), max_arena=4095)
-    assert "2 kB of Conv 'first'" in str(told.value) and "float32" in str(told.value) and "quantize the model" in str(told.value)
+    assert (
+        "2 kB of Conv 'first'" in str(told.value) and "float32" in str(told.value)
+        and "quantize the model" in str(told.value)
+    )
     assert "or allow 4096 bytes" in str(told.value)
     tvm.compile(cnn(), max_arena=4096)
-    with tvm.transform.PassContext(config={"relay.backend.max_arena": 64}), pytest.raises(CompileError, match="the limit is 64"):
+    with tvm.transform.PassContext(
+        config={"relay.backend.max_arena": 64}
+    ), pytest.raises(CompileError, match="the limit is 64"):
         relay.build(relay.frontend.from_onnx(cnn())[0], "llvm")
     with pytest.raises(CompileError, match=r"relay.backend.max_arena is -1; give the bytes"):
         tvm.compile(cnn(), max_arena=-1)
-    with pytest.warns(OpenSizeWarning, match="has open sizes, and what it takes for its values is only known when it is called"):
+    with pytest.warns(
+        OpenSizeWarning, match="has open sizes, and what it takes for its values is only known when it is called"
+    ):
         open_model = tvm.compile(mlp(batch="n"), {"x": ("n", 16)}, max_arena=4096)
     open_model(np.zeros((2, 16), np.float32))  # each combination of sizes is held to the limit
     with pytest.raises(CompileError, match="but the limit is 4096"):
@@ -108,7 +127,9 @@ def test_c_files_are_held_to_it(tmp_path: Path) -> None:
 
 
 def test_numbers_of_bytes() -> None:
-    assert [options.byte_count("--max-arena", text) for text in ("300", "256K", "1M", "2 MiB", "1g", "64kB")] == [300, 256 << 10, 1 << 20, 2 << 20, 1 << 30, 64 << 10]
+    assert [
+        options.byte_count("--max-arena", text) for text in ("300", "256K", "1M", "2 MiB", "1g", "64kB")
+    ] == [300, 256 << 10, 1 << 20, 2 << 20, 1 << 30, 64 << 10]
     assert options.max_arena("") == []
     for text in ("", "0", "-1", "1.5M", "many"):
         with pytest.raises(OptionError, match=r"--max-arena: '.*' is no number of bytes; write 300000, 256K or 1M"):

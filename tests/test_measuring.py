@@ -1,4 +1,5 @@
-"""Measuring in worker processes: what goes wrong is told and goes no further, what is told is right and is remembered."""
+"""Measuring in worker processes: what goes wrong is told and goes no further, what is told is right and is
+remembered."""
 
 from __future__ import annotations
 
@@ -24,7 +25,15 @@ import daily
 import tilewright as tvm
 from planted import DEFAULT, EXPECTED, Planted, planted
 from tilewright import tir
-from tilewright.base.errors import InputError, ModelError, OptionError, WorkerCrashed, WorkerNotStarted, WorkerRaised, WorkerTimedOut
+from tilewright.base.errors import (
+    InputError,
+    ModelError,
+    OptionError,
+    WorkerCrashed,
+    WorkerNotStarted,
+    WorkerRaised,
+    WorkerTimedOut,
+)
 from tilewright.base.types import DataType
 from tilewright.runtime.manifest import Parameter
 from tilewright.runtime.trial import TrialOptions, flush_caches, load_library, timed, trial
@@ -53,7 +62,9 @@ def runner() -> Iterator[LocalRunner]:
 
 
 @pytest.mark.slow
-def test_each_planted_candidate_is_recorded_as_its_kind_and_measuring_goes_on(builder: LocalBuilder, runner: LocalRunner, tmp_path: Path) -> None:
+def test_each_planted_candidate_is_recorded_as_its_kind_and_measuring_goes_on(
+    builder: LocalBuilder, runner: LocalRunner, tmp_path: Path
+) -> None:
     candidates = [planted(kind) for kind in EXPECTED]
     records = Records(tmp_path / "records.json")
     told: dict[int, Measured] = {}
@@ -80,7 +91,9 @@ def test_what_is_known_is_not_measured_again(builder: LocalBuilder, runner: Loca
     first = measure([one, other, one], builder, runner, records)
     assert first[0] is first[2] and len((tmp_path / "records.json").read_text().splitlines()) == 2
     told: list[int] = []
-    assert measure([other, one], builder, runner, Records(tmp_path / "records.json"), lambda k, m: told.append(k)) == [first[1], first[0]]
+    assert measure(
+        [other, one], builder, runner, Records(tmp_path / "records.json"), lambda k, m: told.append(k)
+    ) == [first[1], first[0]]
     assert told == [0, 1] and len((tmp_path / "records.json").read_text().splitlines()) == 2
     assert first[0].machine and first[0].ir_hash and first[0].ir_hash != first[1].ir_hash
 
@@ -99,8 +112,10 @@ class Packed(Planted):
     def lower(self) -> PrimFunc:
         parts = 64 // self.lanes
         return tir.parse(
-            f'@T.prim_func\ndef scaled(A: T.Buffer((64,), "float32"), W: T.Buffer(({parts}, {self.lanes}), "float32"), B: T.Buffer((64,), "float32")):\n'
-            f"    for i, j in T.grid({parts}, {self.lanes}):\n        B[i * {self.lanes} + j] = A[i * {self.lanes} + j] * W[i, j]\n"
+            f'@T.prim_func\ndef scaled(A: T.Buffer((64,), "float32"), W: T.Buffer(({parts}, {self.lanes}), "float32"), '
+            'B: T.Buffer((64,), "float32")):\n'
+            f"    for i, j in T.grid({parts}, {self.lanes}):\n        B[i * {self.lanes} + j] = A[i * {self.lanes} + "
+            "j] * W[i, j]\n"
         )
 
     def values(self) -> dict[str, np.ndarray[Any, Any]]:
@@ -116,10 +131,15 @@ class Packed(Planted):
     [
         ("right", MeasureErrorNo.NO_ERROR, "^$"),
         ("other constants", MeasureErrorNo.WRONG_ANSWER, "elements of B are wrong"),
-        ("no such parameter", MeasureErrorNo.RUNTIME_DEVICE, "'X', float32.4, 16., is given a value and is no parameter of scaled"),
+        (
+            "no such parameter", MeasureErrorNo.RUNTIME_DEVICE,
+            "'X', float32.4, 16., is given a value and is no parameter of scaled"
+        ),
     ],
 )
-def test_constants_are_stored_as_each_candidate_wants_them(builder: LocalBuilder, runner: LocalRunner, kind: str, error_no: int, text: str) -> None:
+def test_constants_are_stored_as_each_candidate_wants_them(
+    builder: LocalBuilder, runner: LocalRunner, kind: str, error_no: int, text: str
+) -> None:
     (result,) = measure([Packed(planted("packed").key, f'{{"index": "{kind}"}}', "llvm", kind)], builder, runner)
     assert result.error_no == error_no and re.search(text, result.error), result
 
@@ -136,7 +156,13 @@ class BadDefault(Planted):
         return planted(self.bad, 7)
 
 
-@pytest.mark.parametrize(("bad", "text"), [("raises", "cannot be built.*no default"), ("exception", "cannot be built.*do not divide"), ("segfault", "cannot be run.*SIGSEGV")])
+@pytest.mark.parametrize(
+    ("bad", "text"),
+    [
+        ("raises", "cannot be built.*no default"), ("exception", "cannot be built.*do not divide"),
+        ("segfault", "cannot be run.*SIGSEGV")
+    ]
+)
 def test_a_default_schedule_that_fails_is_told(builder: LocalBuilder, runner: LocalRunner, bad: str, text: str) -> None:
     right = planted("right")
     (result,) = measure([BadDefault(right.key, right.config, right.target, bad=bad)], builder, runner)
@@ -157,7 +183,9 @@ def test_a_candidate_of_the_script_itself_is_lowered_here(builder: LocalBuilder,
         travelled, _ = pickle.loads(travelling(local, default_build, with_default=True))
         assert travelled.identity == local.identity and travelled.default() is None
         checked = Local(right.key, right.config, right.target)
-        assert pickle.loads(travelling(checked, default_build, with_default=True))[0].default().config == planted(DEFAULT).config
+        assert pickle.loads(
+            travelling(checked, default_build, with_default=True)
+        )[0].default().config == planted(DEFAULT).config
         (result,) = measure([local], builder, runner)
         assert result.ok, result.error
     finally:
@@ -230,7 +258,9 @@ def test_a_repetition_takes_at_least_the_time_that_it_is_given(clock: Clock) -> 
     assert 20 <= calls[0] < 200
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "bfloat16", "int8", "uint8", "int32", "int64", "bool"])
+@pytest.mark.parametrize(
+    "dtype", ["float32", "float64", "float16", "bfloat16", "int8", "uint8", "int32", "int64", "bool"]
+)
 def test_random_data_is_the_same_everywhere_and_differences_are_found(dtype: str) -> None:
     p = Parameter("x", (8, 9), DataType(dtype), False)
     x, y = random_array(p, 0, 5, {}), random_array(p, 0, 5, {})
@@ -276,7 +306,9 @@ def test_options_that_make_no_sense_are_refused(options: dict[str, float]) -> No
 
 @pytest.mark.slow
 def test_a_worker_that_cannot_start_says_why() -> None:
-    with pytest.raises(WorkerNotStarted, match=r"a worker process could not be started: the process (ended with status|was ended by)"):
+    with pytest.raises(
+        WorkerNotStarted, match=r"a worker process could not be started: the process (ended with status|was ended by)"
+    ):
         Worker(memory_limit=1 << 20, modules=("tilewright.relay",)).call("planted_calls:echo", {})
     with LocalBuilder(memory_limit=1 << 20, n_parallel=1) as builder, LocalRunner() as runner:
         (result,) = measure([planted("right")], builder, runner)
@@ -285,7 +317,9 @@ def test_a_worker_that_cannot_start_says_why() -> None:
 
 def test_a_trial_is_of_functions_and_prepared(tmp_path: Path) -> None:
     x = tvm.relay.var("x", shape=(4,), dtype="float32")
-    tvm.relay.build(tvm.IRModule.from_expr(tvm.relay.Function([x], tvm.relay.nn.relu(x))), "llvm").export_library(tmp_path / "m.tar")
+    tvm.relay.build(
+        tvm.IRModule.from_expr(tvm.relay.Function([x], tvm.relay.nn.relu(x))), "llvm"
+    ).export_library(tmp_path / "m.tar")
     with pytest.raises(InputError, match="a trial takes a library of functions, and this is a model"):
         load_library((tmp_path / "m.tar").read_bytes())
     with pytest.raises(InputError, match="the workload of this trial was not prepared"):
@@ -303,27 +337,37 @@ def test_builders_and_runners_refuse_what_makes_no_sense() -> None:
         LocalBuilder(build_func=lambda func, target: None)  # type: ignore[arg-type,return-value]
 
 
-# ---- records ----------------------------------------------------------------------------------------------------------
+# ---- records
+# ----------------------------------------------------------------------------------------------------------
 
 
 def test_records_are_those_of_the_field() -> None:
     line = (
-        '{"input": ["llvm -keys=cpu -link-params=0", "dense_nopack.x86", [["TENSOR", [1, 512], "float32"], ["TENSOR", [1000, 512], "float32"], null, "float32"], {}],'
-        ' "config": {"index": 70, "code_hash": null, "entity": [["tile_y", "sp", [-1, 1, 1]], ["tile_x", "sp", [-1, 5, 2]], ["tile_k", "sp", [-1, 32]]]},'
+        '{"input": ["llvm -keys=cpu -link-params=0", "dense_nopack.x86", [["TENSOR", [1, 512], "float32"], ["TENSOR", '
+        '[1000, 512], "float32"], null, "float32"], {}],'
+        ' "config": {"index": 70, "code_hash": null, "entity": [["tile_y", "sp", [-1, 1, 1]], ["tile_x", "sp", [-1, 5, '
+        '2]], ["tile_k", "sp", [-1, 32]]]},'
         ' "result": [[4.5e-05, 4.6e-05], 0, 0.9, 1626345678.5], "version": 0.2, "tvm_version": "0.8.dev0"}'
     )
     record = decode(line, "old.log:1")
-    assert record.task == "dense_nopack.x86" and record.version == "0.8.dev0" and record.measured.costs == (4.5e-05, 4.6e-05)
+    assert record.task == "dense_nopack.x86" and record.version == "0.8.dev0" and record.measured.costs == (
+        4.5e-05, 4.6e-05
+    )
     assert json.loads(record.config)["entity"][1] == ["tile_x", "sp", [-1, 5, 2]]
     ours = json.loads(encode(record))
     theirs = json.loads(line)
-    assert {k: ours[k] for k in theirs} == theirs and set(ours) - set(theirs) == {"spread", "noisy", "machine", "ir_hash"}
+    assert {k: ours[k] for k in theirs} == theirs and set(ours) - set(theirs) == {
+        "spread", "noisy", "machine", "ir_hash"
+    }
     failed = decode(line.replace("[[4.5e-05, 4.6e-05], 0,", "[[1000000000.0], 4,"), "old.log:2")
     assert failed.measured.error_no == MeasureErrorNo.RUNTIME_DEVICE and failed.measured.cost == float("inf")
     assert json.loads(encode(failed))["result"][:2] == [[1e9], 4]
 
 
-@pytest.mark.parametrize("line", ["{", "[]", '{"input": 3}', '{"input": ["llvm", "t", [], {}], "config": {}, "result": [[1], 99, 0, 0]}', "null"])
+@pytest.mark.parametrize(
+    "line",
+    ["{", "[]", '{"input": 3}', '{"input": ["llvm", "t", [], {}], "config": {}, "result": [[1], 99, 0, 0]}', "null"]
+)
 def test_what_is_no_record_is_refused_with_its_place(tmp_path: Path, line: str) -> None:
     good = encode(Record("llvm", planted("right").key, "{}", Measured((1.0,))))
     (tmp_path / "r.json").write_text(f"{good}\n{line}\n")
@@ -385,12 +429,14 @@ def test_several_writers_share_a_file(tmp_path: Path) -> None:
 def start(path: Path, count: int, kind: str) -> subprocess.Popen[str]:
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(HERE), str(HERE.parent / "src")])}
     return subprocess.Popen(
-        [sys.executable, str(HERE / "measuring_process.py"), str(path), str(count), kind], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=environment
+        [sys.executable, str(HERE / "measuring_process.py"), str(path), str(count), kind], stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL, text=True, env=environment
     )
 
 
 def kill_and_resume(path: Path, count: int, kind: str, kills: int, seconds: float, seed: int) -> int:
-    """Measure `count` candidates, killed so often: some results and up to `seconds` after the beginning. How many kills came in time.
+    """Measure `count` candidates, killed so often: some results and up to `seconds` after the beginning. How many kills
+    came in time.
 
     Every result that was told is in the file, once.
     """
@@ -400,13 +446,19 @@ def kill_and_resume(path: Path, count: int, kind: str, kills: int, seconds: floa
         with start(path, count, kind) as process:
             assert process.stdout is not None and process.stdout.readline() == "begin\n"
             if attempt < kills:
-                told += [int(line) for _ in range(rng.randrange(most)) if (line := process.stdout.readline().strip()).isdigit()]
+                told += [
+                    int(line) for _ in range(rng.randrange(most))
+                    if (line := process.stdout.readline().strip()).isdigit()
+                ]
                 time.sleep(rng.uniform(0, seconds))
                 process.kill()
-            lines = process.stdout.read().split("\n")  # `communicate` would pass over what `readline` has taken into its buffer
+            # `communicate` would pass over what `readline` has taken into its buffer
+            lines = process.stdout.read().split("\n")
         killed += process.returncode < 0
         told += [int(line) for line in lines[:-1] if line != "done"]
-        kept = [json.loads(line)["config"]["index"] for line in path.read_bytes().split(b"\n")[:-1]] if path.exists() else []
+        kept = [
+            json.loads(line)["config"]["index"] for line in path.read_bytes().split(b"\n")[:-1]
+        ] if path.exists() else []
         assert len(kept) == len(set(kept)), "a trial is in the file twice"
         assert set(told) <= set(kept), "a trial that was told is not in the file"
     assert sorted(kept) == list(range(count)) and "done" in lines
@@ -444,13 +496,18 @@ def test_timeouts_and_crashes_of_workers_replace_them() -> None:
             worker.call("planted_calls:refuse", {})
         with pytest.raises(WorkerRaised, match="AttributeError"):
             worker.call("planted_calls:nothing", {})
-        assert worker.call("planted_calls:echo", {}, [])[0] == {"sizes": []} and worker.started == 3 and worker.pid != first
+        assert worker.call(
+            "planted_calls:echo", {}, []
+        )[0] == {"sizes": []} and worker.started == 3 and worker.pid != first
     finally:
         worker.close()
 
 
 def test_a_worker_ends_with_its_parent() -> None:
-    code = "import sys; from tilewright.runtime.worker import Worker; w = Worker(); w.call('planted_calls:echo', {}); print(w.pid, flush=True); w.call('planted_calls:hold', {})"
+    code = (
+        "import sys; from tilewright.runtime.worker import Worker; w = Worker(); w.call('planted_calls:echo', {}); "
+        "print(w.pid, flush=True); w.call('planted_calls:hold', {})"
+    )
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(HERE), str(HERE.parent / "src")])}
     parent = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, env=environment)
     assert parent.stdout is not None
@@ -472,6 +529,8 @@ def gone(pid: int) -> bool:
 
 
 def test_a_record_that_cannot_be_written_is_one_error() -> None:
-    with pytest.raises(OptionError, match=r"/dev/full: the record cannot be written: .*; make room, or write to another file") as error:
+    with pytest.raises(
+        OptionError, match=r"/dev/full: the record cannot be written: .*; make room, or write to another file"
+    ) as error:
         LineFile("/dev/full").append("{}")
     assert error.value.code == "TW1115"

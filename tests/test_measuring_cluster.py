@@ -30,10 +30,14 @@ class Process:
 
     def __init__(self, *arguments: str) -> None:
         theirs, self._life = os.pipe()
-        environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(HERE), str(HERE.parent / "src")]), "DASK_DISTRIBUTED__WORKER__DAEMON": "False"}
+        environment = {
+            **os.environ, "PYTHONPATH": os.pathsep.join([str(HERE), str(HERE.parent / "src")]),
+            "DASK_DISTRIBUTED__WORKER__DAEMON": "False"
+        }
         self.process = subprocess.Popen(
-            [sys.executable, str(HERE / "dask_process.py"), str(theirs), *arguments], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
-            stdin=subprocess.DEVNULL, pass_fds=(theirs,), start_new_session=True, text=True, env=environment,
+            [sys.executable, str(HERE / "dask_process.py"), str(theirs), *arguments], stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE, stdin=subprocess.DEVNULL, pass_fds=(theirs,), start_new_session=True, text=True,
+            env=environment,
         )
         os.close(theirs)
 
@@ -54,13 +58,16 @@ class Process:
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, list[Process]]]:
     folder = tmp_path_factory.mktemp("dask")
-    scheduler = Process("scheduler", "--host", "127.0.0.1", "--port", "0", "--no-dashboard", "--dashboard-address", "127.0.0.1:0")
+    scheduler = Process(
+        "scheduler", "--host", "127.0.0.1", "--port", "0", "--no-dashboard", "--dashboard-address", "127.0.0.1:0"
+    )
     workers: list[Process] = []
     try:
         address = scheduler.line(r"Scheduler at:\s*(tcp://\S+)")
         for n in range(3):
             workers.append(Process(
-                "worker", address, "--name", f"board-{n}", "--nthreads", "1", "--no-nanny", "--no-dashboard", "--resources", "board=1",
+                "worker", address, "--name", f"board-{n}", "--nthreads", "1", "--no-nanny", "--no-dashboard",
+                "--resources", "board=1",
                 "--host", "127.0.0.1", "--local-directory", str(folder), "--death-timeout", "30",
             ))
         yield address, workers
@@ -70,7 +77,9 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, lis
 
 
 @pytest.mark.slow
-def test_one_of_three_workers_is_killed_and_no_trial_is_lost(cluster: tuple[str, list[Process]], tmp_path: Path) -> None:
+def test_one_of_three_workers_is_killed_and_no_trial_is_lost(
+    cluster: tuple[str, list[Process]], tmp_path: Path
+) -> None:
     address, workers = cluster
     kinds = ["segfault", "wrong answer", "exception"]
     candidates = [planted("slow build", k) for k in range(14)] + [planted(k) for k in kinds]
@@ -89,7 +98,9 @@ def test_one_of_three_workers_is_killed_and_no_trial_is_lost(cluster: tuple[str,
         assert [m.error_no for m in results] == [MeasureErrorNo.NO_ERROR] * 14 + [EXPECTED[k] for k in kinds], results
         assert sorted(done) == list(range(17)) and len((tmp_path / "r.json").read_text().splitlines()) == 17
         assert all(m.machine for m in results if m.ok)
-        with ClusterRunner(address, workers="nobody") as wrong, pytest.raises(OptionError, match=r"no worker named \['nobody'\].*its workers: board-1, board-2"):
+        with ClusterRunner(address, workers="nobody") as wrong, pytest.raises(
+            OptionError, match=r"no worker named \['nobody'\].*its workers: board-1, board-2"
+        ):
             measure([planted("right")], builder, wrong)
 
 
@@ -105,11 +116,18 @@ def test_a_cluster_that_is_not_there_is_told(monkeypatch: pytest.MonkeyPatch) ->
 
 
 @pytest.mark.slow
-def test_a_model_is_tuned_on_the_cluster(cluster: tuple[str, list[Process]], tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_model_is_tuned_on_the_cluster(
+    cluster: tuple[str, list[Process]], tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     model, out = tmp_path / "cnn.onnx", tmp_path / "records.json"
     model.write_bytes(cnn().SerializeToString())
     where = ["--cluster", cluster[0], "--worker-tag", "board"]
-    assert main(["tune", str(model), "-o", str(out), "--minutes", "1", "--trials", "4", "--tuner", "random", "--threads", "1", *where]) == 0
+    assert main(
+        [
+            "tune", str(model), "-o", str(out), "--minutes", "1", "--trials", "4", "--tuner", "random", "--threads",
+            "1", *where
+        ]
+    ) == 0
     said = capfd.readouterr().out
     assert "4 trials, 0 of all failed" in said and "The model as a whole was not run there." in said
     assert main(["compile", str(model), "-o", str(tmp_path / "m.so"), "--tuning-records", str(out)]) == 0

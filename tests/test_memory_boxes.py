@@ -1,4 +1,5 @@
-"""Parts of concatenations, slices and splits: what the memory plan does without a kernel, and that the answers stay the same."""
+"""Parts of concatenations, slices and splits: what the memory plan does without a kernel, and that the answers stay the
+same."""
 
 from __future__ import annotations
 
@@ -85,7 +86,8 @@ def conv(x: Expr, channels: int, size: int = 1) -> Call:
     *_, given = x.tensor_type.shape
     weight = const(rng.standard_normal((size, size, given, channels)).astype("float32") * 0.1)
     return relay.nn.conv2d(
-        x, weight, kernel_size=(size, size), channels=channels, data_layout="NHWC", kernel_layout="HWIO", padding=(size // 2, size // 2)
+        x, weight, kernel_size=(size, size), channels=channels, data_layout="NHWC", kernel_layout="HWIO",
+        padding=(size // 2, size // 2)
     )
 
 
@@ -136,14 +138,21 @@ def test_parts_that_no_kernel_makes_are_copied_into_place() -> None:
 def test_concatenations_of_the_same_parts_along_other_axes_are_apart() -> None:
     x = image()
     a, b = conv(x, 16), relay.nn.relu(conv(x, 16))
-    check([x], Tuple((join(a, b), join(a, b, axis=1), join(a, b, axis=2), join(join(a, b, axis=2), join(b, a, axis=2), axis=3))))
+    check(
+        [x],
+        Tuple(
+            (join(a, b), join(a, b, axis=1), join(a, b, axis=2), join(join(a, b, axis=2), join(b, a, axis=2), axis=3))
+        )
+    )
 
 
 def test_parts_of_a_split_are_read_where_they_are() -> None:
     x = var("x", shape=(64, 96))
     w = const(np.random.default_rng(0).standard_normal((192, 96)).astype("float32"))
     parts = relay.split(relay.nn.dense(x, w), indices_or_sections=3, axis=1)
-    q, k, v = (relay.transpose(relay.reshape(TupleGetItem(parts, i), newshape=(64, 4, 16)), axes=(1, 0, 2)) for i in range(3))
+    q, k, v = (
+        relay.transpose(relay.reshape(TupleGetItem(parts, i), newshape=(64, 4, 16)), axes=(1, 0, 2)) for i in range(3)
+    )
     plan = check([x], relay.add(relay.multiply(q, k), v))
     assert not any("split" in k for k in kernels(plan))
     assert {loc.storage for s in plan.steps for loc in s.inputs if loc.storage} == {(64, 12, 16)}
@@ -161,7 +170,9 @@ def test_slices_of_inputs_are_names() -> None:
 
 def test_short_pieces_are_copied_as_before() -> None:
     x = var("x", shape=(64, 8))
-    assert kernels(check([x], relay.nn.softmax(relay.strided_slice(x, begin=(2,), end=(4,), axes=(1,))))) == ["strided_slice", "nn.softmax"]
+    assert kernels(
+        check([x], relay.nn.softmax(relay.strided_slice(x, begin=(2,), end=(4,), axes=(1,))))
+    ) == ["strided_slice", "nn.softmax"]
     a, b = relay.nn.softmax(x), relay.nn.softmax(relay.exp(x))
     assert kernels(check([x], join(a, b, axis=1)))[-1] == "concatenate"
 
@@ -192,8 +203,14 @@ def random_value(rng: random.Random, values: list[Expr]) -> Expr:
     match rng.choice(["join", "join", "join", "split", "slice", "conv", "map", "reshape", "pool"]):
         case "join":
             axis = rng.choice([1, 2, 3, 3, 3])
-            fit = [v for v in values if all(m == n for d, (m, n) in enumerate(zip(v.tensor_type.shape, shape, strict=True)) if d != axis)]
-            return join(*(rng.choice(fit) for _ in range(rng.randint(2, 4))), axis=axis) if math.prod(shape) < 1 << 15 else relay.nn.relu(a)
+            fit = [
+                v for v in values if all(
+                    m == n for d, (m, n) in enumerate(zip(v.tensor_type.shape, shape, strict=True)) if d != axis
+                )
+            ]
+            return join(
+                *(rng.choice(fit) for _ in range(rng.randint(2, 4))), axis=axis
+            ) if math.prod(shape) < 1 << 15 else relay.nn.relu(a)
         case "split" if shape[3] % 32 == 0:
             return TupleGetItem(relay.split(a, indices_or_sections=2, axis=3), rng.randint(0, 1))
         case "slice" if shape[1] > 4:

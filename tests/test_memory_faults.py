@@ -67,7 +67,8 @@ def test_a_call_after_a_fault_is_right_again() -> None:
 
 
 def test_what_is_proven_is_not_checked() -> None:
-    """Loops within the extents need no check, and the code is that of the function without the option, its loops serial."""
+    """Loops within the extents need no check, and the code is that of the function without the option, its loops
+    serial."""
     func = tir.parse("""@T.prim_func
 def add(a: T.Buffer((8, 4), "float32"), out: T.Buffer((8, 4), "float32")):
     for i in T.parallel(8):
@@ -109,12 +110,18 @@ def padded(a: T.Buffer((8,), "float32"), out: T.Buffer((8, 3, 4), "float32")):
 
 
 def test_what_two_choices_share_is_checked_where_one_of_them_reads_it() -> None:
-    a, at, first, second = (tir.Buffer(n, (4,), t) for n, t in (("a", "float32"), ("at", "int32"), ("first", "bool"), ("second", "bool")))
+    a, at, first, second = (
+        tir.Buffer(n, (4,), t) for n, t in (("a", "float32"), ("at", "int32"), ("first", "bool"), ("second", "bool"))
+    )
     out, zero = tir.Buffer("out", (1,), "float32"), as_expr(0)
     shared = Load(a, (Load(at, (zero,)),))
-    value = Select(Load(first, (zero,)), shared, as_expr(0.0)) + Select(Load(second, (zero,)), shared * shared, as_expr(0.0))
+    value = Select(Load(first, (zero,)), shared, as_expr(0.0)) + Select(
+        Load(second, (zero,)), shared * shared, as_expr(0.0)
+    )
     with tvm.transform.PassContext(config=CONFIG):
-        module = tvm.build(tir.PrimFunc("f", (a, at, first, second, out), tir.stmt.Store(out, value, (zero,))), target="llvm")
+        module = tvm.build(
+            tir.PrimFunc("f", (a, at, first, second, out), tir.stmt.Store(out, value, (zero,))), target="llvm"
+        )
     x, no, yes = np.full(4, 3, np.float32), np.zeros(4, bool), np.ones(4, bool)
     for one, other, wanted in ((no, no, 0), (no, yes, 9), (yes, no, 3), (yes, yes, 12)):
         found = np.zeros(1, np.float32)
@@ -134,7 +141,10 @@ def test_a_value_under_too_many_conditions_is_not_checked() -> None:
         one, other, third = (Load(at, (as_expr(3 * k + j),)) for j in range(3))
         value = Select(one, Select(other, value, as_expr(0.0)), Select(third, value, as_expr(1.0)))
     func = tir.PrimFunc("f", (a, at, out), tir.stmt.Store(out, value, (as_expr(0),)))
-    with pytest.raises(CompileError, match=r"more than 256 combinations of conditions.*store the value that the branches share in a buffer"):
+    with pytest.raises(
+        CompileError,
+        match=r"more than 256 combinations of conditions.*store the value that the branches share in a buffer"
+    ):
         instrument_memory(func, Checks())
 
 
@@ -157,8 +167,12 @@ def take(name: str, x: relay.Expr, at: relay.Expr) -> relay.Call:
 
 def two_takes() -> IRModule:
     """Two nodes that share a kernel."""
-    x, first, second = relay.var("x", shape=(4, 8)), *(relay.var(n, shape=(3,), dtype="int32") for n in ("first", "second"))
-    return IRModule.from_expr(Function([x, first, second], relay.Tuple([take("one", x, first), take("two", x, second)])))
+    x, first, second = relay.var("x", shape=(4, 8)), *(
+        relay.var(n, shape=(3,), dtype="int32") for n in ("first", "second")
+    )
+    return IRModule.from_expr(
+        Function([x, first, second], relay.Tuple([take("one", x, first), take("two", x, second)]))
+    )
 
 
 def test_of_two_nodes_with_one_kernel_the_right_one_is_named() -> None:
@@ -201,7 +215,9 @@ def test_the_status_is_for_c_too(tmp_path: Path) -> None:
 
 
 def test_in_control_flow() -> None:
-    x, at, many = relay.var("x", shape=(4, 8)), relay.var("at", shape=(3,), dtype="int32"), relay.var("many", shape=(), dtype="bool")
+    x, at, many = relay.var("x", shape=(4, 8)), relay.var(
+        "at", shape=(3,), dtype="int32"
+    ), relay.var("many", shape=(), dtype="bool")
     body = relay.If(many, relay.exp(take("inside", x, at)), relay.zeros((3, 8), "float32"))
     run = relay_built(IRModule.from_expr(Function([x, at, many], body)))
     data, wrong = numbers(32).reshape(4, 8), np.array([0, 1, 5], np.int32)
@@ -213,7 +229,9 @@ def test_in_control_flow() -> None:
 
 def test_a_batch_computed_in_parts() -> None:
     x, at = relay.var("x", shape=(4, 3, 6)), relay.var("at", shape=(4, 2), dtype="int32")
-    op = relay.take(relay.var("x", shape=(4, 3, 6)), relay.var("at", shape=(4, 2), dtype="int32"), axis=1, batch_dims=1, mode="fast").op
+    op = relay.take(
+        relay.var("x", shape=(4, 3, 6)), relay.var("at", shape=(4, 2), dtype="int32"), axis=1, batch_dims=1, mode="fast"
+    ).op
     mod = IRModule.from_expr(Function([x, at], relay.exp(relay.Call(op, [x, at], span=Origin("crop", "Gather")))))
     with tvm.transform.PassContext(opt_level=3, config={**CONFIG, "relay.SplitBatch.images": 1}):
         run = relay.build(mod, "llvm").executable

@@ -68,44 +68,73 @@ def sum_two_results_apart() -> None:
 
 x = var("x", shape=(2, 4))
 MESSAGES: dict[str, tuple[Callable[[], object], type[Exception], str]] = {
-    "an index as a truth value": (lambda: bool(E.Var("i") < 3), CompileError, r"the value of '\(i < 3\)' is not known while compiling; use if_then_else"),
-    "no expression": (lambda: E.as_expr("4"), CompileError, r"'4' \(str\) is not a scalar expression"),  # type: ignore[arg-type]
+    "an index as a truth value": (
+        lambda: bool(E.Var("i") < 3), CompileError,
+        r"the value of '\(i < 3\)' is not known while compiling; use if_then_else"
+    ),
+    "no expression": (
+        lambda: E.as_expr("4"), CompileError, r"'4' \(str\) is not a scalar expression"
+    ),  # type: ignore[arg-type]
     "no width": (lambda: DataType("bool16"), CompileError, r"'bool16' is not a data type: bool takes no width"),
     "no lanes": (lambda: DataType("int8x0"), CompileError, r"'int8x0' is not a data type: it needs at least one lane"),
     "no numpy type": (lambda: DataType("handle").numpy(), CompileError, "handle has no numpy type"),
     "an unknown size": (lambda: OPEN.size, CompileError, r"the size of .* is not known: dimension n is symbolic"),
-    "another type without a copy": (lambda: np.asarray(nd.array([1.0]), "int8", copy=False), ValueError, "array cannot be seen as int8 without a copy"),
-    "an untyped variable": (lambda: var("y").checked_type, CompileError, "the type of this Var is not known; annotate its variables"),
+    "another type without a copy": (
+        lambda: np.asarray(nd.array([1.0]), "int8", copy=False), ValueError,
+        "array cannot be seen as int8 without a copy"
+    ),
+    "an untyped variable": (
+        lambda: var("y").checked_type, CompileError, "the type of this Var is not known; annotate its variables"
+    ),
     "a tuple as a tensor": (lambda: Tuple((x, x)).tensor_type, CompileError, "a tensor was expected, and this is"),
     "past the last field": (lambda: Tuple((x, x))[2], IndexError, "field 2 of a tuple of 2"),
     "a free variable": (lambda: evaluate(Function((), x)), CompileError, "the variable 'x' has no value here"),
     "no such function": (
-        lambda: evaluate(Function((x,), relay.Call(relay.GlobalVar("f"), [x])), np.zeros((2, 4), "float32")), CompileError,
+        lambda: evaluate(Function((x,), relay.Call(relay.GlobalVar("f"), [x])), np.zeros((2, 4), "float32")),
+        CompileError,
         "the function @f is not in the module",
     ),
-    "a static shape": (lambda: require_static(OPEN, "the weight"), ShapeError, r"the shape of the weight must be known, and it is \(n, 4\)"),
-    "a field of a tensor": (lambda: plan_memory(Function((x,), TupleGetItem(x, 0))), CompileError, "field 0 .*no tuple|a tuple was expected"),
+    "a static shape": (
+        lambda: require_static(OPEN, "the weight"), ShapeError,
+        r"the shape of the weight must be known, and it is \(n, 4\)"
+    ),
+    "a field of a tensor": (
+        lambda: plan_memory(Function((x,), TupleGetItem(x, 0))), CompileError, "field 0 .*no tuple|a tuple was expected"
+    ),
     "an open input": (
-        lambda: build_module(IRModule.from_expr(Function((v := relay.Var("x", OPEN),), relay.nn.relu(v)))), CompileError,
+        lambda: build_module(IRModule.from_expr(Function((v := relay.Var("x", OPEN),), relay.nn.relu(v)))),
+        CompileError,
         "symbolic; fix the input shapes before compiling|give its symbolic dimensions a size",
     ),
-    "another number of indices": (lambda: te.placeholder((2, 3), name="A")[0], CompileError, "tensor 'A' has 2 dimensions and was given 1 indices"),
-    "extents of an open tensor": (
-        lambda: te.placeholder((E.Var("n"),), name="A").extents, CompileError, "tensor 'A' has a symbolic shape where a static one is needed",
+    "another number of indices": (
+        lambda: te.placeholder((2, 3), name="A")[0], CompileError, "tensor 'A' has 2 dimensions and was given 1 indices"
     ),
-    "a reduction from one": (lambda: te.reduce_axis((1, 4), "k"), CompileError, "reduction axis 'k' starts at 1; it must start at 0"),
+    "extents of an open tensor": (
+        lambda: te.placeholder((E.Var("n"),), name="A").extents, CompileError,
+        "tensor 'A' has a symbolic shape where a static one is needed",
+    ),
+    "a reduction from one": (
+        lambda: te.reduce_axis((1, 4), "k"), CompileError, "reduction axis 'k' starts at 1; it must start at 0"
+    ),
     "a placeholder left out": (
         lambda: create_prim_func([], [te.compute((2,), te.placeholder((2,), name="A"), name="B")]), CompileError,
         "placeholder 'A' is needed and is not among the arguments",
     ),
-    "lanes of two results": (vectorize_two_results, ScheduleError, "cannot be vectorized along 'k': only sums, products, maxima and minima of one value"),
-    "two results apart": (sum_two_results_apart, ScheduleError, "has several results; its loop 'k_0' cannot be summed up apart"),
+    "lanes of two results": (
+        vectorize_two_results, ScheduleError,
+        "cannot be vectorized along 'k': only sums, products, maxima and minima of one value"
+    ),
+    "two results apart": (
+        sum_two_results_apart, ScheduleError, "has several results; its loop 'k_0' cannot be summed up apart"
+    ),
     "no ELF": (lambda: _machine_of(b"MZ" + bytes(64)), InternalError, "no 64-bit little-endian ELF"),
     "another entry": (
-        lambda: build(Function((x,), relay.nn.relu(x)), "llvm")["main"], InputError, "a compiled model has no entry 'main'; it has 'default'",
+        lambda: build(Function((x,), relay.nn.relu(x)), "llvm")["main"], InputError,
+        "a compiled model has no entry 'main'; it has 'default'",
     ),
     "another thing to time": (
-        lambda: build(Function((x,), relay.nn.relu(x)), "llvm")["default"]().time_evaluator("load", tilewright.cpu()), InputError, "only 'run' can be timed, not 'load'",
+        lambda: build(Function((x,), relay.nn.relu(x)), "llvm")["default"]().time_evaluator("load", tilewright.cpu()),
+        InputError, "only 'run' can be timed, not 'load'",
     ),
 }
 
@@ -126,7 +155,9 @@ def test_an_unknown_public_name() -> None:
 def test_a_library_that_cannot_be_loaded(tmp_path: Path) -> None:
     path = tmp_path / "model.so"
     path.write_bytes(b"\x7fELF" + bytes(200))
-    with path.open("rb") as file, pytest.raises(ArtifactError, match=r"model\.so: the system cannot load this library: "):
+    with path.open("rb") as file, pytest.raises(
+        ArtifactError, match=r"model\.so: the system cannot load this library: "
+    ):
         SharedLibrary(file.fileno(), path)
 
 
@@ -152,7 +183,9 @@ def test_a_file_that_shrinks_while_it_is_read(tmp_path: Path, monkeypatch: pytes
             self.st_size = found.st_size + 10
 
     monkeypatch.setattr("tilewright.compiler.digests.os.fstat", lambda descriptor: Longer(real(descriptor)))
-    with pytest.raises(ModelError, match=r"m\.onnx: the file became shorter while it was read; compile it when it is complete"):
+    with pytest.raises(
+        ModelError, match=r"m\.onnx: the file became shorter while it was read; compile it when it is complete"
+    ):
         digest_file(model)
 
 
@@ -166,8 +199,11 @@ def test_a_function_has_no_place_in_memory() -> None:
 def test_an_attribute_of_a_kind_that_no_operator_has() -> None:
     node = helper.make_node("Relu", ["x"], ["y"], name="r")
     node.attribute.append(helper.make_attribute("weird", helper.make_sparse_tensor(
-        helper.make_tensor("v", TensorProto.FLOAT, [1], [1.0]), helper.make_tensor("i", TensorProto.INT64, [1], [0]), [2])))
-    graph = helper.make_graph([node], "g", [helper.make_tensor_value_info("x", 1, [2])], [helper.make_tensor_value_info("y", 1, [2])])
+        helper.make_tensor("v", TensorProto.FLOAT, [1], [1.0]), helper.make_tensor("i", TensorProto.INT64, [1], [0]),
+        [2])))
+    graph = helper.make_graph(
+        [node], "g", [helper.make_tensor_value_info("x", 1, [2])], [helper.make_tensor_value_info("y", 1, [2])]
+    )
     with pytest.raises(ModelError, match="weird"):
         tilewright.relay.frontend.from_onnx(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)]))
 

@@ -1,4 +1,5 @@
-"""Projects of models in C: created of a Model Library, built and run on this machine and on an Arm Cortex-M in qemu, with the bits that this machine computes."""
+"""Projects of models in C: created of a Model Library, built and run on this machine and on an Arm Cortex-M in qemu,
+with the bits that this machine computes."""
 
 from __future__ import annotations
 
@@ -20,7 +21,8 @@ from tilewright.driver import tvmc
 HOST, BOARD = (micro.get_microtvm_template_projects(name) for name in ("host", "qemu-arm"))
 needs_compiler = pytest.mark.skipif(shutil.which("cc") is None, reason="there is no C compiler called cc")
 needs_board = pytest.mark.skipif(
-    not all(map(shutil.which, ("arm-none-eabi-gcc", "qemu-system-arm"))), reason="needs arm-none-eabi-gcc, its C library, and qemu-system-arm")
+    not all(map(shutil.which, ("arm-none-eabi-gcc", "qemu-system-arm"))),
+    reason="needs arm-none-eabi-gcc, its C library, and qemu-system-arm")
 IMAGE = np.random.default_rng(0).integers(0, 256, (2, 6, 7, 5)).astype(np.uint8)
 
 
@@ -38,7 +40,10 @@ def test_a_library_of_c_text(library: Path) -> None:
     with tarfile.open(library) as archive:
         names = archive.getnames()
         described = json.load(archive.extractfile("./metadata.json"))["modules"]["net"]  # type: ignore[arg-type]
-    assert {"./codegen/host/src/net.c", "./codegen/host/include/net.h", "./codegen/host/test/net_test.c", "./codegen/host/test/main.c"} <= set(names)
+    assert {
+        "./codegen/host/src/net.c", "./codegen/host/include/net.h", "./codegen/host/test/net_test.c",
+        "./codegen/host/test/main.c"
+    } <= set(names)
     (main,) = described["memory"]["functions"]["main"]
     assert described["target"] == ["c"]
     assert main["inputs"]["x"] == {"dtype": "uint8", "shape": [2, 6, 7, 5], "size": 420}
@@ -65,7 +70,9 @@ def test_a_project_of_this_machine(model: tilewright.Model, library: Path, tmp_p
 
 @needs_board
 @pytest.mark.parametrize("board", ["mps2-an385", "mps2-an386", "mps2-an500"])
-def test_a_cortex_m_computes_the_same_integers(board: str, model: tilewright.Model, library: Path, tmp_path: Path) -> None:
+def test_a_cortex_m_computes_the_same_integers(
+    board: str, model: tilewright.Model, library: Path, tmp_path: Path
+) -> None:
     project = micro.generate_project_from_mlf(BOARD, tmp_path / "made", library, {"board": board})
     project.build()
     assert project.test() == "OK\n"
@@ -109,7 +116,9 @@ def test_a_board_says_what_is_wrong(library: Path, tmp_path: Path) -> None:
 def test_what_a_project_refuses(library: Path, tmp_path: Path) -> None:
     project = micro.generate_project_from_mlf(HOST, tmp_path / "made", library)
     project.build()
-    for inputs, message in (([], "takes 1 inputs .x., and 0 were given"), ({}, "'x' is not given"), ({"y": IMAGE}, "has no input 'y'; it has x"), ([IMAGE[:1]], r"is uint8\[2, 6, 7, 5\], and uint8\[1, 6, 7, 5\]"),
+    for inputs, message in (([], "takes 1 inputs .x., and 0 were given"), ({}, "'x' is not given"), (
+        {"y": IMAGE}, "has no input 'y'; it has x"
+    ), ([IMAGE[:1]], r"is uint8\[2, 6, 7, 5\], and uint8\[1, 6, 7, 5\]"),
                             ([IMAGE.astype(np.int8)], "and int8")):
         with pytest.raises(InputError, match=message):
             project.run(inputs)
@@ -117,10 +126,16 @@ def test_what_a_project_refuses(library: Path, tmp_path: Path) -> None:
         project.run([IMAGE], {"optimization": "3"})
     with pytest.raises(OptionError, match="'soon' is no number of seconds"):
         project.run([IMAGE], {"timeout": "soon"})
-    with pytest.raises(TargetError, match=r"needs the program 'no-such-cc', which is not here; on Debian: apt-get install gcc, .* --project-option compiler=PROGRAM"):
+    with pytest.raises(
+        TargetError,
+        match=r"needs the program 'no-such-cc', which is not here; on Debian: apt-get install gcc, .* --project-option "
+        r"compiler=PROGRAM"
+    ):
         project.build({"compiler": "no-such-cc"})
     with pytest.raises(OptionError, match="not of a FactoryModule, which holds machine code"):
-        micro.generate_project(HOST, tilewright.relay.build(tilewright.IRModule.from_expr(of_integers()), "llvm"), tmp_path / "other")  # type: ignore[arg-type]
+        micro.generate_project(
+            HOST, tilewright.relay.build(tilewright.IRModule.from_expr(of_integers()), "llvm"), tmp_path / "other"
+        )  # type: ignore[arg-type]
     with pytest.raises(ArtifactError, match="is there already; choose another folder; -f makes it anew"):
         micro.generate_project_from_mlf(HOST, tmp_path / "made", library)
     assert not micro.generate_project_from_mlf(HOST, tmp_path / "made", library, force=True).is_built
@@ -153,7 +168,9 @@ def test_a_template_of_ones_own(model: tilewright.Model, library: Path, tmp_path
     ({"sources": ["../x"]}, "is not the name of a file in the template's folder"),
     ({"build": [["{speed}"]]}, "'{speed}' in '{speed}' is the name of no value"),
 ])
-def test_templates_that_are_not_written_right(change: dict[str, object], message: str, library: Path, tmp_path: Path) -> None:
+def test_templates_that_are_not_written_right(
+    change: dict[str, object], message: str, library: Path, tmp_path: Path
+) -> None:
     description = json.loads((Path(HOST) / "template.json").read_text()) | change
     (tmp_path / "template.json").write_text(json.dumps(description))
     with pytest.raises(ArtifactError, match=message):

@@ -79,7 +79,12 @@ def test_dense_sums_in_float32(m: int, k: int, n: int, target: Target) -> None:
 def test_batch_matmul_packs_pairs_at_run_time(transpose_b: bool, target: Target) -> None:
     a, b = random(3, 20, 36), random(3, 24, 36, seed=1)
     given = b if transpose_b else np.ascontiguousarray(b.swapaxes(1, 2))
-    close_to(compiled(lambda x, y: relay.nn.batch_matmul(x, y, transpose_b=transpose_b, out_dtype="float32"), a, given, target=target), a, b)
+    close_to(
+        compiled(
+            lambda x, y: relay.nn.batch_matmul(x, y, transpose_b=transpose_b, out_dtype="float32"), a, given,
+            target=target
+        ), a, b
+    )
 
 
 CONVOLUTIONS: dict[str, tuple[tuple[int, ...], tuple[int, ...], dict[str, Any]]] = {
@@ -118,7 +123,9 @@ def products(mcpu: str) -> str:
 
     target = Target(f"llvm {mcpu}")
     x = var("x", shape=(64, 64), dtype="bfloat16")
-    mod = optimize(IRModule.from_expr(Function((x,), relay.nn.dense(x, const(random(64, 64)), out_dtype="float32"))), target)
+    mod = optimize(
+        IRModule.from_expr(Function((x,), relay.nn.dense(x, const(random(64, 64)), out_dtype="float32"))), target
+    )
     call = mod["main"].body
     kernel = lower(call.op, [False, True], target.machine, "products")
     return str(assembly(emit(kernel.func, target), target))
@@ -127,8 +134,10 @@ def products(mcpu: str) -> str:
 @pytest.mark.parametrize(
     ("mcpu", "instruction"),
     [
-        ("-mcpu=znver5", "vdpbf16ps"), ("-mcpu=cooperlake", "vdpbf16ps"), ("-mcpu=haswell", "vfmadd"), ("-mcpu=x86-64", "mulps"),
-        ("-mtriple=aarch64-linux-gnu -mcpu=neoverse-v1", "bfdot"), ("-mtriple=aarch64-linux-gnu -mcpu=neoverse-n1", "fmla"),
+        ("-mcpu=znver5", "vdpbf16ps"), ("-mcpu=cooperlake", "vdpbf16ps"), ("-mcpu=haswell", "vfmadd"),
+        ("-mcpu=x86-64", "mulps"),
+        ("-mtriple=aarch64-linux-gnu -mcpu=neoverse-v1", "bfdot"),
+        ("-mtriple=aarch64-linux-gnu -mcpu=neoverse-n1", "fmla"),
     ],
 )
 def test_the_instruction_of_the_target(mcpu: str, instruction: str) -> None:
@@ -142,7 +151,10 @@ def halved(example: Example, dtype: Any) -> Example:
     return Example(example.op, tuple(a.astype(dtype) if a.dtype == np.float32 else a for a in example.inputs))
 
 
-FOLLOWING = [e for e in EXAMPLES if e.op.precision not in (None, Precision.NEVER) and any(a.dtype == np.float32 for a in e.inputs)]
+FOLLOWING = [
+    e for e in EXAMPLES if e.op.precision not in (None, Precision.NEVER)
+    and any(a.dtype == np.float32 for a in e.inputs)
+]
 
 
 @pytest.mark.parametrize("dtype", [BFLOAT16, np.float16], ids=["bfloat16", "float16"])
@@ -152,11 +164,15 @@ def test_operators_in_16_bits(example: Example, dtype: Any) -> None:
     """The compiled operator against its numpy meaning in float32 of the same 16-bit inputs."""
     halves = halved(example, dtype)
     params, call = halves.call()
-    found = build_module(IRModule.from_expr(Function(tuple(params), call)), TARGETS[0]).executable(threads=1)(*halves.inputs)
+    found = build_module(
+        IRModule.from_expr(Function(tuple(params), call)), TARGETS[0]
+    ).executable(threads=1)(*halves.inputs)
     wide = halved(halves, np.float32) if dtype is np.float32 else Example(example.op, tuple(
         a.astype(np.float32) if a.dtype == dtype else a for a in halves.inputs))
     wanted = wide.expected()
-    for a, b in zip(found if isinstance(found, tuple) else (found,), wanted if isinstance(wanted, tuple) else (wanted,), strict=True):
+    for a, b in zip(
+        found if isinstance(found, tuple) else (found,), wanted if isinstance(wanted, tuple) else (wanted,), strict=True
+    ):
         ulp = ULP if dtype is BFLOAT16 else 2.0**-11
         scale = float(np.abs(b.astype("float64")).max(initial=0))
         inside = ulp if isinstance(example.op, nn.Attention) else 2.0**-12  # weights of attention are rounded as well
@@ -179,10 +195,13 @@ def test_sums_across_lanes_of_widened_values() -> None:
 @pytest.mark.parametrize("target", TARGETS, ids=lambda t: t.mcpu)
 @pytest.mark.parametrize(("queries", "keys", "size"), [(13, 29, 20), (70, 197, 64), (16, 24, 7)])
 def test_attention_in_pairs_with_a_mask_of_float32(queries: int, keys: int, size: int, target: Target) -> None:
-    """Odd numbers of keys, an odd size, and the least float32, which bfloat16 does not have: a hidden row is not NaN."""
+    """Odd numbers of keys, an odd size, and the least float32, which bfloat16 does not have: a hidden row is not
+    NaN."""
     op = nn.Attention(heads=2, size=size, width=size)
     q, k, v = random(1, queries, 2 * size), random(1, keys, 2 * size, seed=1), random(1, keys, 2 * size, seed=2)
-    mask = np.where(np.random.default_rng(3).integers(0, 2, (1, 1, keys, queries)) > 0, 0, np.finfo("float32").min).astype("float32")
+    mask = np.where(
+        np.random.default_rng(3).integers(0, 2, (1, 1, keys, queries)) > 0, 0, np.finfo("float32").min
+    ).astype("float32")
     mask[..., 3] = np.finfo("float32").min
     found = compiled(lambda *x: Call(op, x), q, k, v, mask, target=target)
     assert found.dtype == BFLOAT16
@@ -193,7 +212,9 @@ def test_attention_in_pairs_with_a_mask_of_float32(queries: int, keys: int, size
 
 
 def error_of(found: Any, wanted: Any) -> float:
-    return float(np.linalg.norm(found.astype("float64") - wanted.astype("float64")) / np.linalg.norm(wanted.astype("float64")))
+    return float(
+        np.linalg.norm(found.astype("float64") - wanted.astype("float64")) / np.linalg.norm(wanted.astype("float64"))
+    )
 
 
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
@@ -201,14 +222,18 @@ def test_a_model_keeps_its_inputs_and_outputs(tmp_path: Path, dtype: str) -> Non
     path = tmp_path / "cnn.onnx"
     path.write_bytes(cnn().SerializeToString())
     plain, mixed = tilewright.compile(path, threads=1), tilewright.compile(path, threads=1, mixed_precision=dtype)
-    assert [(t.name, t.shape, t.dtype) for t in (*mixed.inputs, *mixed.outputs)] == [(t.name, t.shape, t.dtype) for t in (*plain.inputs, *plain.outputs)]
+    assert [
+        (t.name, t.shape, t.dtype) for t in (*mixed.inputs, *mixed.outputs)
+    ] == [(t.name, t.shape, t.dtype) for t in (*plain.inputs, *plain.outputs)]
     x = np.random.default_rng(0).standard_normal(plain.inputs[0].shape).astype("float32")
     assert 0 < error_of(mixed(x), plain(x)) < (2e-2 if dtype == "bfloat16" else 3e-3)
 
 
 def test_weights_take_half_the_memory(tmp_path: Path) -> None:
     x = var("x", shape=(4, 512))
-    mod = IRModule.from_expr(Function((x,), relay.nn.dense(relay.nn.relu(relay.nn.dense(x, const(random(512, 512, dtype="float32")))),
+    mod = IRModule.from_expr(Function((x,), relay.nn.dense(relay.nn.relu(
+        relay.nn.dense(x, const(random(512, 512, dtype="float32")))
+    ),
                                                            const(random(512, 512, dtype="float32")))))
     with tilewright.transform.PassContext(opt_level=3, config={"relay.ToMixedPrecision.type": "bfloat16"}):
         mixed = build_module(mod, TARGETS[0])
@@ -244,9 +269,14 @@ def test_messages() -> None:
         ToMixedPrecision("bfloat16", acc_dtype="float16")
     with pytest.raises(OptionError, match="--mixed-precision: 'int8' is neither bfloat16 nor float16"):
         options.mixed_precision("int8", "float32")
-    with pytest.raises(OptionError, match="--mixed-precision-acc-type: products of bfloat16 are summed in float32 or in bfloat16, not in 'int32'"):
+    with pytest.raises(
+        OptionError,
+        match="--mixed-precision-acc-type: products of bfloat16 are summed in float32 or in bfloat16, not in 'int32'"
+    ):
         options.mixed_precision("bfloat16", "int32")
-    with pytest.raises(OptionError, match=r"'relay\.ToMixedPrecision\.type' is one of , float16, bfloat16, and was given 'tf32'"):
+    with pytest.raises(
+        OptionError, match=r"'relay\.ToMixedPrecision\.type' is one of , float16, bfloat16, and was given 'tf32'"
+    ):
         tilewright.compile("absent.onnx", mixed_precision="tf32")
 
 
@@ -290,8 +320,13 @@ def test_products_of_integers_stay_as_they_are(half: str, sums: str) -> None:
     scale, zero, qnn = const(np.float32(0.1)), const(np.int32(3)), relay.qnn.op
     x, data = var("x", shape=(1, 4, 6, 6)), var("data", shape=(1, 4, 6, 6), dtype="int8")
     plain = nn.conv2d(data, weight, padding=(1, 1), out_dtype="int32")
-    quantized = qnn.conv2d(qnn.quantize(x, scale, zero, out_dtype="int8"), weight, zero, const(0), scale, scale, kernel_size=(3, 3), channels=8)
-    back = qnn.dequantize(qnn.requantize(quantized, scale, zero, const(np.float32(0.7)), zero, out_dtype="int8"), scale, zero)
+    quantized = qnn.conv2d(
+        qnn.quantize(x, scale, zero, out_dtype="int8"), weight, zero, const(0), scale, scale, kernel_size=(3, 3),
+        channels=8
+    )
+    back = qnn.dequantize(
+        qnn.requantize(quantized, scale, zero, const(np.float32(0.7)), zero, out_dtype="int8"), scale, zero
+    )
     for program in (Function((data,), plain), Function((x,), back)):
         mod = IRModule.from_expr(program)
         given = rng.integers(-128, 128, (1, 4, 6, 6)).astype(mod["main"].params[0].checked_type.dtype.numpy())

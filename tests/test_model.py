@@ -20,7 +20,15 @@ from onnx import TensorProto, helper
 import tilewright
 from small_models import cnn, mlp, onnxruntime_answers
 from tilewright import relay
-from tilewright.base.errors import ArtifactError, CompileError, InputError, ModelError, OpNotImplemented, OptionError, TargetError
+from tilewright.base.errors import (
+    ArtifactError,
+    CompileError,
+    InputError,
+    ModelError,
+    OpNotImplemented,
+    OptionError,
+    TargetError,
+)
 from tilewright.compiler import constant_pool, digests, program
 from tilewright.compiler.cache import Cache
 from tilewright.compiler.digests import digest_bytes, digest_file
@@ -43,7 +51,8 @@ def path(tmp_path: Path) -> Path:
     return file
 
 
-# --- calling ------------------------------------------------------------------------------------------------------------
+# --- calling
+# ------------------------------------------------------------------------------------------------------------
 
 
 def test_a_model_is_a_path_bytes_or_a_message(path: Path) -> None:
@@ -68,7 +77,10 @@ def test_all_ways_to_call(path: Path) -> None:
 def test_open_sizes_are_compiled_when_they_come(tmp_path: Path) -> None:
     proto = cnn("batch")
     model = tilewright.compile(proto)
-    with pytest.raises(InputError, match=r"has symbolic dimensions \(x: \(batch, 3, 16, 16\)\); call it once, or compile it with shapes="):
+    with pytest.raises(
+        InputError,
+        match=r"has symbolic dimensions \(x: \(batch, 3, 16, 16\)\); call it once, or compile it with shapes="
+    ):
         model.save(tmp_path / "m.tar")
     for size in (1, 3, 1):
         x = np.random.default_rng(size).random((size, 3, 16, 16), np.float32)
@@ -106,12 +118,15 @@ def test_a_program_for_another_machine_is_saved_and_not_run(path: Path, tmp_path
         assert model.outputs[0].shape == (2, 10)
         assert model.save(tmp_path / "m.tar").stat().st_size > 0
         for use in (partial(model, X), model.benchmark, partial(getattr, model, "executable")):
-            with pytest.raises(ArtifactError, match=f"model 'mlp': made for {other}, this machine is {host.host_arch()}"):
+            with pytest.raises(
+                ArtifactError, match=f"model 'mlp': made for {other}, this machine is {host.host_arch()}"
+            ):
                 use()
     assert "graph" not in model.report.phases
 
 
-# --- the cache ----------------------------------------------------------------------------------------------------------
+# --- the cache
+# ----------------------------------------------------------------------------------------------------------
 
 
 def test_the_second_time_is_from_the_cache(path: Path, cache: Cache, tmp_path: Path) -> None:
@@ -129,7 +144,8 @@ def test_the_second_time_is_from_the_cache(path: Path, cache: Cache, tmp_path: P
 def test_what_the_code_depends_on_is_in_the_key(path: Path, cache: Cache) -> None:
     tilewright.compile(path, cache=cache)
     others: list[dict[str, Any]] = [
-        {"opt_level": 0}, {"opt_level": 1}, {"config": {"relay.FuseOps.max_depth": 1}}, {"disabled_pass": ["FuseOps"]}, {"target": "llvm -mcpu=x86-64"},
+        {"opt_level": 0}, {"opt_level": 1}, {"config": {"relay.FuseOps.max_depth": 1}}, {"disabled_pass": ["FuseOps"]},
+        {"target": "llvm -mcpu=x86-64"},
     ]
     for options in others:
         made = tilewright.compile(path, cache=cache, **options)
@@ -137,7 +153,9 @@ def test_what_the_code_depends_on_is_in_the_key(path: Path, cache: Cache) -> Non
         np.testing.assert_allclose(made(X), tilewright.compile(path, cache=cache)(X), rtol=1e-5, atol=1e-6)
 
 
-def test_another_build_of_the_compiler_reads_the_model_itself(path: Path, cache: Cache, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_another_build_of_the_compiler_reads_the_model_itself(
+    path: Path, cache: Cache, monkeypatch: pytest.MonkeyPatch
+) -> None:
     tilewright.compile(path, cache=cache)
     monkeypatch.setattr("tilewright.compiler.model_source.compiler_fingerprint", lambda: "another build")
     assert {"import", "graph"} <= set(tilewright.compile(path, cache=cache).report.phases)
@@ -198,7 +216,10 @@ def test_a_hit_imports_neither_the_frontend_nor_the_compiler(path: Path, tmp_pat
     )
     environment = {**os.environ, "TILEWRIGHT_CACHE_DIR": str(tmp_path / "cache")}
     command = [sys.executable, "-c", code, str(path)]
-    runs = [subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout.split() for _ in range(2)]
+    runs = [
+        subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout.split()
+        for _ in range(2)
+    ]
     assert "onnx" in runs[0]
     assert runs[1] == []
 
@@ -252,7 +273,8 @@ def test_the_digest_of_an_unchanged_file_is_kept(tmp_path: Path, monkeypatch: py
     assert digests.known_digest(small, cache) == digest_bytes(b"few") and cache.size() == entries
 
 
-# --- what cannot be done ------------------------------------------------------------------------------------------------
+# --- what cannot be done
+# ------------------------------------------------------------------------------------------------
 
 
 def unknown_operators() -> onnx.ModelProto:
@@ -290,7 +312,10 @@ def bad_files(folder: Path) -> Mapping[str, tuple[type[CompileError], str]]:
 def test_an_archive_of_pytorch_needs_torch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "net.pt2").write_bytes(b"PK\x03\x04" + bytes(100))
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    with pytest.raises(ModelError, match=r"net\.pt2: an archive as PyTorch writes them, and reading it needs the package torch: pip install torch"):
+    with pytest.raises(
+        ModelError,
+        match=r"net\.pt2: an archive as PyTorch writes them, and reading it needs the package torch: pip install torch"
+    ):
         tilewright.compile(tmp_path / "net.pt2")
 
 
@@ -349,7 +374,10 @@ def test_inputs_that_do_not_fit(path: Path) -> None:
         model(z=X)
     with pytest.raises(InputError, match=r"input 'x' has shape \[2, 15\], expected float32 x\[2, 16\]"):
         model(X[:, :15])
-    with pytest.raises(InputError, match=r"input 'x' has dtype float64, expected float32 x\[2, 16\]; convert it with .astype\('float32'\)"):
+    with pytest.raises(
+        InputError,
+        match=r"input 'x' has dtype float64, expected float32 x\[2, 16\]; convert it with .astype\('float32'\)"
+    ):
         model(X.astype("float64"))
     with pytest.raises(InputError, match=r"missing input 'x'; the model takes float32 x\[2, 16\]"):
         model()
@@ -360,7 +388,9 @@ def test_inputs_that_do_not_fit(path: Path) -> None:
 def test_inputs_that_do_not_fit_open_sizes() -> None:
     model = tilewright.compile(cnn("batch"))
     x = np.zeros((1, 3, 16, 16), np.float32)
-    with pytest.raises(InputError, match=r"input 'x' has the shape \(1, 3, 16, 17\), and the model takes \(batch, 3, 16, 16\)"):
+    with pytest.raises(
+        InputError, match=r"input 'x' has the shape \(1, 3, 16, 17\), and the model takes \(batch, 3, 16, 16\)"
+    ):
         model(np.zeros((1, 3, 16, 17), np.float32))
     with pytest.raises(InputError, match="the model has no input 'z'; its inputs are x"):
         model(z=x)
@@ -389,7 +419,9 @@ def test_the_weights_are_released_while_they_are_packed(monkeypatch: pytest.Monk
         weights = np.ones((16, 16), np.float32)
         kept.append(weakref.ref(weights))
         x = relay.var("x", shape=(2, 16))
-        return IRModule.from_expr(relay.Function([x], relay.nn.softmax(relay.nn.relu(relay.nn.dense(x, relay.const(weights))))))
+        return IRModule.from_expr(
+            relay.Function([x], relay.nn.softmax(relay.nn.relu(relay.nn.dense(x, relay.const(weights)))))
+        )
 
     kept: list[weakref.ref[np.ndarray[Any, Any]]] = []
     packed = program.Artifact

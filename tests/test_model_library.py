@@ -1,4 +1,5 @@
-"""Model Library Format: metadata of version 7 with the memory that the program has, objects that link, modules beside them."""
+"""Model Library Format: metadata of version 7 with the memory that the program has, objects that link, modules beside
+them."""
 
 from __future__ import annotations
 
@@ -35,7 +36,9 @@ def network(name: str = "small") -> tvm.runtime.FactoryModule:
 
 def contents(path: Path) -> dict[str, bytes]:
     with tarfile.open(path) as archive:
-        return {m.name.removeprefix("./"): archive.extractfile(m).read() for m in archive.getmembers()}  # type: ignore[union-attr]
+        return {
+            m.name.removeprefix("./"): archive.extractfile(m).read() for m in archive.getmembers()
+        }  # type: ignore[union-attr]
 
 
 def test_metadata_says_what_the_program_has(tmp_path: Path) -> None:
@@ -45,18 +48,28 @@ def test_metadata_says_what_the_program_has(tmp_path: Path) -> None:
     assert found["version"] == 7
     assert list(found["modules"]) == ["small"]
     model = found["modules"]["small"]
-    assert (model["model_name"], model["style"], model["executors"], model["target"]) == ("small", "full-model", ["aot"], ["llvm"])
+    assert (
+        model["model_name"], model["style"], model["executors"], model["target"]
+    ) == ("small", "full-model", ["aot"], ["llvm"])
     assert (model["export_datetime"], model["external_dependencies"]) == ("2026-01-02 03:04:05Z", [])
     manifest = lib.artifact.manifest
     (main,) = model["memory"]["functions"]["main"]
-    assert (main["device"], main["workspace_size_bytes"], main["constants_size_bytes"]) == (1, manifest.workspace_bytes, manifest.constants_bytes)
-    assert main["inputs"] == {"x": {"dtype": "float32", "shape": [2, 3], "size": 24}, "y": {"dtype": "float32", "shape": [2, 4], "size": 32}}
+    assert (
+        main["device"], main["workspace_size_bytes"], main["constants_size_bytes"]
+    ) == (1, manifest.workspace_bytes, manifest.constants_bytes)
+    assert main["inputs"] == {
+        "x": {"dtype": "float32", "shape": [2, 3], "size": 24}, "y": {"dtype": "float32", "shape": [2, 4], "size": 32}
+    }
     assert [v["size"] for v in main["outputs"].values()] == [32, 32]
     assert main["io_size_bytes"] == 24 + 3 * 32
-    assert {f["function_name"] for f in model["memory"]["functions"]["operator_functions"]} == {s.symbol for s in manifest.steps}
+    assert {
+        f["function_name"] for f in model["memory"]["functions"]["operator_functions"]
+    } == {s.symbol for s in manifest.steps}
     assert tvm.parser.parse(files["src/small.relay"].decode())["main"].ret_type is not None
     assert tvm.params.load_param_dict(files["parameters/small.params"]) == {}
-    assert export_model_library_format(lib, tmp_path / "again.tar", [mod], NOW).read_bytes() == (tmp_path / "small.tar").read_bytes()
+    assert export_model_library_format(
+        lib, tmp_path / "again.tar", [mod], NOW
+    ).read_bytes() == (tmp_path / "small.tar").read_bytes()
 
 
 C_PROGRAM = """
@@ -71,7 +84,7 @@ int main(void) {
   small_close();
   return status || fwrite(a, sizeof a, 1, stdout) != 1 || fwrite(b, sizeof b, 1, stdout) != 1;
 }
-"""
+"""  # noqa: E501
 
 
 @pytest.mark.skipif(shutil.which("cc") is None, reason="there is no C compiler here")
@@ -81,9 +94,16 @@ def test_its_objects_link_and_run(tmp_path: Path) -> None:
     (tmp_path / "main.c").write_text(C_PROGRAM)
     host = tmp_path / "codegen" / "host"
     objects = sorted((host / "lib").glob("*.o"))
-    subprocess.run(["cc", "-Wall", "-Werror", f"-I{host / 'include'}", tmp_path / "main.c", *objects, "-lm", "-lpthread", "-o", tmp_path / "main"], check=True)
+    subprocess.run(
+        [
+            "cc", "-Wall", "-Werror", f"-I{host / 'include'}", tmp_path / "main.c", *objects, "-lm", "-lpthread", "-o",
+            tmp_path / "main"
+        ], check=True
+    )
     x, y = np.random.default_rng(0).random((2, 3), np.float32), np.random.default_rng(1).random((2, 4), np.float32)
-    done = subprocess.run([tmp_path / "main"], input=x.tobytes() + y.tobytes(), capture_output=True, timeout=60, check=True)
+    done = subprocess.run(
+        [tmp_path / "main"], input=x.tobytes() + y.tobytes(), capture_output=True, timeout=60, check=True
+    )
     assert done.stdout == b"".join(a.tobytes() for a in lib.executable(x, y))
 
 
@@ -106,7 +126,10 @@ def opaque() -> Iterator[tvm.runtime.FactoryModule]:
     before = dict(FUNCTIONS)
     register_module(Opaque)
     register_func("relay.ext.opaque", lambda f: Opaque())
-    text = 'def @main(%x: Tensor[(2), float32]) { exp(@f(%x)) }\ndef @f(%p: Tensor[(2), float32], Compiler="opaque", global_symbol="f") { negative(%p) }\n'
+    text = (
+        'def @main(%x: Tensor[(2), float32]) { exp(@f(%x)) }\ndef @f(%p: Tensor[(2), float32], Compiler="opaque", '
+        'global_symbol="f") { negative(%p) }\n'
+    )
     yield relay.build(relay.transform.InferType()(tvm.parser.parse(HEAD + text)), "llvm", mod_name="off-loaded")
     for name in [n for n in FUNCTIONS if n not in before]:
         remove_global_func(name)
@@ -123,18 +146,24 @@ def test_modules_of_other_compilers_go_along(opaque: tvm.runtime.FactoryModule, 
 def test_several_models_in_one_file(tmp_path: Path) -> None:
     files = contents(export_model_library_format([network("one"), network("two")], tmp_path / "both.tar"))
     assert set(json.loads(files["metadata.json"])["modules"]) == {"one", "two"}
-    assert {"codegen/host/lib/one.entry.o", "codegen/host/lib/two.entry.o", "codegen/host/include/tvmgen_one.h"} <= set(files)
+    assert {
+        "codegen/host/lib/one.entry.o", "codegen/host/lib/two.entry.o", "codegen/host/include/tvmgen_one.h"
+    } <= set(files)
 
 
 def test_what_cannot_be_exported_says_so(opaque: tvm.runtime.FactoryModule, tmp_path: Path) -> None:
     lib = network()
     with pytest.raises(ArtifactError, match=r"m.zip: a model library is a .tar"):
         export_model_library_format(lib, tmp_path / "m.zip")
-    with pytest.raises(ArtifactError, match=r"two models are called 'small'; give relay.build another mod_name for each"):
+    with pytest.raises(
+        ArtifactError, match=r"two models are called 'small'; give relay.build another mod_name for each"
+    ):
         export_model_library_format([lib, lib], tmp_path / "m.tar")
     lib.export_library(tmp_path / "m.so")
     with pytest.raises(ArtifactError, match="was loaded from a library, which has no object files left"):
         export_model_library_format(load_module(tmp_path / "m.so"), tmp_path / "m.tar")  # type: ignore[arg-type]
-    with pytest.raises(ArtifactError, match="'off-loaded' has parts that are not native code, and stands beside other models"):
+    with pytest.raises(
+        ArtifactError, match="'off-loaded' has parts that are not native code, and stands beside other models"
+    ):
         export_model_library_format([lib, opaque], tmp_path / "m.tar")
     assert not (tmp_path / "m.tar").exists()

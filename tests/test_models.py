@@ -30,9 +30,14 @@ def agreement(model: str | Path, found: Path) -> None:
         agreement_with(model, found, winograd, tolerance)
 
 
-def agreement_with(model: str | Path, found: Path, winograd: str, tolerance: float, batches: tuple[int, ...] = (1, 4)) -> None:
+def agreement_with(
+    model: str | Path, found: Path, winograd: str, tolerance: float, batches: tuple[int, ...] = (1, 4)
+) -> None:
     """`benchmarks/agreement.py` in its own process, whose memory goes back with it."""
-    command = [sys.executable, ROOT / "benchmarks" / "agreement.py", model, "--json", found, "--winograd", winograd, "--tolerance", str(tolerance)]
+    command = [
+        sys.executable, ROOT / "benchmarks" / "agreement.py", model, "--json", found, "--winograd", winograd,
+        "--tolerance", str(tolerance)
+    ]
     command += ["--batches", ",".join(map(str, batches))]
     done = subprocess.run(list(map(str, command)), capture_output=True, text=True, check=False)
     assert found.exists(), done.stdout + done.stderr
@@ -63,10 +68,13 @@ def test_further_networks(name: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", [s.name for s in sources.SOURCES if s.quantized])
 def test_quantized_networks(name: str) -> None:
-    """The same class, or one that is a step behind it there, and nearly the same numbers: runtimes round sums differently, and one step early is some late."""
+    """The same class, or one that is a step behind it there, and nearly the same numbers: runtimes round sums
+    differently, and one step early is some late."""
     path = whole(f"{name}_int8")
     x = np.random.default_rng(4).standard_normal((1, 3, 224, 224)).astype(np.float32)
-    wanted = np.asarray(onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"]).run(None, {"input": x})[0])
+    wanted = np.asarray(
+        onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"]).run(None, {"input": x})[0]
+    )
     for threads in (1, 2):
         found = tilewright.compile(path, threads=threads)(x)
         step = np.diff(np.unique(wanted)).min()

@@ -15,34 +15,58 @@ from tilewright import relay
 from tilewright.base.errors import CompileError, InputError, OptionError, TargetError
 
 NAMES = (
-    "autotvm.LocalBuilder", "autotvm.LocalRunner", "autotvm.RPCRunner", "autotvm.apply_history_best", "autotvm.callback.log_to_file", "autotvm.callback.progress_bar",
-    "autotvm.measure_option", "autotvm.record.pick_best", "autotvm.task.DispatchContext", "autotvm.task.create", "autotvm.task.dispatcher.ApplyHistoryBest",
-    "autotvm.task.extract_from_program", "autotvm.task.space.ConfigSpace", "autotvm.template", "autotvm.tuner.DropletTuner", "autotvm.tuner.GATuner",
+    "autotvm.LocalBuilder", "autotvm.LocalRunner", "autotvm.RPCRunner", "autotvm.apply_history_best",
+    "autotvm.callback.log_to_file", "autotvm.callback.progress_bar",
+    "autotvm.measure_option", "autotvm.record.pick_best", "autotvm.task.DispatchContext", "autotvm.task.create",
+    "autotvm.task.dispatcher.ApplyHistoryBest",
+    "autotvm.task.extract_from_program", "autotvm.task.space.ConfigSpace", "autotvm.template",
+    "autotvm.tuner.DropletTuner", "autotvm.tuner.GATuner",
     "autotvm.tuner.XGBTuner",
-    "IRModule", "IRModule.from_expr", "TVMError", "__version__", "contrib.graph_executor.GraphModule", "contrib.graph_executor.create", "build", "cpu",
+    "IRModule", "IRModule.from_expr", "TVMError", "__version__", "contrib.graph_executor.GraphModule",
+    "contrib.graph_executor.create", "build", "cpu",
     "driver.tvmc.TVMCModel", "driver.tvmc.compile", "driver.tvmc.load", "driver.tvmc.run", "driver.tvmc.tune",
-    "device", "error.OpNotImplemented", "error.TVMError", "instrument.PassTimingInstrument", "instrument.pass_instrument",
-    "ir.IRModule", "ir.assert_structural_equal", "ir.structural_equal", "ir.structural_hash", "ir.transform.PassContext", "ir.transform.Sequential",
-    "ir.transform.module_pass", "nd.NDArray", "nd.array", "nd.cpu", "nd.empty", "nd.from_dlpack", "relay.Call", "relay.Function", "relay.Var",
-    "ir.register_op_attr", "relay.annotation.compiler_begin", "relay.annotation.compiler_end", "relay.dataflow_pattern.is_op", "relay.dataflow_pattern.rewrite",
-    "relay.op.annotation.compiler_begin", "relay.op.contrib.get_pattern_table", "relay.op.contrib.register_pattern_table", "relay.qnn.op.conv2d",
-    "relay.transform.AnnotateTarget", "relay.transform.MergeComposite", "relay.transform.MergeCompilerRegions", "relay.transform.PartitionGraph",
-    "relay.analysis", "relay.build", "relay.const", "relay.frontend.from_onnx", "relay.nn.conv2d", "relay.transform.FoldConstant",
-    "relay.transform.FuseOps", "relay.transform.InferType", "relay.transform.SimplifyInference", "relay.transform.function_pass", "relay.var",
-    "lower", "runtime.load_module", "target.Target", "target.Target.current", "te.compute", "te.create_schedule", "te.extern", "te.placeholder",
-    "relay.einsum", "relay.random.threefry_key", "relay.searchsorted", "relay.topk", "relay.vision.non_max_suppression", "relay.vision.roi_align",
-    "tir", "tir.ir_builder.create", "topi", "topi.argsort", "topi.image.resize2d", "topi.random.uniform", "topi.vision.non_max_suppression",
-    "auto_scheduler.ApplyHistoryBest", "auto_scheduler.ComputeDAG", "auto_scheduler.HardwareParams", "auto_scheduler.LocalBuilder",
-    "auto_scheduler.LocalRunner", "auto_scheduler.PreloadMeasuredStates", "auto_scheduler.RPCRunner", "auto_scheduler.RandomModel",
-    "auto_scheduler.RecordReader", "auto_scheduler.RecordToFile", "auto_scheduler.SearchTask", "auto_scheduler.SketchPolicy",
-    "auto_scheduler.TaskScheduler", "auto_scheduler.TuningOptions", "auto_scheduler.XGBModel", "auto_scheduler.extract_tasks",
-    "auto_scheduler.load_best_record", "auto_scheduler.load_records", "auto_scheduler.make_workload_key", "auto_scheduler.measure.MeasureInput",
-    "auto_scheduler.measure_record.load_record_from_string", "auto_scheduler.register_workload", "auto_scheduler.save_records",
-    "contrib.debugger.debug_executor.GraphModuleDebug", "contrib.debugger.debug_executor.create", "runtime.profiling.Count", "runtime.profiling.Duration",
-    "runtime.profiling.Percent", "runtime.profiling.Ratio", "runtime.profiling.Report", "runtime.profiling.profile_function", "utils.estimate_peak_bandwidth",
+    "device", "error.OpNotImplemented", "error.TVMError", "instrument.PassTimingInstrument",
+    "instrument.pass_instrument",
+    "ir.IRModule", "ir.assert_structural_equal", "ir.structural_equal", "ir.structural_hash",
+    "ir.transform.PassContext", "ir.transform.Sequential",
+    "ir.transform.module_pass", "nd.NDArray", "nd.array", "nd.cpu", "nd.empty", "nd.from_dlpack", "relay.Call",
+    "relay.Function", "relay.Var",
+    "ir.register_op_attr", "relay.annotation.compiler_begin", "relay.annotation.compiler_end",
+    "relay.dataflow_pattern.is_op", "relay.dataflow_pattern.rewrite",
+    "relay.op.annotation.compiler_begin", "relay.op.contrib.get_pattern_table",
+    "relay.op.contrib.register_pattern_table", "relay.qnn.op.conv2d",
+    "relay.transform.AnnotateTarget", "relay.transform.MergeComposite", "relay.transform.MergeCompilerRegions",
+    "relay.transform.PartitionGraph",
+    "relay.analysis", "relay.build", "relay.const", "relay.frontend.from_onnx", "relay.nn.conv2d",
+    "relay.transform.FoldConstant",
+    "relay.transform.FuseOps", "relay.transform.InferType", "relay.transform.SimplifyInference",
+    "relay.transform.function_pass", "relay.var",
+    "lower", "runtime.load_module", "target.Target", "target.Target.current", "te.compute", "te.create_schedule",
+    "te.extern", "te.placeholder",
+    "relay.einsum", "relay.random.threefry_key", "relay.searchsorted", "relay.topk", "relay.vision.non_max_suppression",
+    "relay.vision.roi_align",
+    "tir", "tir.ir_builder.create", "topi", "topi.argsort", "topi.image.resize2d", "topi.random.uniform",
+    "topi.vision.non_max_suppression",
+    "auto_scheduler.ApplyHistoryBest", "auto_scheduler.ComputeDAG", "auto_scheduler.HardwareParams",
+    "auto_scheduler.LocalBuilder",
+    "auto_scheduler.LocalRunner", "auto_scheduler.PreloadMeasuredStates", "auto_scheduler.RPCRunner",
+    "auto_scheduler.RandomModel",
+    "auto_scheduler.RecordReader", "auto_scheduler.RecordToFile", "auto_scheduler.SearchTask",
+    "auto_scheduler.SketchPolicy",
+    "auto_scheduler.TaskScheduler", "auto_scheduler.TuningOptions", "auto_scheduler.XGBModel",
+    "auto_scheduler.extract_tasks",
+    "auto_scheduler.load_best_record", "auto_scheduler.load_records", "auto_scheduler.make_workload_key",
+    "auto_scheduler.measure.MeasureInput",
+    "auto_scheduler.measure_record.load_record_from_string", "auto_scheduler.register_workload",
+    "auto_scheduler.save_records",
+    "contrib.debugger.debug_executor.GraphModuleDebug", "contrib.debugger.debug_executor.create",
+    "runtime.profiling.Count", "runtime.profiling.Duration",
+    "runtime.profiling.Percent", "runtime.profiling.Ratio", "runtime.profiling.Report",
+    "runtime.profiling.profile_function", "utils.estimate_peak_bandwidth",
     "utils.estimate_peak_fma_flops", "utils.roofline_analysis",
     "transform.Pass",
-    "transform.PassContext", "transform.PassContext.current", "transform.PrintIR", "transform.Sequential", "transform.module_pass",
+    "transform.PassContext", "transform.PassContext.current", "transform.PrintIR", "transform.Sequential",
+    "transform.module_pass",
 )
 
 
@@ -76,7 +100,8 @@ def test_names_that_are_not_there() -> None:
     assert issubclass(tvm.error.TVMError, RuntimeError)
 
 
-# --- relay.build --------------------------------------------------------------------------------------------------------
+# --- relay.build
+# --------------------------------------------------------------------------------------------------------
 
 X = np.random.default_rng(0).standard_normal((2, 16), np.float32)
 
@@ -132,7 +157,11 @@ def test_builds_that_cannot_be() -> None:
         relay.build(mod, params=params)
     with pytest.raises(TargetError, match="'lvm' is not a kind of target"):
         relay.build(mod, "lvm", params=params)
-    with pytest.raises(OptionError, match="target_host is 'llvm -mcpu=x86-64', and code for 'llvm' runs on that target itself; leave target_host out"):
+    with pytest.raises(
+        OptionError,
+        match="target_host is 'llvm -mcpu=x86-64', and code for 'llvm' runs on that target itself; leave target_host "
+        "out"
+    ):
         relay.build(mod, "llvm", target_host="llvm -mcpu=x86-64", params=params)
     with pytest.raises(CompileError, match=r"relay.build takes an IRModule or a Relay function, but was given a str"):
         relay.build("model.onnx", "llvm")  # type: ignore[arg-type]

@@ -24,7 +24,9 @@ def test_array_from_lists_and_scalars():
     assert nd.array(3).shape == () and nd.array(3).numpy() == 3
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16", "int8", "uint8", "int64", "bool", "int4", "float64"])
+@pytest.mark.parametrize(
+    "dtype", ["float32", "float16", "bfloat16", "int8", "uint8", "int64", "bool", "int4", "float64"]
+)
 def test_empty_of_every_type(dtype):
     x = nd.empty((3, 5), dtype)
     x.copyfrom(np.ones((3, 5)))
@@ -146,13 +148,19 @@ def test_unknown_device():
 
 def test_vectors_have_their_lanes_as_the_last_axis_of_numpy() -> None:
     made = nd.empty((3, 2), "float32x4")
-    assert (made.shape, made.ndim, made.size, str(made.dtype), made.nbytes, made.strides) == ((3, 2), 2, 6, "float32x4", 96, (32, 16))
+    assert (
+        made.shape, made.ndim, made.size, str(made.dtype), made.nbytes, made.strides
+    ) == ((3, 2), 2, 6, "float32x4", 96, (32, 16))
     values = np.random.default_rng(0).random((3, 2, 4), np.float32)
     assert made.copyfrom(values) is made
     np.testing.assert_array_equal(made.numpy(), values)
     copy = made.copyto(nd.cpu())
     assert (copy.shape, str(copy.dtype)) == ((3, 2), "float32x4")
-    with pytest.raises(InputError, match=r"shape \(3, 2\) cannot be copied into one of shape \(3, 2\) and dtype float32x4, whose 4 lanes are a last axis"):
+    with pytest.raises(
+        InputError,
+        match=r"shape \(3, 2\) cannot be copied into one of shape \(3, 2\) and dtype float32x4, whose 4 lanes are a "
+        r"last axis"
+    ):
         made.copyfrom(values[..., 0])
 
 

@@ -30,7 +30,9 @@ def test_a_stand_in_is_a_size_that_notes_what_is_asked() -> None:
     assert isinstance(n, int) and isinstance(n, Size) and is_noted(n) and not is_noted(5)
     assert (str(n), f"{n}", asked(notes)) == ("5", "5", 0)
     assert n != m and n > m and n + 1 != m
-    assert (notes.hold([(5, 4)]), notes.hold([(9, 3)]), notes.hold([(3, 4)]), notes.hold([(4, 4)])) == (True, True, False, False)
+    assert (
+        notes.hold([(5, 4)]), notes.hold([(9, 3)]), notes.hold([(3, 4)]), notes.hold([(4, 4)])
+    ) == (True, True, False, False)
 
 
 def test_types_of_stand_ins_ask_for_nothing() -> None:
@@ -45,7 +47,8 @@ def test_types_of_stand_ins_ask_for_nothing() -> None:
 
 
 @pytest.mark.parametrize("take", [
-    range, hash, float, np.zeros, lambda n: np.asarray(n, np.int64), lambda n: [0] * n, lambda n: n / 2, lambda n: 2**n, lambda n: n.bit_length(),
+    range, hash, float, np.zeros, lambda n: np.asarray(n, np.int64), lambda n: [0] * n, lambda n: n / 2, lambda n: 2**n,
+    lambda n: n.bit_length(),
 ])
 def test_whoever_takes_the_number_asks_for_it(take: Callable[[Any], Any]) -> None:
     notes = Notes()
@@ -70,7 +73,8 @@ def test_division_by_nothing_is_another_answer() -> None:
 
 @given(st.tuples(SIZES, SIZES), st.tuples(SIZES, SIZES), st.tuples(SIZES, SIZES), st.tuples(SIZES, SIZES))
 def test_where_the_answers_are_the_same_so_is_what_is_made(a: Any, b: Any, c: Any, d: Any) -> None:
-    """Whether shapes broadcast, and which axes are repeated: a decision for two shapes holds for those of which the same is true."""
+    """Whether shapes broadcast, and which axes are repeated: a decision for two shapes holds for those of which the
+    same is true."""
 
     def decide(x: Any, y: Any) -> list[int] | None:
         found = []

@@ -1,4 +1,5 @@
-"""Whose roundings quantised operators have: a network of one framework gives the integers of another one's runtime where that is asked for."""
+"""Whose roundings quantised operators have: a network of one framework gives the integers of another one's runtime
+where that is asked for."""
 
 from __future__ import annotations
 
@@ -22,7 +23,9 @@ Array = np.ndarray[Any, Any]
 def requantized(**how: Any) -> IRModule:
     """Sums in int32, requantized to bytes, by the rounding that is left open."""
     x = relay.var("x", shape=(1, 4, 3, 3), dtype="int32")
-    scale, zero, to, out = (relay.const(np.asarray(v, t)) for v, t in ((0.01, "float32"), (0, "int32"), (0.02, "float32"), (3, "int32")))
+    scale, zero, to, out = (
+        relay.const(np.asarray(v, t)) for v, t in ((0.01, "float32"), (0, "int32"), (0.02, "float32"), (3, "int32"))
+    )
     y = relay.qnn.op.requantize(x, scale, zero, to, out, axis=1, out_dtype="uint8")
     return IRModule.from_expr(relay.Function([x], y, attrs=how))
 
@@ -34,7 +37,9 @@ SUMS = np.arange(-36, 36, 2).reshape(1, 4, 3, 3).astype(np.int32) + 1  # halves,
 def test_halves_go_where_the_runtime_has_them_go(numerics: str) -> None:
     """TFLite's fixed-point product with a half rounds upward."""
     whole = np.floor(SUMS / 2 + 0.5) if numerics == "tflite" else np.rint(SUMS / 2)
-    np.testing.assert_array_equal(tilewright.compile(requantized(), numerics=numerics)(SUMS), np.clip(whole + 3, 0, 255))
+    np.testing.assert_array_equal(
+        tilewright.compile(requantized(), numerics=numerics)(SUMS), np.clip(whole + 3, 0, 255)
+    )
 
 
 def test_what_main_says_is_replaced_by_the_option_and_else_holds() -> None:
@@ -52,7 +57,11 @@ def test_an_engine_of_torch_is_kept_where_torch_is_asked_for() -> None:
 
 @pytest.mark.parametrize("name", ["tensorflow", "torch-vulkan"])
 def test_runtimes_that_are_not_known_are_refused(name: str) -> None:
-    with pytest.raises(OptionError, match=f"configuration option 'relay.qnn.numerics' is one of , tflite, onnx, torch, .*fast, and was given '{name}'"):
+    with pytest.raises(
+        OptionError,
+        match="configuration option 'relay.qnn.numerics' is one of , tflite, onnx, torch, .*fast, and was given "
+        f"'{name}'"
+    ):
         tilewright.compile(requantized(), numerics=name)
 
 
@@ -65,17 +74,23 @@ def test_the_command_line_takes_it(tmp_path: Path, capsys: pytest.CaptureFixture
     assert main(["compile", str(model), "--numerics", "tflite", "-o", str(made)]) == 0, capsys.readouterr().err
     assert made.exists()
     assert main(["compile", str(model), "--numerics", "caffe", "-o", str(made)]) == 2
-    assert "--numerics: there is no 'caffe'; choose from tflite, onnx, torch" in " ".join(capsys.readouterr().err.split())
+    assert "--numerics: there is no 'caffe'; choose from tflite, onnx, torch" in " ".join(
+        capsys.readouterr().err.split()
+    )
 
 
 # One network in three frameworks
 
 CASES = [
-    *((name, numerics, source) for name in ("ds_cnn", "resnet_8") for numerics in ("onnx", "torch-onednn", "torch-qnnpack") for source in ("onnx", "tflite", "torch")),
-    *(("mobilenet_v2", "torch-onednn", source) for source in ("torch", "onnx")), *(("ds_cnn", "tflite", source) for source in ("onnx", "torch")),
+    *(
+        (name, numerics, source) for name in ("ds_cnn", "resnet_8")
+        for numerics in ("onnx", "torch-onednn", "torch-qnnpack") for source in ("onnx", "tflite", "torch")
+    ),
+    *(("mobilenet_v2", "torch-onednn", source) for source in ("torch", "onnx")),
+    *(("ds_cnn", "tflite", source) for source in ("onnx", "torch")),
 ]
-"""Networks, runtimes, frameworks. TFLite's means round the bytes that are stored, so that those of int8 and of uint8 differ; FBGEMM's depthwise kernels
-hold sums of two products in 16 bits, which bytes of the full range exceed."""
+"""Networks, runtimes, frameworks. TFLite's means round the bytes that are stored, so that those of int8 and of uint8
+differ; FBGEMM's depthwise kernels hold sums of two products in 16 bits, which bytes of the full range exceed."""
 
 
 @pytest.fixture(scope="module")
@@ -99,7 +114,9 @@ def sources() -> Any:
 
 def compiled(files: dict[str, Any], source: str, numerics: str) -> Any:
     if source == "torch":
-        return tilewright.compile(files["torch"], shapes=[("input", files["net"].input.shape)], threads=1, numerics=numerics)
+        return tilewright.compile(
+            files["torch"], shapes=[("input", files["net"].input.shape)], threads=1, numerics=numerics
+        )
     return tilewright.compile(files[source], threads=1, numerics=numerics)
 
 
@@ -132,10 +149,15 @@ def answers_of_runtime(files: dict[str, Any], numerics: str, x: Array) -> Array:
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::UserWarning", "ignore::DeprecationWarning", "ignore::FutureWarning")
 @pytest.mark.parametrize(("name", "numerics", "source"), CASES)
-def test_every_source_gives_the_integers_of_the_runtime_that_is_asked_for(name: str, numerics: str, source: str, sources: Any) -> None:
+def test_every_source_gives_the_integers_of_the_runtime_that_is_asked_for(
+    name: str, numerics: str, source: str, sources: Any
+) -> None:
     import torch
 
-    if numerics.startswith("torch") and numerics.removeprefix("torch-") not in torch.backends.quantized.supported_engines:
+    if (
+        numerics.startswith("torch")
+        and numerics.removeprefix("torch-") not in torch.backends.quantized.supported_engines
+    ):
         pytest.skip(f"this torch has no {numerics.removeprefix('torch-')}")
     files, engine = sources(name), torch.backends.quantized.engine
     model = compiled(files, source, numerics)
@@ -155,14 +177,24 @@ def test_the_document_says_what_the_rules_say() -> None:
     assert "|  |" not in table(), "a rule has no docstring"
 
 
-def average(height: int, width: int, window: tuple[int, int], strides: tuple[int, int], padding: tuple[int, ...]) -> relay.Call:
+def average(
+    height: int, width: int, window: tuple[int, int], strides: tuple[int, int], padding: tuple[int, ...]
+) -> relay.Call:
     x = relay.var("x", shape=(1, height, width, 1), dtype="uint8")
     scale, zero = relay.const(np.float32(0.5)), relay.const(np.int32(0))
-    return relay.qnn.op.avg_pool2d(x, scale, zero, scale, zero, pool_size=window, strides=strides, padding=padding, layout="NHWC", count_include_pad=False)  # type: ignore[no-any-return]
+    return relay.qnn.op.avg_pool2d(
+        x, scale, zero, scale, zero, pool_size=window, strides=strides, padding=padding, layout="NHWC",
+        count_include_pad=False
+    )  # type: ignore[no-any-return]
 
 
-@pytest.mark.parametrize("case", [(6, 5, (2, 2), (1, 1), (0, 0, 0, 0)), (7, 5, (3, 2), (2, 3), (1, 0, 1, 1)), (4, 9, (4, 3), (3, 2), (2, 1, 3, 2))])
-def test_how_many_elements_each_window_has(case: tuple[int, int, tuple[int, int], tuple[int, int], tuple[int, ...]]) -> None:
+@pytest.mark.parametrize(
+    "case",
+    [(6, 5, (2, 2), (1, 1), (0, 0, 0, 0)), (7, 5, (3, 2), (2, 3), (1, 0, 1, 1)), (4, 9, (4, 3), (3, 2), (2, 1, 3, 2))]
+)
+def test_how_many_elements_each_window_has(
+    case: tuple[int, int, tuple[int, int], tuple[int, int], tuple[int, ...]]
+) -> None:
     height, width, window, strides, (top, left, bottom, right) = case
     ones = np.pad(np.ones((height, width), np.int32), ((top, bottom), (left, right)))
     wanted = np.lib.stride_tricks.sliding_window_view(ones, window)[:: strides[0], :: strides[1]].sum((2, 3))

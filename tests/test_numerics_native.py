@@ -1,4 +1,5 @@
-"""The edges of arithmetic in compiled code: what is no number, no elements, no dimensions, and every type of element."""
+"""The edges of arithmetic in compiled code: what is no number, no elements, no dimensions, and every type of
+element."""
 
 from __future__ import annotations
 
@@ -22,7 +23,10 @@ pytestmark = pytest.mark.slow
 
 Array = np.ndarray[Any, Any]
 on_targets = pytest.mark.parametrize("target", TARGETS, ids=lambda t: t.mcpu)
-STRANGE = np.asarray([np.nan, np.inf, -np.inf, 0.0, -0.0, 1e-42, -1e38, 3e38, 2.5, -7.0, np.nan, 1.0, -1.0, 88.0, -104.0, 89.0, 0.5], "float32")
+STRANGE = np.asarray(
+    [np.nan, np.inf, -np.inf, 0.0, -0.0, 1e-42, -1e38, 3e38, 2.5, -7.0, np.nan, 1.0, -1.0, 88.0, -104.0, 89.0, 0.5],
+    "float32"
+)
 
 
 def both(build: Callable[..., Expr], *arrays: Array, target: Target = TARGETS[0]) -> tuple[Any, Any]:
@@ -30,7 +34,9 @@ def both(build: Callable[..., Expr], *arrays: Array, target: Target = TARGETS[0]
     params = tuple(var(f"x{k}", shape=a.shape, dtype=DataType(a.dtype)) for k, a in enumerate(arrays))
     function = Function(params, build(*params))
     with np.errstate(all="ignore"):
-        return build_module(IRModule.from_expr(function), target).executable(threads=1)(*arrays), evaluate(function, *arrays)
+        return build_module(
+            IRModule.from_expr(function), target
+        ).executable(threads=1)(*arrays), evaluate(function, *arrays)
 
 
 def same(found: Any, wanted: Any, rtol: float = 2e-6) -> None:
@@ -50,7 +56,8 @@ ON_STRANGE: dict[str, Callable[[Expr], Expr]] = {
     "minimum": lambda x: relay.minimum(const(np.float32(1)), x),
     "maximum of two": lambda x: relay.maximum(x, relay.reverse(x, 0)),
     "minimum of two": lambda x: relay.minimum(relay.reverse(x, 0), x),
-    "sigmoid": relay.sigmoid, "tanh": relay.tanh, "exp": relay.exp, "log": relay.log, "sqrt": relay.sqrt, "erf": relay.erf,
+    "sigmoid": relay.sigmoid, "tanh": relay.tanh, "exp": relay.exp, "log": relay.log, "sqrt": relay.sqrt,
+    "erf": relay.erf,
     "floor": relay.floor, "round": relay.round, "sign": relay.sign, "abs": relay.abs, "negative": relay.negative,
     "isnan": relay.isnan, "isinf": relay.isinf, "isfinite": relay.isfinite,
     "reciprocal": lambda x: relay.divide(const(np.float32(1)), x),
@@ -66,7 +73,9 @@ def test_what_is_no_number_goes_through(name: str, target: Target) -> None:
 
 
 @on_targets
-@pytest.mark.parametrize("made", [relay.max, relay.min, relay.sum, relay.mean, relay.argmax, relay.argmin], ids=lambda f: f.__name__)
+@pytest.mark.parametrize(
+    "made", [relay.max, relay.min, relay.sum, relay.mean, relay.argmax, relay.argmin], ids=lambda f: f.__name__
+)
 def test_reductions_of_what_is_infinite(made: Callable[..., Expr], target: Target) -> None:
     rows = np.ones((6, 19), "float32") * np.arange(19, dtype="float32")
     rows[2, 3], rows[3, 5], rows[4, 18], rows[5, 2], rows[5, 9] = np.inf, -np.inf, np.inf, np.inf, -np.inf
@@ -78,7 +87,10 @@ def test_reductions_of_what_is_infinite(made: Callable[..., Expr], target: Targe
 
 @on_targets
 def test_softmax_of_large_values(target: Target) -> None:
-    rows = np.asarray([[1e4, 1e4, -1e4, 0], [-np.inf, 0, 1, -np.inf], [88, 89, 90, 700], [-3e38, 3e38, 0, 1], [np.nan, 0, 1, 2]], "float32")
+    rows = np.asarray(
+        [[1e4, 1e4, -1e4, 0], [-np.inf, 0, 1, -np.inf], [88, 89, 90, 700], [-3e38, 3e38, 0, 1], [np.nan, 0, 1, 2]],
+        "float32"
+    )
     same(*both(lambda x: nn.softmax(x, axis=-1), rows, target=target), rtol=1e-5)
     same(*both(lambda x: nn.log_softmax(x, axis=-1), rows[2:4], target=target), rtol=1e-5)
 
@@ -95,15 +107,20 @@ def test_pooling_and_products_of_what_is_no_number(target: Target) -> None:
 
 
 ARITHMETIC: dict[str, Callable[[Expr, Expr], Expr]] = {
-    "add": relay.add, "subtract": relay.subtract, "multiply": relay.multiply, "maximum": relay.maximum, "minimum": relay.minimum,
+    "add": relay.add, "subtract": relay.subtract, "multiply": relay.multiply, "maximum": relay.maximum,
+    "minimum": relay.minimum,
     "less": relay.less, "equal": relay.equal,
     "relu": lambda x, y: nn.relu(x), "abs": lambda x, y: relay.abs(x), "clip": lambda x, y: relay.clip(x, 1, 5),
     "where": lambda x, y: relay.where(relay.greater(x, y), x, y),
     "sum": lambda x, y: relay.sum(x, axis=1), "max": lambda x, y: relay.max(y, axis=0),
-    "transpose": lambda x, y: relay.transpose(x, axes=(1, 0)), "concatenate": lambda x, y: relay.concatenate((x, y), axis=0),
+    "transpose": lambda x, y: relay.transpose(x, axes=(1, 0)),
+    "concatenate": lambda x, y: relay.concatenate((x, y), axis=0),
     "reverse": lambda x, y: relay.reverse(x, 1),
 }
-NUMBERS = ["float16", "bfloat16", "float32", "float64", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64"]
+NUMBERS = [
+    "float16", "bfloat16", "float32", "float64", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64",
+    "uint64"
+]
 FOR_BOOL = ["maximum", "minimum", "equal", "where", "transpose", "concatenate", "reverse"]
 
 
@@ -113,7 +130,9 @@ def values(dtype: str, seed: int) -> Array:
     return (numbers > 0) if dtype == "bool" else numbers.astype(DataType(dtype).numpy())
 
 
-@pytest.mark.parametrize(("name", "dtype"), [*((n, d) for n in ARITHMETIC for d in NUMBERS), *((n, "bool") for n in FOR_BOOL)])
+@pytest.mark.parametrize(
+    ("name", "dtype"), [*((n, d) for n in ARITHMETIC for d in NUMBERS), *((n, "bool") for n in FOR_BOOL)]
+)
 def test_every_type_of_element(name: str, dtype: str) -> None:
     same(*both(ARITHMETIC[name], values(dtype, 1), values(dtype, 2)), rtol=1e-2 if "16" in dtype else 1e-6)
 

@@ -1,4 +1,5 @@
-"""The report on what accelerators leave to the CPU: each message in full, shares, JSON, the picture, edits of the model and of the table, several targets.
+"""The report on what accelerators leave to the CPU: each message in full, shares, JSON, the picture, edits of the model
+and of the table, several targets.
 
 `test_offload_mutations.py` asks whether the cause is the right one; here is what is said, and how.
 """
@@ -35,7 +36,13 @@ from tilewright.relay.dataflow_pattern.pattern import WildcardPattern
 from tilewright.relay.interpreter import evaluate
 from tilewright.relay.offload import Kind, Offload, OffloadError, Record
 from tilewright.relay.op.contrib import _PARTITIONERS, _TABLES, Refusal, register_partitioner, register_pattern_table
-from tilewright.relay.transform import AnnotateTarget, FoldConstant, MergeCompilerRegions, MergeComposite, PartitionGraph
+from tilewright.relay.transform import (
+    AnnotateTarget,
+    FoldConstant,
+    MergeCompilerRegions,
+    MergeComposite,
+    PartitionGraph,
+)
 
 x, y = (relay.var(n, shape=(1, 4, 6, 6)) for n in "xy")
 REGISTERED: list[tuple[str, str]] = []
@@ -70,7 +77,9 @@ def said(report: Offload, node: str) -> str:
 
 
 def conv(data: Any, weight: Any, **attrs: Any) -> relay.Call:
-    return call("nn.conv2d", data, weight, origin="conv", **{"padding": (1, 1), "channels": 4, "kernel_size": (3, 3), **attrs})
+    return call(
+        "nn.conv2d", data, weight, origin="conv", **{"padding": (1, 1), "channels": 4, "kernel_size": (3, 3), **attrs}
+    )
 
 
 WEIGHT = constant(4, 4, 3, 3)
@@ -81,10 +90,12 @@ SIZE = "conv (nn.conv2d, 5.18 kMAC): "
 MESSAGES: dict[str, tuple[Any, tuple[Any, ...], str]] = {
     "attribute": (
         conv(x, WEIGHT, dilation=(2, 2), padding=(2, 2)), ("npu.c", CONV.has_attr({"dilation": (1, 1)})),
-        "row 'npu.c' wants dilation = (1, 1) of nn.conv2d(…), at nn.conv2d, and it has dilation = (2, 2)\n  edit: set dilation = (1, 1) (it is (2, 2)) of nn.conv2d (changes the results)",
+        "row 'npu.c' wants dilation = (1, 1) of nn.conv2d(…), at nn.conv2d, and it has dilation = (2, 2)\n  edit: set "
+        "dilation = (1, 1) (it is (2, 2)) of nn.conv2d (changes the results)",
     ),
     "no such attribute": (
-        conv(x, WEIGHT), ("npu.c", CONV.has_attr({"colour": "red"})), "row 'npu.c' wants colour = 'red' of nn.conv2d(…), at nn.conv2d, and it has no colour",
+        conv(x, WEIGHT), ("npu.c", CONV.has_attr({"colour": "red"})),
+        "row 'npu.c' wants colour = 'red' of nn.conv2d(…), at nn.conv2d, and it has no colour",
     ),
     "an attribute of the operator": (
         conv(x, WEIGHT), ("npu.c", is_op("nn.conv2d").has_attr({"TOpPattern": 0})(wildcard(), is_constant())),
@@ -94,17 +105,19 @@ MESSAGES: dict[str, tuple[Any, tuple[Any, ...], str]] = {
         conv(x, WEIGHT), ("npu.c", CONV.has_attr({"data_layout": "NHWC", "kernel_layout": "HWIO"})),
         "row 'npu.c' wants data_layout = 'NHWC' of nn.conv2d(…), at nn.conv2d, and it has data_layout = 'NCHW'\n"
         "  and it wants kernel_layout = 'HWIO' of nn.conv2d(…), at nn.conv2d, and it has kernel_layout = 'OIHW'\n"
-        "  edit: change the layout: relay.transform.ConvertLayout({'nn.conv2d': ['NHWC', 'HWIO']}), then FoldConstant() (keeps the results)",
+        "  edit: change the layout: relay.transform.ConvertLayout({'nn.conv2d': ['NHWC', 'HWIO']}), then "
+        "FoldConstant() (keeps the results)",
     ),
     "variable": (
         conv(x, relay.var("w", shape=(4, 4, 3, 3))), ("npu.c", CONV),
         "row 'npu.c' wants a constant, at nn.conv2d[1], and there is %w, a variable\n"
-        "  edit: bind %w to its value: relay.build_module.bind_params_by_name, or the params of relay.build (keeps the results)",
+        "  edit: bind %w to its value: relay.build_module.bind_params_by_name, or the params of relay.build (keeps the "
+        "results)",
     ),
     "computed": (
         conv(x, relay.tanh(WEIGHT)), ("npu.c", CONV),
         "row 'npu.c' wants a constant, at nn.conv2d[1], and there is tanh(…), computed from constants\n"
-        "  edit: fold tanh(…), computed from constants: relay.transform.FoldConstant(fold_qnn=True) (keeps the results)",
+        "  edit: fold tanh(…), computed from constants: relay.transform.FoldConstant(fold_qnn=True) (keeps the results)",  # noqa: E501
     ),
     "computed while the program runs": (
         conv(x, relay.tanh(relay.var("w", shape=(4, 4, 3, 3)))), ("npu.c", CONV),
@@ -112,15 +125,18 @@ MESSAGES: dict[str, tuple[Any, tuple[Any, ...], str]] = {
     ),
     "missing": (
         conv(x, WEIGHT), ("npu.c", BIASED),
-        "row 'npu.c' wants nn.bias_add, at nn.bias_add, and there is none\n  edit: put a nn.bias_add that changes nothing after nn.conv2d(%x, a constant) (keeps the results)",
+        "row 'npu.c' wants nn.bias_add, at nn.bias_add, and there is none\n  edit: put a nn.bias_add that changes "
+        "nothing after nn.conv2d(%x, a constant) (keeps the results)",
     ),
     "missing with attributes": (
         conv(x, WEIGHT), ("npu.c", is_op("clip")(CONV).has_attr({"a_max": 6.0})),
-        "row 'npu.c' wants clip, at clip, and there is none\n  edit: put a clip(a_max=6.0) after nn.conv2d(%x, a constant) (changes the results)",
+        "row 'npu.c' wants clip, at clip, and there is none\n  edit: put a clip(a_max=6.0) after nn.conv2d(%x, a "
+        "constant) (changes the results)",
     ),
     "extra": (
         call("nn.bias_add", call("negative", conv(x, WEIGHT)), constant(4)), ("npu.c", BIASED),
-        "row 'npu.c' wants nn.conv2d directly, at nn.bias_add[0].nn.conv2d, and there is negative between\n  edit: remove negative (changes the results)",
+        "row 'npu.c' wants nn.conv2d directly, at nn.bias_add[0].nn.conv2d, and there is negative between\n  edit: "
+        "remove negative (changes the results)",
     ),
     "extra that changes nothing": (
         call("nn.bias_add", call("nn.dropout", conv(x, WEIGHT))[0], constant(4)), ("npu.c", BIASED),
@@ -129,56 +145,77 @@ MESSAGES: dict[str, tuple[Any, tuple[Any, ...], str]] = {
     ),
     "another operator": (
         call("tanh", conv(x, WEIGHT)), ("npu.c", is_op("nn.relu")(CONV)),
-        "row 'npu.c' wants nn.relu, at nn.relu, and there is tanh\n  edit: compute it with nn.relu, not tanh (changes the results)",
+        "row 'npu.c' wants nn.relu, at nn.relu, and there is tanh\n  edit: compute it with nn.relu, not tanh (changes "
+        "the results)",
     ),
     "something else": (
-        call("nn.bias_add", call("nn.softmax", conv(x, WEIGHT)), constant(4)), ("npu.c", is_op("nn.bias_add")(is_op("nn.max_pool2d")(CONV), is_constant())),
-        "row 'npu.c' wants nn.max_pool2d, at nn.bias_add[0].nn.max_pool2d, and there is nn.softmax\n  edit: compute it with nn.max_pool2d, not nn.softmax (changes the results)",
+        call("nn.bias_add", call("nn.softmax", conv(x, WEIGHT)), constant(4)),
+        ("npu.c", is_op("nn.bias_add")(is_op("nn.max_pool2d")(CONV), is_constant())),
+        "row 'npu.c' wants nn.max_pool2d, at nn.bias_add[0].nn.max_pool2d, and there is nn.softmax\n  edit: compute it "
+        "with nn.max_pool2d, not nn.softmax (changes the results)",
     ),
     "dtype": (
-        conv(relay.var("h", shape=(1, 4, 6, 6), dtype="float16"), constant(4, 4, 3, 3, dtype="float16")), ("npu.c", is_op("nn.conv2d")(wildcard().has_dtype("float32"), is_constant().has_dtype("float32"))),
-        "row 'npu.c' wants float32, at nn.conv2d[0], and there is float16\n  and it wants float32, at nn.conv2d[1], and there is float16\n"
+        conv(relay.var("h", shape=(1, 4, 6, 6), dtype="float16"), constant(4, 4, 3, 3, dtype="float16")),
+        ("npu.c", is_op("nn.conv2d")(wildcard().has_dtype("float32"), is_constant().has_dtype("float32"))),
+        "row 'npu.c' wants float32, at nn.conv2d[0], and there is float16\n  and it wants float32, at nn.conv2d[1], "
+        "and there is float16\n"
         "  edit: cast %h to float32 (it is float16); make the constant float32 (it is float16) (changes the results)",
     ),
     "dtype of a result": (
-        conv(relay.var("h", shape=(1, 4, 6, 6), dtype="int8"), constant(4, 4, 3, 3, dtype="int8"), out_dtype="int32"), ("npu.c", CONV.has_dtype("int16")),
-        "row 'npu.c' wants int16, at nn.conv2d, and there is int32\n  edit: set out_dtype = 'int16' of nn.conv2d (it gives int32) (changes the results)",
+        conv(relay.var("h", shape=(1, 4, 6, 6), dtype="int8"), constant(4, 4, 3, 3, dtype="int8"), out_dtype="int32"),
+        ("npu.c", CONV.has_dtype("int16")),
+        "row 'npu.c' wants int16, at nn.conv2d, and there is int32\n  edit: set out_dtype = 'int16' of nn.conv2d (it "
+        "gives int32) (changes the results)",
     ),
     "shape": (
         conv(x, WEIGHT), ("npu.c", is_op("nn.conv2d")(wildcard().has_shape((2, 4, 6, 6)), is_constant())),
         "row 'npu.c' wants (2, 4, 6, 6), at nn.conv2d[0], and there is (1, 4, 6, 6)\n"
-        "  edit: make the input %x a Tensor[(2, 4, 6, 6), float32] (it is a Tensor[(1, 4, 6, 6), float32]) (changes the results)",
+        "  edit: make the input %x a Tensor[(2, 4, 6, 6), float32] (it is a Tensor[(1, 4, 6, 6), float32]) (changes "
+        "the results)",
     ),
     "shape of a result": (
-        conv(x, WEIGHT), ("npu.c", CONV.has_shape((1, 8, 6, 6))), "row 'npu.c' wants (1, 8, 6, 6), at nn.conv2d, and there is (1, 4, 6, 6)",
+        conv(x, WEIGHT), ("npu.c", CONV.has_shape((1, 8, 6, 6))),
+        "row 'npu.c' wants (1, 8, 6, 6), at nn.conv2d, and there is (1, 4, 6, 6)",
     ),
     "type": (
-        conv(x, WEIGHT), ("npu.c", is_op("nn.conv2d")(wildcard().has_type(relay.TensorType((2, 4, 6, 6), "float32")), is_constant())),
+        conv(x, WEIGHT),
+        ("npu.c", is_op("nn.conv2d")(wildcard().has_type(relay.TensorType((2, 4, 6, 6), "float32")), is_constant())),
         "row 'npu.c' wants Tensor[(2, 4, 6, 6), float32], at nn.conv2d[0], and there is Tensor[(1, 4, 6, 6), float32]\n"
-        "  edit: make the input %x a Tensor[(2, 4, 6, 6), float32] (it is a Tensor[(1, 4, 6, 6), float32]) (changes the results)",
+        "  edit: make the input %x a Tensor[(2, 4, 6, 6), float32] (it is a Tensor[(1, 4, 6, 6), float32]) (changes "
+        "the results)",
     ),
     "value": (
-        call("multiply", x, relay.const(np.float32(3)), origin="conv"), ("npu.c", is_op("multiply")(wildcard(), is_expr(relay.const(np.float32(2))))),
-        "row 'npu.c' wants 2.0, at multiply[1], and there is 3.0\n  edit: make it 2.0 (it is 3.0) (changes the results)",
+        call("multiply", x, relay.const(np.float32(3)), origin="conv"),
+        ("npu.c", is_op("multiply")(wildcard(), is_expr(relay.const(np.float32(2))))),
+        "row 'npu.c' wants 2.0, at multiply[1], and there is 3.0\n  edit: make it 2.0 (it is 3.0) (changes the results)",  # noqa: E501
     ),
     "no variable": (
         call("maximum", x, constant(1), origin="conv"), ("npu.c", is_op("maximum")(wildcard(), is_var("mask"))),
-        "row 'npu.c' wants the variable %mask, at maximum[1], and there is a constant\n  edit: make the constant an input, %mask (changes the results)",
+        "row 'npu.c' wants the variable %mask, at maximum[1], and there is a constant\n  edit: make the constant an "
+        "input, %mask (changes the results)",
     ),
     "field": (
-        call("tanh", call("split", x, indices_or_sections=2, axis=1)[1], origin="conv"), ("npu.c", is_op("tanh")(is_tuple_get_item(is_op("split")(wildcard()), 0))),
-        "row 'npu.c' wants field 0, at tanh[0], and there is field 1\n  edit: take field 0 (it is field 1) (changes the results)",
+        call("tanh", call("split", x, indices_or_sections=2, axis=1)[1], origin="conv"),
+        ("npu.c", is_op("tanh")(is_tuple_get_item(is_op("split")(wildcard()), 0))),
+        "row 'npu.c' wants field 0, at tanh[0], and there is field 1\n  edit: take field 0 (it is field 1) (changes "
+        "the results)",
     ),
-    "unknown": (call("nn.softmax", x, origin="conv"), ("npu.c", CONV), "no row of npu has nn.softmax, and no attribute speaks of it"),
+    "unknown": (
+        call("nn.softmax", x, origin="conv"), ("npu.c", CONV),
+        "no row of npu has nn.softmax, and no attribute speaks of it"
+    ),
     "quantized": (
         conv(x, WEIGHT), ("npu.q", is_op("qnn.conv2d")(*(wildcard() for _ in range(6)))),
-        "no row of npu has nn.conv2d; row 'npu.q' has qnn.conv2d, of quantized numbers\n  edit: quantize the network: tilewright.quantize(model, data)",
+        "no row of npu has nn.conv2d; row 'npu.q' has qnn.conv2d, of quantized numbers\n  edit: quantize the network: "
+        "tilewright.quantize(model, data)",
     ),
     "name": (
-        conv(x, WEIGHT), ("dsp.c", CONV), "row 'dsp.c' fits, but npu takes only rows whose names begin with 'npu.'\n  edit: call the row 'npu.c'",
+        conv(x, WEIGHT), ("dsp.c", CONV),
+        "row 'dsp.c' fits, but npu takes only rows whose names begin with 'npu.'\n  edit: call the row 'npu.c'",
     ),
     "arguments": (
-        call("concatenate", relay.Tuple((x, y)), axis=1, origin="conv"), ("npu.c", is_op("concatenate")(is_tuple([wildcard(), wildcard(), wildcard()]))),
+        call("concatenate", relay.Tuple((x, y)), axis=1, origin="conv"),
+        ("npu.c", is_op("concatenate")(is_tuple([wildcard(), wildcard(), wildcard()]))),
         "row 'npu.c' wants is_tuple([wildcard(), wildcard(), wildcard()]), at concatenate[0], and there is …",
     ),
 }
@@ -199,7 +236,9 @@ def test_a_check_that_says_no() -> None:
         return e.op.groups == 1 or Refusal("groups are 1", "make groups 1", lambda e: conv(e.args[0], WEIGHT))
 
     message = said(explained(conv(x, WEIGHT), ("npu.c", CONV, small)), "conv")
-    assert message.startswith(f"{SIZE}row 'npu.c' fits, but its check, small (test_offload.py:") and message.endswith("), says no")
+    assert message.startswith(
+        f"{SIZE}row 'npu.c' fits, but its check, small (test_offload.py:"
+    ) and message.endswith("), says no")
     grouped = conv(x, constant(4, 1, 3, 3), groups=4)
     report = explained(grouped, ("npu.c", CONV, strict))
     assert "), says no: groups are 1\n  edit: make groups 1 (changes the results)" in str(report[0])
@@ -223,7 +262,10 @@ def test_what_a_silent_check_wants_is_found() -> None:
     cases: list[tuple[Any, Any, str]] = [
         (x, lambda e: e.op.ceil_mode, "set ceil_mode = True of nn.max_pool2d (it is False)"),
         (two, lambda e: e.args[0].checked_type.shape[0] == 1, "give %two a batch of 1 (it is 2)"),
-        (x, lambda e: e.checked_type.dtype == "int8", "compute it in int8 (it is float32): cast what goes in, and the result back"),
+        (
+            x, lambda e: e.checked_type.dtype == "int8",
+            "compute it in int8 (it is float32): cast what goes in, and the result back"
+        ),
     ]
     for data, check, expected in cases:
         row = ("npu.p", pool, check)
@@ -242,10 +284,14 @@ def test_a_check_is_asked_of_the_edited_match_too() -> None:
 
     report = explained(conv(x, WEIGHT, dilation=(2, 2)), ("npu.c", CONV.has_attr({"dilation": (1, 1)}), refuses))
     assert report[0].more == ("then its check says no: never",)
-    assert report[0].edit is not None and not report[0].edit.can_apply and report[0].edit.text.endswith("of nn.conv2d; buy another")
+    assert report[0].edit is not None and not report[0].edit.can_apply and report[0].edit.text.endswith(
+        "of nn.conv2d; buy another"
+    )
     with pytest.raises(OptionError, match="this edit cannot be applied automatically: set dilation"):
         report[0].apply()
-    silent = explained(conv(x, WEIGHT, dilation=(2, 2)), ("npu.c", CONV.has_attr({"dilation": (1, 1)}), lambda e: False))
+    silent = explained(
+        conv(x, WEIGHT, dilation=(2, 2)), ("npu.c", CONV.has_attr({"dilation": (1, 1)}), lambda e: False)
+    )
     assert silent[0].more == ("then its check says no",)
 
 
@@ -254,7 +300,10 @@ def test_what_an_attribute_of_an_operator_says() -> None:
     supports("npu", "tanh", lambda e: Refusal("no tanh of images", "reshape it"))
     report = explained(call("tanh", call("nn.softmax", x, axis=-1)))
     first, second = (said(report, n) for n in ("nn.softmax@", "tanh@"))
-    assert "the attribute 'target.npu' of nn.softmax, " in first and "says no\n  edit: set axis = 1 of nn.softmax (it is -1) (changes the results)" in first
+    assert (
+        "the attribute 'target.npu' of nn.softmax, " in first
+        and "says no\n  edit: set axis = 1 of nn.softmax (it is -1) (changes the results)" in first
+    )
     assert second.endswith("says no: no tanh of images\n  edit: reshape it")
     record = next(r for r in report if r.operator == "nn.softmax")
     assert record.kind is Kind.SUPPORT
@@ -268,7 +317,8 @@ def test_a_piece_that_is_computed_in_another_type() -> None:
     report = explained(body, row)
     assert said(report, "relu") == (
         "relu (nn.relu): row 'npu.r' wants float16, at nn.relu, and there is float32\n"
-        "  edit: compute nn.relu(…) in float16 (it is float32): cast what goes in, and the result back (changes the results)"
+        "  edit: compute nn.relu(…) in float16 (it is float32): cast what goes in, and the result back (changes the "
+        "results)"
     )
     mod = report[0].apply()
     assert operators(mod) == ["cast", "tanh", "nn.relu", "cast", "add"]
@@ -295,19 +345,25 @@ def test_a_value_that_is_used_outside() -> None:
     value = np.random.default_rng(0).standard_normal((1, 4, 6, 6)).astype("float32")
     for a, b in zip(evaluate(mod, value), evaluate(report.mod, value), strict=True):
         np.testing.assert_array_equal(a, b)
-    assert [t.operator for t in explain_offload(mod, "npu", tables={"npu": [("npu.c", BIASED)]}).taken] == ["nn.conv2d", "nn.bias_add"]
+    assert [
+        t.operator for t in explain_offload(mod, "npu", tables={"npu": [("npu.c", BIASED)]}).taken
+    ] == ["nn.conv2d", "nn.bias_add"]
 
 
 def test_rows_that_take_parts_of_others() -> None:
     rows = [("npu.c", CONV), ("npu.cr", is_op("nn.relu")(CONV))]
     report = explained(call("nn.relu", conv(x, WEIGHT), origin="relu"), *rows)
     assert said(report, "relu") == (
-        "relu (nn.relu): row 'npu.cr' fits, but row 'npu.c', which is tried before it, took nn.conv2d(%x, a constant)\n  edit: put row 'npu.cr' before row 'npu.c'"
+        "relu (nn.relu): row 'npu.cr' fits, but row 'npu.c', which is tried before it, took nn.conv2d(%x, a "
+        "constant)\n  edit: put row 'npu.cr' before row 'npu.c'"
     )
     assert [r[0] for r in report[0].table(rows)] == ["npu.cr", "npu.c"]
     with pytest.raises(OptionError, match=r"this edit cannot be applied automatically: put row 'npu\.cr' before"):
         report[0].apply()
-    chain = explained(call("add", call("add", call("add", x, y), y), y, origin="last"), ("npu.two", is_op("add")(is_op("add")(wildcard(), wildcard()), wildcard())))
+    chain = explained(
+        call("add", call("add", call("add", x, y), y), y, origin="last"),
+        ("npu.two", is_op("add")(is_op("add")(wildcard(), wildcard()), wildcard()))
+    )
     assert len(chain.taken) == 2 and chain[0].kind is Kind.MISSING
 
 
@@ -323,7 +379,9 @@ def test_the_edit_of_a_name_is_one_of_the_table() -> None:
 
 def test_values_that_are_missing_for_an_edit() -> None:
     report = explained(conv(x, relay.var("w", shape=(4, 4, 3, 3))), ("npu.c", CONV))
-    with pytest.raises(OptionError, match=r"the values of %w are not in the model; give them: apply\(params=\{'w': array\}\)"):
+    with pytest.raises(
+        OptionError, match=r"the values of %w are not in the model; give them: apply\(params=\{'w': array\}\)"
+    ):
         report[0].apply()
     mod = report[0].apply(params={"w": WEIGHT.value})
     assert [p.name_hint for p in mod["main"].params] == ["x"]
@@ -331,21 +389,34 @@ def test_values_that_are_missing_for_an_edit() -> None:
 
 
 def test_an_edit_after_which_the_rest_has_no_type() -> None:
-    body = call("nn.dense", call("nn.batch_flatten", call("nn.max_pool2d", x, pool_size=(3, 3), strides=(2, 2), origin="pool")), constant(2, 16))
+    body = call(
+        "nn.dense", call("nn.batch_flatten", call("nn.max_pool2d", x, pool_size=(3, 3), strides=(2, 2), origin="pool")),
+        constant(2, 16)
+    )
     report = explained(body, ("npu.p", is_op("nn.max_pool2d")(wildcard()).has_attr({"strides": (1, 1)})))
     record = next(r for r in report if r.node == "pool")
-    with pytest.raises(CompileError, match=r"the rest of the program has no type with the edit 'set strides = \(1, 1\) \(it is \(2, 2\)\) of nn.max_pool2d'"):
+    with pytest.raises(
+        CompileError,
+        match=r"the rest of the program has no type with the edit 'set strides = \(1, 1\) \(it is \(2, 2\)\) of "
+        r"nn.max_pool2d'"
+    ):
         record.apply()
     grouped = explained(conv(x, constant(4, 1, 3, 3), groups=4), ("npu.c", CONV.has_attr({"groups": 1})))
-    assert grouped[0].edit is None and grouped[0].more == ("with what would mend it the program has no type: channels of data (4) and weight (1) differ",)
-    with pytest.raises(OptionError, match=r"there is no small edit that brings 'conv' to npu: row 'npu\.c' wants groups = 1"):
+    assert grouped[0].edit is None and grouped[0].more == (
+        "with what would mend it the program has no type: channels of data (4) and weight (1) differ",
+    )
+    with pytest.raises(
+        OptionError, match=r"there is no small edit that brings 'conv' to npu: row 'npu\.c' wants groups = 1"
+    ):
         grouped[0].apply()
 
 
 def test_what_is_folded_counts_for_nothing() -> None:
     report = explained(conv(x, call("tanh", WEIGHT)), ("npu.c", is_op("nn.conv2d")(wildcard(), wildcard())))
     assert report.share_of_macs == 1 and report.share_of_operators == 1
-    assert [str(r).partition("\n")[0] for r in report] == ["tanh@ (tanh): all that it reads is constant: it is computed while compiling"]
+    assert [str(r).partition("\n")[0] for r in report] == [
+        "tanh@ (tanh): all that it reads is constant: it is computed while compiling"
+    ]
     assert report.left == ()
     assert_structural_equal(report[0].apply(), FoldConstant()(report.mod))
 
@@ -356,7 +427,11 @@ def test_shares_and_what_is_required() -> None:
     assert (report.macs, report.macs_taken, report.share_of_macs) == (2 * 5184, 5184, 0.5)
     assert report.summary() == "npu: 1 of 3 operators (33.3 %), 5.18 kMAC of 10.37 kMAC (50.0 %)"
     report.require(0.5)
-    with pytest.raises(OffloadError, match=r"^npu: 50\.0 % of the multiply-accumulates are off-loaded, and 95\.0 % are required; left on the CPU:\nconv \(nn\.conv2d, 5\.18 kMAC\): row"):
+    with pytest.raises(
+        OffloadError,
+        match=r"^npu: 50\.0 % of the multiply-accumulates are off-loaded, and 95\.0 % are required; left on the "
+        r"CPU:\nconv \(nn\.conv2d, 5\.18 kMAC\): row"
+    ):
         report.require(0.95)
     nothing = explained(x)
     assert nothing.share_of_macs == 1 == nothing.share_of_operators and not nothing
@@ -386,12 +461,15 @@ def test_json() -> None:
     assert found["targets"] == ["npu"] and found["macs"] == {"offloaded": 0, "left": 5184, "share": 0.0}
     first = found["left"][0]
     assert first | {"edit": None} == {
-        "node": "conv", "operator": "nn.conv2d", "origin": {"name": "conv", "kind": "", "file": "", "line": 0}, "function": "main", "macs": 5184, "target": "npu", "kind": "constant",
+        "node": "conv", "operator": "nn.conv2d", "origin": {"name": "conv", "kind": "", "file": "", "line": 0},
+        "function": "main", "macs": 5184, "target": "npu", "kind": "constant",
         "row": "npu.c", "path": "nn.conv2d[1]", "expected": "a constant", "found": "tanh(…), computed from constants",
-        "why": "row 'npu.c' wants a constant, at nn.conv2d[1], and there is tanh(…), computed from constants", "more": [], "edit": None,
+        "why": "row 'npu.c' wants a constant, at nn.conv2d[1], and there is tanh(…), computed from constants",
+        "more": [], "edit": None,
     }
     assert first["edit"] == {
-        "text": "fold tanh(…), computed from constants: relay.transform.FoldConstant(fold_qnn=True)", "of": "model", "keeps_meaning": True, "needs": [], "proven": True,
+        "text": "fold tanh(…), computed from constants: relay.transform.FoldConstant(fold_qnn=True)", "of": "model",
+        "keeps_meaning": True, "needs": [], "proven": True,
     }
     assert found["left"][1]["origin"] is None and found["left"][1]["node"] == "tanh_0"
 
@@ -411,11 +489,18 @@ def test_all_edits_at_once() -> None:
 
 
 def test_targets_one_before_another() -> None:
-    rows = {"npu": [("npu.c", CONV)], "dsp": [("dsp.c", CONV), ("dsp.r", is_op("nn.relu")(CONV)), ("dsp.t", is_op("tanh")(wildcard()))]}
+    rows = {
+        "npu": [("npu.c", CONV)],
+        "dsp": [("dsp.c", CONV), ("dsp.r", is_op("nn.relu")(CONV)), ("dsp.t", is_op("tanh")(wildcard()))]
+    }
     body = call("tanh", call("nn.relu", conv(x, WEIGHT), origin="relu"))
     report = explain_offload(IRModule.from_expr(body), ["npu", "dsp"], tables=rows)
-    assert [(t.operator, t.target, t.row) for t in report.taken] == [("nn.conv2d", "npu", "npu.c"), ("tanh", "dsp", "dsp.t")]
-    assert said(report, "relu") == "relu (nn.relu): row 'dsp.r' of dsp fits, but npu took nn.conv2d(%x, a constant)\n  edit: name dsp before npu"
+    assert [(t.operator, t.target, t.row) for t in report.taken] == [
+        ("nn.conv2d", "npu", "npu.c"), ("tanh", "dsp", "dsp.t")
+    ]
+    assert said(
+        report, "relu"
+    ) == "relu (nn.relu): row 'dsp.r' of dsp fits, but npu took nn.conv2d(%x, a constant)\n  edit: name dsp before npu"
     turned = explain_offload(IRModule.from_expr(body), ["dsp", "npu"], tables={**rows, "dsp": rows["dsp"][1:]})
     assert turned.share_of_operators == 1
 
@@ -423,24 +508,34 @@ def test_targets_one_before_another() -> None:
 def test_branches_lets_and_functions() -> None:
     cond, v = relay.var("c", shape=(), dtype="bool"), relay.var("v", shape=(1, 4, 6, 6))
     tanh = is_op("tanh")(is_constant())
-    body = relay.Function([cond, x], relay.If(cond, call("tanh", x, origin="branch"), relay.Let(v, call("tanh", x, origin="let"), v)))
+    body = relay.Function(
+        [cond, x], relay.If(cond, call("tanh", x, origin="branch"), relay.Let(v, call("tanh", x, origin="let"), v))
+    )
     mod = IRModule.from_expr(body)
     mod["other_one"] = relay.Function([y], call("tanh", y, origin="elsewhere"))
     report = explain_offload(mod, "npu", tables={"npu": [("npu.t", tanh)]})
-    assert {(r.function, r.node, r.kind) for r in report} == {("main", "branch", Kind.CONSTANT), ("main", "let", Kind.CONSTANT), ("other_one", "elsewhere", Kind.CONSTANT)}
+    assert {(r.function, r.node, r.kind) for r in report} == {
+        ("main", "branch", Kind.CONSTANT), ("main", "let", Kind.CONSTANT), ("other_one", "elsewhere", Kind.CONSTANT)
+    }
 
 
 def test_patterns_of_every_kind_are_compared() -> None:
     cond = relay.var("c", shape=(), dtype="bool")
     branch = is_if(is_var(), is_op("tanh")(wildcard()), wildcard())
-    report = explained(relay.Function([cond, x], call("exp", relay.If(cond, x, x), origin="exp")), ("npu.if", is_op("exp")(branch)))
+    report = explained(
+        relay.Function([cond, x], call("exp", relay.If(cond, x, x), origin="exp")), ("npu.if", is_op("exp")(branch))
+    )
     assert "row 'npu.if' wants is_if(" in said(report, "exp")
     function = FunctionPattern(None, is_op("tanh")(wildcard()))
-    report = explained(call("exp", relay.Function([y], call("sin", y))(x), origin="exp"), ("npu.f", is_op("exp")(function(wildcard()))))
+    report = explained(
+        call("exp", relay.Function([y], call("sin", y))(x), origin="exp"), ("npu.f", is_op("exp")(function(wildcard())))
+    )
     assert "FunctionPattern" in said(report, "exp")
     again: WildcardPattern = wildcard()
     again.redirect_to(is_op("add")(again, is_constant()) | is_var())
-    report = explained(call("add", call("add", x, constant(1)), relay.var("z", shape=(1,)), origin="sum"), ("npu.sum", again))
+    report = explained(
+        call("add", call("add", x, constant(1)), relay.var("z", shape=(1,)), origin="sum"), ("npu.sum", again)
+    )
     assert "wants a constant, at add[1], and there is %z, a variable" in said(report, "sum")
 
 
@@ -448,9 +543,13 @@ def test_dominators() -> None:
     path = (is_op("tanh") | is_op("exp"))(wildcard())
     whole = is_op("add")(wildcard(), wildcard()).dominates(is_op("nn.conv2d")(None), path)
     c = conv(x, WEIGHT)
-    assert explained(call("add", call("tanh", c), call("exp", c), origin="sum"), ("npu.d", whole)).share_of_operators == 1
+    assert explained(
+        call("add", call("tanh", c), call("exp", c), origin="sum"), ("npu.d", whole)
+    ).share_of_operators == 1
     report = explained(call("add", call("tanh", c), call("sin", c), origin="sum"), ("npu.d", whole))
-    assert "and there is sin between" in said(report, "sum") and next(r for r in report if r.node == "sum").kind is Kind.EXTRA
+    assert "and there is sin between" in said(report, "sum") and next(
+        r for r in report if r.node == "sum"
+    ).kind is Kind.EXTRA
     leaves = explained(relay.Tuple((call("add", call("tanh", c), call("exp", c), origin="sum"), c)), ("npu.d", whole))
     assert "several ways up, or a way down that leaves" in said(leaves, "sum")
 
@@ -458,7 +557,10 @@ def test_dominators() -> None:
 def test_a_match_that_the_matcher_does_not_find() -> None:
     inner = is_op("tanh")(wildcard())
     either = wildcard() | is_op("nn.relu")(inner)
-    report = explained(call("add", call("nn.relu", call("tanh", x)), call("tanh", x), origin="sum"), ("npu.s", is_op("add")(either, inner)))
+    report = explained(
+        call("add", call("nn.relu", call("tanh", x)), call("tanh", x), origin="sum"),
+        ("npu.s", is_op("add")(either, inner))
+    )
     assert {r.node for r in report} | {t.node for t in report.taken} == {"nn.relu@", "tanh@", "sum"}
 
 
@@ -491,10 +593,14 @@ def test_a_partition_of_the_targets_own() -> None:
     assert said(report, "light") == "light (tanh): row 'own.t' fits, but the partition for own gave it back"
     assert next(r for r in report if r.node == "light").kind is Kind.REGION
 
-    register_pattern_table("other", lambda: [("other.s", is_op("nn.softmax")(wildcard())), ("other.t", is_op("tanh")(wildcard()))])
+    register_pattern_table(
+        "other", lambda: [("other.s", is_op("nn.softmax")(wildcard())), ("other.t", is_op("tanh")(wildcard()))]
+    )
     register_partitioner("other", lambda mod, params=None: relay.offload.partition(mod, ["other"]))
     both = explain_offload(IRModule.from_expr(body), ["own", "other"])
-    assert [(t.operator, t.target) for t in both.taken] == [("nn.conv2d", "own"), ("nn.softmax", "other"), ("tanh", "other")]
+    assert [(t.operator, t.target) for t in both.taken] == [
+        ("nn.conv2d", "own"), ("nn.softmax", "other"), ("tanh", "other")
+    ]
 
 
 def test_a_hook_that_rewrites_what_its_target_took() -> None:
@@ -503,7 +609,9 @@ def test_a_hook_that_rewrites_what_its_target_took() -> None:
 
     register_func("relay.ext.hooked.optimize", rewritten)
     try:
-        report = explain_offload(IRModule.from_expr(call("tanh", x)), "hooked", tables={"hooked": [("hooked.t", is_op("tanh")(wildcard()))]})
+        report = explain_offload(
+            IRModule.from_expr(call("tanh", x)), "hooked", tables={"hooked": [("hooked.t", is_op("tanh")(wildcard()))]}
+        )
     finally:
         remove_global_func("relay.ext.hooked.optimize")
     assert [(t.operator, t.target) for t in report.taken] == [("tanh", "hooked")]
@@ -511,15 +619,25 @@ def test_a_hook_that_rewrites_what_its_target_took() -> None:
 
 def test_a_target_that_nothing_is_known_of() -> None:
     supports("known_npu", "tanh", lambda e: True)
-    expected = r"there is no accelerator 'known_mpu'; did you mean 'known_npu'\?; it has no pattern table \(relay\.op\.contrib\.register_pattern_table\), and no operator has an attribute 'target\.known_mpu'; .*known_npu"
+    expected = (
+        r"there is no accelerator 'known_mpu'; did you mean 'known_npu'\?; it has no pattern table "
+        r"\(relay\.op\.contrib\.register_pattern_table\), and no operator has an attribute 'target\.known_mpu'; "
+        r".*known_npu"
+    )
     with pytest.raises(OptionError, match=expected):
         explain_offload(IRModule.from_expr(relay.tanh(x)), "known_mpu")
 
 
 def test_a_bias_of_zeros_has_the_channels_of_the_layout() -> None:
     image = relay.var("image", shape=(1, 9, 9, 4))
-    net = relay.nn.conv2d(image, relay.const(np.ones((3, 3, 4, 8), "float32")), kernel_size=(3, 3), channels=8, data_layout="NHWC", kernel_layout="HWIO")
-    row = ("last.conv", is_op("nn.bias_add")(is_op("nn.conv2d")(wildcard(), is_constant()), is_constant()), lambda root: root.args[1].value.shape == (8,))
+    net = relay.nn.conv2d(
+        image, relay.const(np.ones((3, 3, 4, 8), "float32")), kernel_size=(3, 3), channels=8, data_layout="NHWC",
+        kernel_layout="HWIO"
+    )
+    row = (
+        "last.conv", is_op("nn.bias_add")(is_op("nn.conv2d")(wildcard(), is_constant()), is_constant()),
+        lambda root: root.args[1].value.shape == (8,)
+    )
     (record,) = explain_offload(IRModule.from_expr(net), "last", tables={"last": [row]})
     assert record.edit is not None and record.proven and record.edit.keeps_meaning
     assert record.apply()["main"].body.op.axis == 3
@@ -531,7 +649,9 @@ def test_the_module_is_left_as_it_is() -> None:
     report = explained(mod["main"], ("npu.c", is_op("nn.relu")(CONV)))
     assert mod.astext(show_meta_data=False) == before
     (function,) = [f for _, f in report.partitioned.items() if f.attrs.get("Compiler") == "npu"]
-    assert {c.span.name for c in relay.visitor.calls(function) if c.span is not None} == {"conv", "relu"}, "origins are the model's again"
+    assert {
+        c.span.name for c in relay.visitor.calls(function) if c.span is not None
+    } == {"conv", "relu"}, "origins are the model's again"
 
 
 def test_the_picture() -> None:
@@ -542,18 +662,26 @@ def test_the_picture() -> None:
     svg = ElementTree.fromstring(report.to_svg())
     texts = ["".join(t.itertext()) for t in svg.iter("{http://www.w3.org/2000/svg}text")]
     assert texts[0] == report.summary()
-    assert [t for t in texts if t.startswith(("npu.c", "nn.softmax", "dsp.add"))] == ["npu.c  a<b", "nn.softmax  middle", "dsp.add  add@"]
+    assert [
+        t for t in texts if t.startswith(("npu.c", "nn.softmax", "dsp.add"))
+    ] == ["npu.c  a<b", "nn.softmax  middle", "dsp.add  add@"]
     assert any("no row of npu, dsp has nn.softmax" in t for t in texts)
     assert any("tvmgen_default_npu_main" in t and "5.18 kMAC" in t for t in texts)
     colours = {r.get("fill") for r in svg.iter("{http://www.w3.org/2000/svg}rect")}
     assert len(colours) == 4, "two targets, the CPU, and the paper"
-    assert any("C" in (p.get("d") or "") for p in svg.iter("{http://www.w3.org/2000/svg}path")), "the value that skips a row is an arc"
+    assert any(
+        "C" in (p.get("d") or "") for p in svg.iter("{http://www.w3.org/2000/svg}path")
+    ), "the value that skips a row is an arc"
     page = report.to_html()
-    assert page.startswith("<!doctype html>") and "<svg" in page and "http" not in page.replace("http://www.w3.org/2000/svg", "")
+    assert page.startswith("<!doctype html>") and "<svg" in page and "http" not in page.replace(
+        "http://www.w3.org/2000/svg", ""
+    )
     assert ElementTree.fromstring(explained(x).to_svg()) is not None
 
 
 def test_a_record_is_what_it_says() -> None:
     report = explained(conv(x, WEIGHT), ("npu.c", BIASED))
     assert isinstance(report[0], Record) and list(report) == list(report[:]) and len(report) == 1
-    assert (report[0].kind, report[0].row, report[0].path, report[0].expected, report[0].found, report[0].proven) == (Kind.MISSING, "npu.c", "nn.bias_add", "nn.bias_add", "nothing", True)
+    assert (
+        report[0].kind, report[0].row, report[0].path, report[0].expected, report[0].found, report[0].proven
+    ) == (Kind.MISSING, "npu.c", "nn.bias_add", "nn.bias_add", "nothing", True)

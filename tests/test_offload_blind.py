@@ -1,4 +1,5 @@
-"""Reports about networks of other hands: what was changed is named, and its edit brings the operator back (`offload_blind.py`)."""
+"""Reports about networks of other hands: what was changed is named, and its edit brings the operator back
+(`offload_blind.py`)."""
 
 from __future__ import annotations
 
@@ -41,7 +42,9 @@ def test_all_causes_are_named_and_their_edits_off_load(seed: int) -> None:
 
 def test_a_wrong_cause_is_seen() -> None:
     case = blind.FAMILIES["edge: dilation"](np.random.default_rng(0))
-    other = Case(case.family, case.target, case.base, case.changed, Cause("nn.conv2d", ("attribute",), "strides"), case.tables)
+    other = Case(
+        case.family, case.target, case.base, case.changed, Cause("nn.conv2d", ("attribute",), "strides"), case.tables
+    )
     with pytest.raises(AssertionError, match="edge: dilation: not Cause"):
         stands(other)
 
@@ -49,7 +52,11 @@ def test_a_wrong_cause_is_seen() -> None:
 def quantized_conv(axis: int) -> tvm.IRModule:
     block = blind.Quantized(np.random.default_rng(0), size=10, cout=8)
     x = block.image()
-    return blind.module(block.conv(x, after_conv=lambda y: relay.nn.bias_add(y, relay.const(np.ones(8, "int32")), axis=axis), bias=False))
+    return blind.module(
+        block.conv(
+            x, after_conv=lambda y: relay.nn.bias_add(y, relay.const(np.ones(8, "int32")), axis=axis), bias=False
+        )
+    )
 
 
 def test_a_bias_along_rows_is_refused_and_not_an_error() -> None:
@@ -62,7 +69,9 @@ def test_a_bias_along_rows_is_refused_and_not_an_error() -> None:
 
 
 def test_a_pool_of_another_size_is_told_by_its_size() -> None:
-    pool = relay.nn.max_pool2d(relay.var("x", shape=(1, 9, 9, 4), dtype="int8"), pool_size=(5, 5), strides=(3, 3), layout="NHWC")
+    pool = relay.nn.max_pool2d(
+        relay.var("x", shape=(1, 9, 9, 4), dtype="int8"), pool_size=(5, 5), strides=(3, 3), layout="NHWC"
+    )
     record = relay.analysis.explain_offload(blind.module(pool), "ethos-n")[0]
     assert "pool_size of nn.max_pool2d is (5, 5); it is (2, 2), (3, 3) or (1, 1) there" in record.why
     assert record.edit is not None and record.edit.text == "make pool_size (3, 3); make strides (2, 2)"
@@ -70,7 +79,10 @@ def test_a_pool_of_another_size_is_told_by_its_size() -> None:
 
 
 def softmax(scale: float, zero: int, axis: int) -> tvm.IRModule:
-    given = [relay.const(np.float32(0.1)), relay.const(np.int32(0)), relay.const(np.float32(scale)), relay.const(np.int32(zero))]
+    given = [
+        relay.const(np.float32(0.1)), relay.const(np.int32(0)), relay.const(np.float32(scale)),
+        relay.const(np.int32(zero))
+    ]
     return blind.module(relay.qnn.op.softmax(relay.var("x", shape=(4, 6), dtype="int8"), *given, axis=axis))
 
 
@@ -86,8 +98,14 @@ def test_softmax_of_cmsis_nn(scale: float, zero: int, axis: int, told: str) -> N
 
 
 def test_softmax_of_ethos_u_is_over_the_last_axis() -> None:
-    given = [relay.const(np.float32(0.1)), relay.const(np.int32(0)), relay.const(np.float32(1 / 256)), relay.const(np.int32(-128))]
-    mods = [blind.module(relay.qnn.op.softmax(relay.var("x", shape=(1, 4, 6), dtype="int8"), *given, axis=axis)) for axis in (2, 1)]
+    given = [
+        relay.const(np.float32(0.1)), relay.const(np.int32(0)), relay.const(np.float32(1 / 256)),
+        relay.const(np.int32(-128))
+    ]
+    mods = [
+        blind.module(relay.qnn.op.softmax(relay.var("x", shape=(1, 4, 6), dtype="int8"), *given, axis=axis))
+        for axis in (2, 1)
+    ]
     tables = {"ethos-u": get_pattern_table("ethos-u")}
     last, other = (relay.analysis.explain_offload(m, "ethos-u", tables=tables) for m in mods)
     assert not last.left and "axis of qnn.softmax is 1; it is the last there" in other[0].why
@@ -96,7 +114,10 @@ def test_softmax_of_ethos_u_is_over_the_last_axis() -> None:
 
 def test_several_refusals_of_one_match_are_mended_together() -> None:
     record = relay.analysis.explain_offload(softmax(1 / 128, 0, 0), "cmsis-nn")[0]
-    assert record.edit is not None and record.edit.text == "make axis -1; quantize the result of softmax by 1/256 from -128"
+    assert (
+        record.edit is not None
+        and record.edit.text == "make axis -1; quantize the result of softmax by 1/256 from -128"
+    )
     assert not relay.analysis.explain_offload(record.apply(), "cmsis-nn").left
 
 
@@ -118,5 +139,7 @@ def test_an_edit_that_the_check_refuses_again_is_for_a_human_being() -> None:
     from tilewright.relay.op.contrib import Refusal
 
     rows = [("t.relu", is_op("nn.relu")(wildcard()), lambda root: Refusal("never", "give up", lambda e: e))]
-    record = relay.analysis.explain_offload(blind.module(relay.nn.relu(relay.var("x", shape=(2, 3)))), "t", tables={"t": rows})[0]
+    record = relay.analysis.explain_offload(
+        blind.module(relay.nn.relu(relay.var("x", shape=(2, 3)))), "t", tables={"t": rows}
+    )[0]
     assert not record.proven and record.edit is not None and record.edit.text == "give up" and not record.edit.can_apply

@@ -1,4 +1,5 @@
-"""`tilewright offload`, and `--require-offload` of `compile`: what they print and write, exit codes, and that nothing is half written."""
+"""`tilewright offload`, and `--require-offload` of `compile`: what they print and write, exit codes, and that nothing
+is half written."""
 
 from __future__ import annotations
 
@@ -69,15 +70,29 @@ def test_the_picture(here: Path, name: str, capsys: pytest.CaptureFixture[str]) 
 
 @pytest.mark.parametrize(("words", "message"), [
     (("--target", "no_npu, llvm"), "there is no accelerator 'no_npu'"),
-    (("--target", "llvm -mcpu=x86-64-v3"), "--target: 'llvm -mcpu=x86-64-v3' names no accelerator; name it before the processor: --target \"npu, llvm\""),
-    (("--target", "toy_npu, llvm", "-o", "p.png"), "--output: 'p.png' has none of the supported extensions: .svg, .html"),
-    (("--target", "toy_npu, llvm", "--require-offload", "much"), "--require-offload: 'much' is not a share; write 95% or 0.95"),
+    (
+        ("--target", "llvm -mcpu=x86-64-v3"),
+        "--target: 'llvm -mcpu=x86-64-v3' names no accelerator; name it before the processor: --target \"npu, llvm\""
+    ),
+    (
+        ("--target", "toy_npu, llvm", "-o", "p.png"),
+        "--output: 'p.png' has none of the supported extensions: .svg, .html"
+    ),
+    (
+        ("--target", "toy_npu, llvm", "--require-offload", "much"),
+        "--require-offload: 'much' is not a share; write 95% or 0.95"
+    ),
     (("--target", "toy_npu, llvm", "--require-offload", "101%"), "--require-offload: '101%' is not a share"),
     (("--target", "toy_npu, llvm", "--plugin", "nowhere.py"), "--plugin: there is no file 'nowhere.py'"),
-    (("--target", "toy_npu, llvm", "--plugin", "no_such_module"), "--plugin: there is no module 'no_such_module'; give a module that can be imported"),
+    (
+        ("--target", "toy_npu, llvm", "--plugin", "no_such_module"),
+        "--plugin: there is no module 'no_such_module'; give a module that can be imported"
+    ),
     (("--target", "toy_npu, llvm", "--input-shapes", "x"), "--input-shapes: cannot read 'x'"),
 ])
-def test_what_is_not_written_right_gives_one_message(here: Path, words: tuple[str, ...], message: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_is_not_written_right_gives_one_message(
+    here: Path, words: tuple[str, ...], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert run(*words) == 2
     err = capsys.readouterr().err
     assert err.startswith("Error: ") and err.count("Error") == 1 and message in err
@@ -109,7 +124,8 @@ def test_compile_fails_before_it_writes(here: Path, capsys: pytest.CaptureFixtur
 
 
 def test_the_virtual_npu(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A quantized network goes there whole, and is compiled for it; the report is of the network as the accelerator's partition prepares it."""
+    """A quantized network goes there whole, and is compiled for it; the report is of the network as the accelerator's
+    partition prepares it."""
     pytest.importorskip("tflite", reason="the network is a TFLite file; install tflite")
     pytest.importorskip("torch", reason="its numbers come from a module of torch; install torch")
     from quantized_networks import NETWORKS
@@ -127,7 +143,9 @@ def test_the_virtual_npu(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
 
 def test_shares_and_targets_as_they_are_written() -> None:
     assert [offload.share("x", t) for t in ("95%", "0.95", "100 %", "0", "12.5%")] == [0.95, 0.95, 1.0, 0.0, 0.125]
-    assert [str(a) for a in offload.accelerators_of("npu, dsp -size=4, llvm -mattr=+avx2,+fma")] == ["npu", "dsp -size=4"]
+    assert [
+        str(a) for a in offload.accelerators_of("npu, dsp -size=4, llvm -mattr=+avx2,+fma")
+    ] == ["npu", "dsp -size=4"]
     assert [a.name for a in offload.accelerators_of("npu")] == ["npu"]
     with pytest.raises(TargetError, match="an empty part before or after a comma"):
         offload.accelerators_of("npu,, llvm")

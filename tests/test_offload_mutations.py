@@ -22,7 +22,10 @@ def right_cause(case: Case) -> str:
         return f"{case.name}: {case.node} is off-loaded"
     said = f"{record} {record.expected} {record.found} {record.path}"
     missing = [w for w in case.words if w not in said]
-    return f"{case.name}: {case.kind} with {missing} was expected:\n{record.kind}: {record}" if record.kind is not case.kind or missing else ""
+    return (
+        f"{case.name}: {case.kind} with {missing} was expected:\n{record.kind}: {record}"
+        if record.kind is not case.kind or missing else ""
+    )
 
 
 def mended(case: Case) -> str:

@@ -38,7 +38,9 @@ def test_one_node() -> None:
     np.testing.assert_array_equal(backend.run_node(node, [a, b])[0], a + b)
     np.testing.assert_array_equal(backend.run_node(node, {"b": b, "a": a}, opset_version=14)[0], a + b)
     clip = helper.make_node("Clip", ["x", "", "most"], ["y"])
-    np.testing.assert_array_equal(backend.run_node(clip, [X, np.float32(0.5)], opset_version=13)[0], np.minimum(X, np.float32(0.5)))
+    np.testing.assert_array_equal(
+        backend.run_node(clip, [X, np.float32(0.5)], opset_version=13)[0], np.minimum(X, np.float32(0.5))
+    )
 
 
 def test_devices_and_compatibility() -> None:
@@ -55,13 +57,24 @@ def _mlp(**options: Any) -> onnx.ModelProto:
 
 @pytest.mark.parametrize(("act", "kind", "message"), [
     (lambda: _mlp(device="CUDA"), TargetError, "there is no device 'CUDA' to run on"),
-    (lambda: _mlp(fast=True), OptionError, "prepare has no option 'fast'; its options are those of tilewright.compile: shapes, "),
+    (
+        lambda: _mlp(fast=True), OptionError,
+        "prepare has no option 'fast'; its options are those of tilewright.compile: shapes, "
+    ),
     (lambda: _mlp().run([X], fast=True), OptionError, "run takes inputs only, and was given fast"),
     (lambda: _mlp().run({"z": X}), InputError, "the model has no input 'z'"),
-    (lambda: backend.prepare(models.graph([helper.make_node("Add", ["a", "b"], ["c"])], {"a": (2,), "b": (2,)}, {"c": (2,)}, {})).run([X]),
+    (lambda: backend.prepare(
+        models.graph([helper.make_node("Add", ["a", "b"], ["c"])], {"a": (2,), "b": (2,)}, {"c": (2,)}, {})
+    ).run([X]),
      InputError, r"the model takes 2 inputs \(a, b\), and 1 were given"),
-    (lambda: backend.run_node(helper.make_node("Add", ["a", "b"], ["c"]), [X]), InputError, r"Add takes 2 inputs \(a, b\), and 1 were given"),
-    (lambda: backend.run_node(helper.make_node("Relu", ["a"], ["c"]), [None]), InputError, "input 'a' is None, which does not say its type"),
+    (
+        lambda: backend.run_node(helper.make_node("Add", ["a", "b"], ["c"]), [X]), InputError,
+        r"Add takes 2 inputs \(a, b\), and 1 were given"
+    ),
+    (
+        lambda: backend.run_node(helper.make_node("Relu", ["a"], ["c"]), [None]), InputError,
+        "input 'a' is None, which does not say its type"
+    ),
 ])
 def test_what_is_refused(act: Any, kind: type[Exception], message: str) -> None:
     with pytest.raises(kind, match=message):

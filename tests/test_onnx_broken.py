@@ -1,4 +1,5 @@
-"""Models that `onnx.checker.check_model` rejects: what is wrong with each is said in our words, and where, and what to do."""
+"""Models that `onnx.checker.check_model` rejects: what is wrong with each is said in our words, and where, and what to
+do."""
 
 from __future__ import annotations
 
@@ -15,7 +16,8 @@ from tilewright.base.errors import CompileError
 def model(*nodes: NodeProto) -> ModelProto:
     """`x` (2, 3) through `nodes` to `y`."""
     graph = helper.make_graph(
-        [*nodes], "small", [helper.make_tensor_value_info("x", TensorProto.FLOAT, [2, 3])], [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)])
+        [*nodes], "small", [helper.make_tensor_value_info("x", TensorProto.FLOAT, [2, 3])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)])
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
 
 
@@ -41,7 +43,10 @@ def untyped() -> ModelProto:
 
 
 def branch(*outputs: str) -> GraphProto:
-    return helper.make_graph([node("Neg", "x", "n")], "branch", [], [helper.make_tensor_value_info(o, TensorProto.FLOAT, None) for o in outputs])
+    return helper.make_graph(
+        [node("Neg", "x", "n")], "branch", [],
+        [helper.make_tensor_value_info(o, TensorProto.FLOAT, None) for o in outputs]
+    )
 
 
 def conditional(**branches: GraphProto) -> ModelProto:
@@ -51,27 +56,72 @@ def conditional(**branches: GraphProto) -> ModelProto:
 
 
 BROKEN = {
-    "a tensor that nothing makes": (model(node("Relu", "nowhere")), "uses 1 tensors that nothing makes: 'nowhere', wanted by Relu 'the_Relu'.*export the model again"),
-    "a circle": (model(node("Add", "x b", "a"), node("Relu", "a", "b"), node("Neg", "b")), "has a cycle through these nodes: .*Relu 'the_Relu'"),
-    "two of a name": (model(node("Relu", "x"), node("Neg", "x")), "the tensor 'y' of the graph 'small' is made twice, by Relu 'the_Relu' and by Neg 'the_Neg'"),
+    "a tensor that nothing makes": (
+        model(node("Relu", "nowhere")),
+        "uses 1 tensors that nothing makes: 'nowhere', wanted by Relu 'the_Relu'.*export the model again"
+    ),
+    "a circle": (
+        model(node("Add", "x b", "a"), node("Relu", "a", "b"), node("Neg", "b")),
+        "has a cycle through these nodes: .*Relu 'the_Relu'"
+    ),
+    "two of a name": (
+        model(node("Relu", "x"), node("Neg", "x")),
+        "the tensor 'y' of the graph 'small' is made twice, by Relu 'the_Relu' and by Neg 'the_Neg'"
+    ),
     "an output that nothing makes": (model(node("Relu", "x", "z")), "'y', wanted by the outputs of the graph"),
     "a missing attribute": (model(node("Cast", "x")), "Cast 'the_Cast': attribute 'to' is missing"),
-    "an attribute that is none": (model(node("Relu", "x", slope=1.0)), "Relu 'the_Relu': attribute 'slope' is not one of Relu at opset 17"),
-    "an attribute of another kind": (untyped(), "Softmax 'the_Softmax': attribute 'axis' is a number, and must be a whole number; correct it where the model is made"),
+    "an attribute that is none": (
+        model(node("Relu", "x", slope=1.0)), "Relu 'the_Relu': attribute 'slope' is not one of Relu at opset 17"
+    ),
+    "an attribute of another kind": (
+        untyped(),
+        "Softmax 'the_Softmax': attribute 'axis' is a number, and must be a whole number; correct it where the model "
+        "is made"
+    ),
     "too many inputs": (model(node("Relu", "x x")), "Relu 'the_Relu': 2 inputs are given; Relu takes at most 1"),
     "too few inputs": (model(node("Add", "x")), "Add 'the_Add': input 'b' is missing"),
-    "too many outputs": (model(helper.make_node("Relu", ["x"], ["y", "z"], name="r")), "Relu 'r': 1 of its 2 outputs are supported: z cannot be computed"),
-    "an operator that is none": (model(node("Rellu", "x")), r"no converter:\n  Rellu \(domain 'ai.onnx'\), in 1 node: the_Rellu\nWrite one and register it"),
-    "data that are too few": (with_weight([2, 3], 5), r"tensor 'w' has shape \(2, 3\) and type float32, 24 bytes, and 20 bytes of data; the file is damaged"),
-    "two inputs of a name": (changed(model(node("Relu", "x")), lambda m: m.graph.input.append(m.graph.input[0])), "the graph 'small' has several inputs called 'x'; give each a name"),
-    "a negative size": (with_weight([-2, 3], 6), r"tensor 'w' has a negative dimension: \(-2, 3\); the file is damaged"),
-    "no element type": (with_weight([2, 3], 6, TensorProto.UNDEFINED), "tensor 'w' has the element type UNDEFINED, which is not supported; convert"),
-    "no opset": (changed(model(node("Relu", "x")), lambda m: m.ClearField("opset_import")), "does not say which opset it is written in; give it when importing: opset=17"),
-    "an opset to come": (changed(model(node("Relu", "x")), lambda m: setattr(m.opset_import[0], "version", 900)), "is written in opset 900, and opsets 1 to"),
+    "too many outputs": (
+        model(helper.make_node("Relu", ["x"], ["y", "z"], name="r")),
+        "Relu 'r': 1 of its 2 outputs are supported: z cannot be computed"
+    ),
+    "an operator that is none": (
+        model(node("Rellu", "x")),
+        r"no converter:\n  Rellu \(domain 'ai.onnx'\), in 1 node: the_Rellu\nWrite one and register it"
+    ),
+    "data that are too few": (
+        with_weight([2, 3], 5),
+        r"tensor 'w' has shape \(2, 3\) and type float32, 24 bytes, and 20 bytes of data; the file is damaged"
+    ),
+    "two inputs of a name": (
+        changed(model(node("Relu", "x")), lambda m: m.graph.input.append(m.graph.input[0])),
+        "the graph 'small' has several inputs called 'x'; give each a name"
+    ),
+    "a negative size": (
+        with_weight([-2, 3], 6), r"tensor 'w' has a negative dimension: \(-2, 3\); the file is damaged"
+    ),
+    "no element type": (
+        with_weight([2, 3], 6, TensorProto.UNDEFINED),
+        "tensor 'w' has the element type UNDEFINED, which is not supported; convert"
+    ),
+    "no opset": (
+        changed(model(node("Relu", "x")), lambda m: m.ClearField("opset_import")),
+        "does not say which opset it is written in; give it when importing: opset=17"
+    ),
+    "an opset to come": (
+        changed(model(node("Relu", "x")), lambda m: setattr(m.opset_import[0], "version", 900)),
+        "is written in opset 900, and opsets 1 to"
+    ),
     "no other branch": (conditional(then_branch=branch("n")), "If 'the_If': attribute 'else_branch' is missing"),
-    "branches that give other numbers of values": (conditional(then_branch=branch("n"), else_branch=branch("n", "n")), "If 'the_If'"),
-    "a window of no size": (model(node("MaxPool", "x", kernel_shape=[0])), r"MaxPool 'the_MaxPool': attribute 'kernel_shape' is \(0,\); each of its numbers must be 1 or more"),
-    "a tensor for a graph": (conditional(then_branch=branch("n"), else_branch=helper.make_tensor("t", TensorProto.FLOAT, [1], [1.0])),  # type: ignore[arg-type]
+    "branches that give other numbers of values": (
+        conditional(then_branch=branch("n"), else_branch=branch("n", "n")), "If 'the_If'"
+    ),
+    "a window of no size": (
+        model(node("MaxPool", "x", kernel_shape=[0])),
+        r"MaxPool 'the_MaxPool': attribute 'kernel_shape' is \(0,\); each of its numbers must be 1 or more"
+    ),
+    "a tensor for a graph": (conditional(
+        then_branch=branch("n"), else_branch=helper.make_tensor("t", TensorProto.FLOAT, [1], [1.0])
+    ),  # type: ignore[arg-type]
                              "If 'the_If': attribute 'else_branch' is a tensor, and must be a graph"),
 }
 
@@ -89,5 +139,9 @@ def test_what_is_wrong_is_said(what: str) -> None:
 
 @pytest.mark.parametrize("op", ["RNN", "GRU", "LSTM"])
 def test_inputs_of_other_ranks_are_explained(op: str) -> None:
-    with pytest.raises(CompileError, match=rf"{op} 'the_{op}': input 'X' has 2 dimensions, Tensor\[\(2, 3\), float32\], and {op} takes one of 3; reshape it"):
+    with pytest.raises(
+        CompileError,
+        match=rf"{op} 'the_{op}': input 'X' has 2 dimensions, Tensor\[\(2, 3\), float32\], and {op} takes one of 3; "
+        r"reshape it"
+    ):
         tilewright.compile(model(node(op, "x x x", hidden_size=3)))

@@ -1,4 +1,5 @@
-"""What happens to files that are no models, or damaged, or dangerous: each message, and that nothing outside is read."""
+"""What happens to files that are no models, or damaged, or dangerous: each message, and that nothing outside is
+read."""
 
 from __future__ import annotations
 
@@ -24,7 +25,8 @@ def model(weight: TensorProto | None = None) -> onnx.ModelProto:
     weight = numpy_helper.from_array(WEIGHT, "w") if weight is None else weight
     graph = helper.make_graph(
         [helper.make_node("MatMul", ["x", "w"], ["y"], name="product")], "small",
-        [helper.make_tensor_value_info("x", TensorProto.FLOAT, (2, 64))], [helper.make_tensor_value_info("y", TensorProto.FLOAT, (2, 48))], [weight])
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, (2, 64))],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, (2, 48))], [weight])
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
 
 
@@ -103,7 +105,10 @@ def _absolute(folder: Path) -> str:
     return str(folder / "secret.bin")
 
 
-@pytest.mark.parametrize("location", [_absolute, lambda _: "../secret.bin", lambda _: "sub/../../secret.bin", lambda _: "link.bin", lambda _: ""])
+@pytest.mark.parametrize(
+    "location",
+    [_absolute, lambda _: "../secret.bin", lambda _: "sub/../../secret.bin", lambda _: "link.bin", lambda _: ""]
+)
 def test_external_data_never_leaves_the_folder(tmp_path: Path, location: Callable[[Path], str]) -> None:
     (tmp_path / "secret.bin").write_bytes(WEIGHT.tobytes())
     folder = tmp_path / "model"
@@ -141,11 +146,16 @@ def test_shapes_larger_than_the_data_allocate_nothing(tmp_path: Path) -> None:
     refused(file, "tensor 'w'", "8192 bytes of data", "export the model again")
     few = TensorProto(name="w", data_type=TensorProto.FLOAT, dims=(64, 48), float_data=[1.0, 2.0])
     refused(model(few), "3072 values, and 2 values of data")
-    refused(model(TensorProto(name="w", data_type=TensorProto.FLOAT, dims=(-64, 48), raw_data=b"")), "negative dimension")
+    refused(
+        model(TensorProto(name="w", data_type=TensorProto.FLOAT, dims=(-64, 48), raw_data=b"")), "negative dimension"
+    )
 
 
 def test_element_types_that_are_not_there() -> None:
-    refused(model(TensorProto(name="w", data_type=TensorProto.COMPLEX64, dims=(1,), float_data=[1.0, 0.0])), "tensor 'w'", "COMPLEX64", "not supported")
+    refused(
+        model(TensorProto(name="w", data_type=TensorProto.COMPLEX64, dims=(1,), float_data=[1.0, 0.0])), "tensor 'w'",
+        "COMPLEX64", "not supported"
+    )
     refused(model(TensorProto(name="w", data_type=999, dims=(1,))), "999")
 
 
@@ -154,8 +164,13 @@ def test_element_types_that_are_not_there() -> None:
 def test_tensors_of_every_type(dtype: str, raw: bool) -> None:
     values = (np.arange(6).reshape(2, 3) % 2).astype(dtype)
     kind = helper.np_dtype_to_tensor_dtype(values.dtype)
-    tensor = numpy_helper.from_array(values, "w") if raw else helper.make_tensor("w", kind, values.shape, values.ravel().tolist())
-    graph = helper.make_graph([helper.make_node("Identity", ["w"], ["y"])], "g", [], [helper.make_tensor_value_info("y", kind, (2, 3))], [tensor])
+    tensor = numpy_helper.from_array(values, "w") if raw else helper.make_tensor(
+        "w", kind, values.shape, values.ravel().tolist()
+    )
+    graph = helper.make_graph(
+        [helper.make_node("Identity", ["w"], ["y"])], "g", [], [helper.make_tensor_value_info("y", kind, (2, 3))],
+        [tensor]
+    )
     module, _ = from_onnx(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)]))
     got = evaluate(module["main"])
     assert got.dtype == values.dtype

@@ -1,4 +1,5 @@
-"""Gradient of ONNX: derivatives through every operator whose rule there is, against central differences, and what is refused."""
+"""Gradient of ONNX: derivatives through every operator whose rule there is, against central differences, and what is
+refused."""
 
 from __future__ import annotations
 
@@ -25,17 +26,27 @@ def real(*shape: int) -> Array:
     return rng.normal(0, 1, shape)
 
 
-def model(nodes: list[onnx.NodeProto], inputs: dict[str, Array], outputs: list[str], known: dict[str, Array] | None = None) -> onnx.ModelProto:
-    of = {np.dtype(np.float64): TensorProto.DOUBLE, np.dtype(np.float32): TensorProto.FLOAT, np.dtype(bool): TensorProto.BOOL, np.dtype(np.int64): TensorProto.INT64}
+def model(
+    nodes: list[onnx.NodeProto], inputs: dict[str, Array], outputs: list[str], known: dict[str, Array] | None = None
+) -> onnx.ModelProto:
+    of = {
+        np.dtype(np.float64): TensorProto.DOUBLE, np.dtype(np.float32): TensorProto.FLOAT,
+        np.dtype(bool): TensorProto.BOOL, np.dtype(np.int64): TensorProto.INT64
+    }
     graph = helper.make_graph(
-        nodes, "g", [helper.make_tensor_value_info(n, of[x.dtype], x.shape) for n, x in inputs.items()], [onnx.ValueInfoProto(name=n) for n in outputs],
+        nodes, "g", [helper.make_tensor_value_info(n, of[x.dtype], x.shape) for n, x in inputs.items()],
+        [onnx.ValueInfoProto(name=n) for n in outputs],
         [numpy_helper.from_array(v, n) for n, v in (known or {}).items()],
     )
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17), helper.make_opsetid(DOMAIN, 1)], ir_version=8)
+    return helper.make_model(
+        graph, opset_imports=[helper.make_opsetid("", 17), helper.make_opsetid(DOMAIN, 1)], ir_version=8
+    )
 
 
 def gradient(xs: list[str], y: str, outputs: list[str], **more: Any) -> onnx.NodeProto:
-    return helper.make_node("Gradient", more.pop("given", [*xs, *more.get("zs", [])]), outputs, domain=DOMAIN, xs=xs, y=y, **more)
+    return helper.make_node(
+        "Gradient", more.pop("given", [*xs, *more.get("zs", [])]), outputs, domain=DOMAIN, xs=xs, y=y, **more
+    )
 
 
 @dataclass(frozen=True)
@@ -55,11 +66,20 @@ def _positive(*shape: int) -> Array:
 
 
 CASES = [
-    *[Case(name, (real(3, 4),)) for name in ("Exp", "Tanh", "Sigmoid", "Erf", "Sin", "Cos", "Tan", "Sinh", "Cosh", "Atan", "Asinh", "Abs", "Neg", "Relu", "Identity", "LeakyRelu")],
+    *[
+        Case(name, (real(3, 4),))
+        for name in (
+            "Exp", "Tanh", "Sigmoid", "Erf", "Sin", "Cos", "Tan", "Sinh", "Cosh", "Atan", "Asinh", "Abs", "Neg", "Relu",
+            "Identity", "LeakyRelu"
+        )
+    ],
     *[Case(name, (_positive(3, 4),)) for name in ("Log", "Sqrt", "Reciprocal")],
     *[Case(name, (rng.uniform(-0.8, 0.8, (3, 4)),)) for name in ("Asin", "Acos", "Atanh")],
     Case("Acosh", (_positive(3, 4) + 1,)),
-    *[Case(name, (real(*a), real(*b))) for name in ("Add", "Sub", "Mul", "Max", "Min") for a, b in (((3, 4), (3, 4)), ((4,), (3, 1)), ((), (2, 3)))],
+    *[
+        Case(name, (real(*a), real(*b))) for name in ("Add", "Sub", "Mul", "Max", "Min") for a,
+        b in (((3, 4), (3, 4)), ((4,), (3, 1)), ((), (2, 3)))
+    ],
     *[Case("Div", (real(*a), _positive(*b))) for a, b in (((3, 4), (3, 4)), ((3, 1), (4,)))],
     *[Case("Pow", (_positive(*a), real(*b))) for a, b in (((3, 4), (3, 4)), ((3, 1), (4,)))],
     Case("Pow", (real(3, 4),), {"b": np.array(3.0)}, order="x0 b"),
@@ -68,7 +88,10 @@ CASES = [
     Case("Cast", (real(3, 4),), attrs={"to": TensorProto.DOUBLE}),
     Case("Floor", (real(3, 4),)), Case("Sign", (real(3, 4),)),
     Case("Expand", (real(3, 1),), {"s": np.array([2, 3, 4])}, order="x0 s"),
-    *[Case(name, (real(3, 4, 5),), attrs={"axes": axes, "keepdims": keep}) for name in ("ReduceMean", "ReduceSumSquare", "ReduceL2") for axes, keep in (([1], 1), ([0, 2], 0))],
+    *[
+        Case(name, (real(3, 4, 5),), attrs={"axes": axes, "keepdims": keep})
+        for name in ("ReduceMean", "ReduceSumSquare", "ReduceL2") for axes, keep in (([1], 1), ([0, 2], 0))
+    ],
     Case("ReduceSum", (real(3, 4, 5),), {"axes": np.array([-1])}, {"keepdims": 0}, "x0 axes"),
     Case("ReduceMean", (real(3, 4),)),
     *[Case(name, (real(3, 4, 5),), attrs={"axis": axis}) for name in ("Softmax", "LogSoftmax") for axis in (-1, 1)],
@@ -79,9 +102,13 @@ CASES = [
     Case("Flatten", (real(2, 3, 2),)),
     Case("Concat", (real(2, 3), real(2, 1), real(2, 3)), attrs={"axis": 1}),
     Case("Split", (real(2, 6),), attrs={"axis": 1}, outputs=2),
-    *[Case("MatMul", (real(*a), real(*b))) for a, b in (((3, 4), (4, 5)), ((2, 3, 4), (4, 5)), ((2, 3, 4), (2, 4, 5)), ((1, 3, 4), (2, 4, 5)), ((4,), (4, 5)))],
+    *[
+        Case("MatMul", (real(*a), real(*b))) for a,
+        b in (((3, 4), (4, 5)), ((2, 3, 4), (4, 5)), ((2, 3, 4), (2, 4, 5)), ((1, 3, 4), (2, 4, 5)), ((4,), (4, 5)))
+    ],
     *[Case("Gemm", (real(*a), real(*b), real(5)), attrs={"transA": ta, "transB": tb, "alpha": 0.5})
-      for a, b, ta, tb in (((3, 4), (4, 5), 0, 0), ((4, 3), (4, 5), 1, 0), ((3, 4), (5, 4), 0, 1), ((4, 3), (5, 4), 1, 1))],
+      for a, b, ta,
+      tb in (((3, 4), (4, 5), 0, 0), ((4, 3), (4, 5), 1, 0), ((3, 4), (5, 4), 0, 1), ((4, 3), (5, 4), 1, 1))],
 ]
 
 
@@ -93,7 +120,10 @@ def test_derivatives_are_those_of_differences(case: Case) -> None:
     nodes = [helper.make_node(case.op_type, names, parts, **case.attrs)]
     (whole,) = (tvm.compile(model(nodes, given, parts[-1:], case.known))(given),)
     weights = real(*whole.shape)  # only the last output counts: nothing reaches the others
-    nodes += [helper.make_node("Mul", [parts[-1], "w"], ["weighted"]), helper.make_node("ReduceSum", ["weighted"], ["sum"], keepdims=0)]
+    nodes += [
+        helper.make_node("Mul", [parts[-1], "w"], ["weighted"]),
+        helper.make_node("ReduceSum", ["weighted"], ["sum"], keepdims=0)
+    ]
     known = case.known | {"w": weights}
     value = tvm.compile(model(nodes, given, ["sum"], known))
     slopes = [f"d{k}" for k in range(len(given))]
@@ -132,15 +162,22 @@ def test_derivatives_at_values_other_than_those_of_the_graph() -> None:
 
 def test_derivatives_by_what_is_stored_and_folded() -> None:
     """`a` is known, and so is all that is computed from it."""
-    nodes = [helper.make_node("Exp", ["w"], ["e"]), helper.make_node("Mul", ["w", "a"], ["p"]), helper.make_node("Add", ["e", "p"], ["y"])]
+    nodes = [
+        helper.make_node("Exp", ["w"], ["e"]), helper.make_node("Mul", ["w", "a"], ["p"]),
+        helper.make_node("Add", ["e", "p"], ["y"])
+    ]
     a = np.float32(2)
-    got = tvm.compile(model([*nodes, gradient(["w"], "y", ["dw"], zs=["a"])], {"a": a}, ["dw"], {"w": np.float32(0)}))(a)
+    got = tvm.compile(
+        model([*nodes, gradient(["w"], "y", ["dw"], zs=["a"])], {"a": a}, ["dw"], {"w": np.float32(0)})
+    )(a)
     assert float(got) == 3
 
 
 def test_nodes_may_stand_in_any_order_and_results_may_be_left_out() -> None:
     a, b = np.float32(3), np.float32(5)
-    assert float(tvm.compile(model([gradient(["a", "b"], "y", ["", "db"]), *SQUARE], {"a": a, "b": b}, ["db"]))(a, b)) == 9
+    assert float(
+        tvm.compile(model([gradient(["a", "b"], "y", ["", "db"]), *SQUARE], {"a": a, "b": b}, ["db"]))(a, b)
+    ) == 9
 
 
 def test_second_derivatives() -> None:
@@ -152,7 +189,9 @@ def test_second_derivatives() -> None:
 
 def test_nothing_depends_on_what_is_not_read() -> None:
     a, b = np.float32(3), np.float32(5)
-    got = tvm.compile(model([helper.make_node("Exp", ["a"], ["y"]), gradient(["b"], "y", ["db"], zs=["a"])], {"a": a, "b": b}, ["db"]))(a, b)
+    got = tvm.compile(
+        model([helper.make_node("Exp", ["a"], ["y"]), gradient(["b"], "y", ["db"], zs=["a"])], {"a": a, "b": b}, ["db"])
+    )(a, b)
     assert float(got) == 0
 
 
@@ -164,13 +203,27 @@ def _refused(nodes: list[onnx.NodeProto], inputs: dict[str, Array], output: str,
 def test_what_is_refused() -> None:
     x, w = np.ones((1, 1, 3, 3), np.float32), np.ones((1, 1, 3, 3), np.float32)
     conv = [helper.make_node("Conv", ["x", "w"], ["y"])]
-    _refused([*conv, gradient(["x"], "y", ["d"], zs=["w"])], {"x": x, "w": w}, "d", "the derivative of 'nn.conv2d' is not known")
+    _refused(
+        [*conv, gradient(["x"], "y", ["d"], zs=["w"])], {"x": x, "w": w}, "d",
+        "the derivative of 'nn.conv2d' is not known"
+    )
     tanh = [helper.make_node("Tanh", ["x"], ["y"])]
-    _refused([*tanh, gradient(["x"], "y", ["d"])], {"x": x}, "d", r"'y' is float32 of the shape \(1, 1, 3, 3\), and one real number has derivatives")
-    _refused([*tanh, gradient(["x"], "y", ["d"], given=["x", "x"])], {"x": x}, "d", "2 values are given, and xs and zs name 1 tensors")
+    _refused(
+        [*tanh, gradient(["x"], "y", ["d"])], {"x": x}, "d",
+        r"'y' is float32 of the shape \(1, 1, 3, 3\), and one real number has derivatives"
+    )
+    _refused(
+        [*tanh, gradient(["x"], "y", ["d"], given=["x", "x"])], {"x": x}, "d",
+        "2 values are given, and xs and zs name 1 tensors"
+    )
     _refused([*tanh, gradient(["x"], "z", ["d"])], {"x": x}, "d", "uses 1 tensors that nothing makes: 'z'")
     whole = model([helper.make_node("F", ["x"], ["d"], domain="own")], {"x": np.float32(1)}, ["d"])
     whole.opset_import.add(domain="own", version=1)
-    whole.functions.append(helper.make_function("own", "F", ["x"], ["d"], [*tanh, gradient(["x"], "y", ["d"])], list(whole.opset_import)))
-    with pytest.raises(ModelError, match="it stands in a function; derivatives are computed of tensors of a graph: inline the functions"):
+    whole.functions.append(
+        helper.make_function("own", "F", ["x"], ["d"], [*tanh, gradient(["x"], "y", ["d"])], list(whole.opset_import))
+    )
+    with pytest.raises(
+        ModelError,
+        match="it stands in a function; derivatives are computed of tensors of a graph: inline the functions"
+    ):
         tvm.compile(whole)

@@ -50,6 +50,9 @@ def test_ocr_models_with_symbolic_shapes(name: str) -> None:
 
 
 def test_a_model_that_needs_its_sizes_says_so() -> None:
-    """The detector adds an image to one that was halved and doubled: of one size only when the size is a multiple of 32."""
-    with pytest.raises(ShapeError, match=r"Add 'Add.200'.*give the shape when importing: shape=\{'x': \(<d0>, 3, <d1>, <d2>\)\}"):
+    """The detector adds an image to one that was halved and doubled: of one size only when the size is a multiple of
+    32."""
+    with pytest.raises(
+        ShapeError, match=r"Add 'Add.200'.*give the shape when importing: shape=\{'x': \(<d0>, 3, <d1>, <d2>\)\}"
+    ):
         from_onnx(ocr_model("det"))

@@ -51,8 +51,14 @@ def test_a_number_makes_one_model() -> None:
 
 
 def model(nodes: list[onnx.NodeProto], functions: list[onnx.FunctionProto] | None = None) -> onnx.ModelProto:
-    graph = helper.make_graph(nodes, "g", [helper.make_tensor_value_info("x", FLOAT, [2, 3])], [helper.make_tensor_value_info("y", FLOAT, None)])
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17), helper.make_opsetid("own", 1)], functions=functions or [], ir_version=10)
+    graph = helper.make_graph(
+        nodes, "g", [helper.make_tensor_value_info("x", FLOAT, [2, 3])],
+        [helper.make_tensor_value_info("y", FLOAT, None)]
+    )
+    return helper.make_model(
+        graph, opset_imports=[helper.make_opsetid("", 17), helper.make_opsetid("own", 1)], functions=functions or [],
+        ir_version=10
+    )
 
 
 def nested(depth: int) -> onnx.ModelProto:
@@ -61,15 +67,21 @@ def nested(depth: int) -> onnx.ModelProto:
     for k in range(depth):
         branch = helper.make_graph([node], f"level{k}", [], [helper.make_tensor_value_info("y", FLOAT, None)])
         node = helper.make_node("If", ["c"], ["y"], then_branch=branch, else_branch=branch)
-    graph = helper.make_graph([node], "g", [helper.make_tensor_value_info("x", FLOAT, [2]), helper.make_tensor_value_info("c", TensorProto.BOOL, [])],
+    graph = helper.make_graph([node], "g", [
+        helper.make_tensor_value_info("x", FLOAT, [2]), helper.make_tensor_value_info("c", TensorProto.BOOL, [])
+    ],
                               [helper.make_tensor_value_info("y", FLOAT, None)])
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=10)
 
 
 def functions_in_a_circle() -> onnx.ModelProto:
     imports = [helper.make_opsetid("own", 1), helper.make_opsetid("", 17)]
-    there = helper.make_function("own", "There", ["a"], ["b"], [helper.make_node("Back", ["a"], ["b"], domain="own")], imports)
-    back = helper.make_function("own", "Back", ["a"], ["b"], [helper.make_node("There", ["a"], ["b"], domain="own")], imports)
+    there = helper.make_function(
+        "own", "There", ["a"], ["b"], [helper.make_node("Back", ["a"], ["b"], domain="own")], imports
+    )
+    back = helper.make_function(
+        "own", "Back", ["a"], ["b"], [helper.make_node("There", ["a"], ["b"], domain="own")], imports
+    )
     return model([helper.make_node("There", ["x"], ["y"], domain="own")], [there, back])
 
 
@@ -79,7 +91,9 @@ def absurd(op: str, **attributes: object) -> onnx.ModelProto:
 
 def renamed() -> bytes:
     """A model with a name that is not UTF-8."""
-    return model([helper.make_node("Relu", ["x"], ["y"], name="NAME")]).SerializeToString().replace(b"NAME", b"\xff\xfe\xfd\xfc")
+    return model(
+        [helper.make_node("Relu", ["x"], ["y"], name="NAME")]
+    ).SerializeToString().replace(b"NAME", b"\xff\xfe\xfd\xfc")
 
 
 @pytest.mark.parametrize(("source", "message"), [
@@ -87,7 +101,10 @@ def renamed() -> bytes:
     (absurd("Transpose", perm=[0, 0]), "Transpose 'odd'"),
     (absurd("Transpose", perm=[0, 1 << 62]), "Transpose 'odd'"),
     (absurd("Flatten", axis=-(1 << 63)), "Flatten 'odd'"),
-    (absurd("Softmax", axis=[1, 2]), "Softmax 'odd': attribute 'axis' is a list of whole numbers, and must be a whole number"),
+    (
+        absurd("Softmax", axis=[1, 2]),
+        "Softmax 'odd': attribute 'axis' is a list of whole numbers, and must be a whole number"
+    ),
     (renamed(), r"has the name b'.xff.xfe.xfd.xfc' in it, which is no text in UTF-8; the file is damaged"),
 ])
 def test_hostile_models(source: onnx.ModelProto | bytes, message: str) -> None:
@@ -103,7 +120,8 @@ def test_graphs_in_graphs() -> None:
 
 
 def _deep_bytes(depth: int) -> bytes:
-    """A graph in an attribute of a node of a graph in an attribute of …, written without protobuf, which has a limit of its own."""
+    """A graph in an attribute of a node of a graph in an attribute of …, written without protobuf, which has a limit of
+    its own."""
     inner = b"\x0a\x04Relu"
     for _ in range(depth):
         graph = b"\x0a" + _size(inner) + inner  # GraphProto.node

@@ -1,4 +1,5 @@
-"""Quantized ONNX models: QuantizeLinear and DequantizeLinear of every version, and small networks of them against ONNX Runtime."""
+"""Quantized ONNX models: QuantizeLinear and DequantizeLinear of every version, and small networks of them against ONNX
+Runtime."""
 
 from __future__ import annotations
 
@@ -39,13 +40,16 @@ def there_and_back(opset: int, dtype: Any, size: int = 1, axis: int | None = Non
     zero = random.integers(0, 9, size).astype(dtype)
     weights = {"s": scale if size > 1 else scale[0], "z": zero if size > 1 else zero[0]}
     attributes = {} if axis is None else {"axis": axis}
-    nodes = [node("QuantizeLinear", ["x", "s", "z"], ["q"], **attributes), node("DequantizeLinear", ["q", "s", "z"], **attributes)]
+    nodes = [
+        node("QuantizeLinear", ["x", "s", "z"], ["q"], **attributes),
+        node("DequantizeLinear", ["q", "s", "z"], **attributes)
+    ]
     return model(nodes, {"x": (2, 3, 4)}, weights=weights, opset=opset)
 
 
 @pytest.mark.parametrize(("opset", "dtype", "size", "axis"), [
-    (10, np.uint8, 1, None), (10, np.int8, 1, None), (13, np.uint8, 3, 1), (13, np.int8, 4, -1), (17, np.uint8, 3, None), (19, np.int8, 2, 0),
-    (21, np.uint8, 3, 1), (21, np.int16, 1, None),
+    (10, np.uint8, 1, None), (10, np.int8, 1, None), (13, np.uint8, 3, 1), (13, np.int8, 4, -1),
+    (17, np.uint8, 3, None), (19, np.int8, 2, 0), (21, np.uint8, 3, 1), (21, np.int16, 1, None),
 ])
 def test_quantize_and_dequantize(opset: int, dtype: Any, size: int, axis: int | None) -> None:
     x = random.uniform(-5, 5, (2, 3, 4)).astype(np.float32)
@@ -54,24 +58,36 @@ def test_quantize_and_dequantize(opset: int, dtype: Any, size: int, axis: int | 
 
 
 def test_defaults_are_unsigned_bytes_without_a_zero_point() -> None:
-    proto = model([node("QuantizeLinear", ["x", "s"], ["q"]), node("DequantizeLinear", ["q", "s"])], {"x": (9,)}, weights={"s": np.float32(0.5)}, opset=13)
+    proto = model(
+        [node("QuantizeLinear", ["x", "s"], ["q"]), node("DequantizeLinear", ["q", "s"])], {"x": (9,)},
+        weights={"s": np.float32(0.5)}, opset=13
+    )
     found = evaluate(main(proto), np.linspace(-9, 200, 9, dtype=np.float32))
     assert found.min() == 0.0
     assert found.max() == 127.5
 
 
 @pytest.mark.parametrize(("attributes", "weights", "words"), [
-    ({"block_size": 2}, {"s": np.ones((2, 3), np.float32), "z": np.zeros((2, 3), np.uint8)}, "the scale has 3 blocks along axis 1; 3 elements in blocks of 2 need 2"),
+    (
+        {"block_size": 2}, {"s": np.ones((2, 3), np.float32), "z": np.zeros((2, 3), np.uint8)},
+        "the scale has 3 blocks along axis 1; 3 elements in blocks of 2 need 2"
+    ),
     ({}, {"s": np.ones((2, 3), np.float32), "z": np.zeros((2, 3), np.uint8)}, "the scale has 2 dimensions"),
     ({}, {"s": np.float32(1), "z": np.int64(0)}, "the quantized type int64 is not supported"),
     ({"axis": 5}, {"s": np.ones(3, np.float32), "z": np.zeros(3, np.uint8)}, "axis 5 is outside its input"),
 ])
 def test_what_is_refused(attributes: dict[str, Any], weights: dict[str, Array], words: str) -> None:
-    refused(ModelError, model([node("QuantizeLinear", ["x", "s", "z"], name="q", **attributes)], {"x": (2, 3)}, weights=weights, opset=21), "QuantizeLinear 'q'", words)
+    refused(
+        ModelError,
+        model(
+            [node("QuantizeLinear", ["x", "s", "z"], name="q", **attributes)], {"x": (2, 3)}, weights=weights, opset=21
+        ), "QuantizeLinear 'q'", words
+    )
 
 
 def network() -> Any:
-    """Convolution, depthwise convolution, residual sum, silu, pooling, mean, matrix product; odd channels, zero points of all kinds."""
+    """Convolution, depthwise convolution, residual sum, silu, pooling, mean, matrix product; odd channels, zero points
+    of all kinds."""
     weights: dict[str, Array] = {}
     nodes = []
 
@@ -90,8 +106,16 @@ def network() -> Any:
         s = random.uniform(0.005, 0.02, shape[0]).astype(np.float32)
         weights[name] = random.integers(-127, 128, shape).astype(np.int8)
         weights[f"{name}_b"] = random.integers(-2000, 2000, shape[0]).astype(np.int32)
-        nodes.append(node("DequantizeLinear", [name, *scale_of(name, s, np.zeros(shape[0], np.int8))], [f"{name}_r"], axis=0))
-        nodes.append(node("DequantizeLinear", [f"{name}_b", *scale_of(f"{name}_b", s * np.float32(x_scale), np.zeros(shape[0], np.int32))], [f"{name}_br"], axis=0))
+        nodes.append(
+            node("DequantizeLinear", [name, *scale_of(name, s, np.zeros(shape[0], np.int8))], [f"{name}_r"], axis=0)
+        )
+        nodes.append(
+            node(
+                "DequantizeLinear",
+                [f"{name}_b", *scale_of(f"{name}_b", s * np.float32(x_scale), np.zeros(shape[0], np.int32))],
+                [f"{name}_br"], axis=0
+            )
+        )
         return [f"{name}_r", f"{name}_br"]
 
     x = requantized("x", 0.02, 120)
@@ -144,30 +168,43 @@ STEPS, SIZE, WIDE = 20, 32, 128
 
 
 def spoken(random: np.random.Generator) -> tuple[Any, dict[str, Array], Array]:
-    """An LSTM and a normalization in float32, then two dense layers that are quantized dynamically, as speech networks have them; their weights, an input."""
+    """An LSTM and a normalization in float32, then two dense layers that are quantized dynamically, as speech networks
+    have them; their weights, an input."""
     bound = 1 / np.sqrt(SIZE)
     held = {
-        "W": random.uniform(-bound, bound, (1, 4 * SIZE, SIZE)), "R": random.uniform(-bound, bound, (1, 4 * SIZE, SIZE)), "B": random.uniform(-bound, bound, (1, 8 * SIZE)),
+        "W": random.uniform(-bound, bound, (1, 4 * SIZE, SIZE)),
+        "R": random.uniform(-bound, bound, (1, 4 * SIZE, SIZE)), "B": random.uniform(-bound, bound, (1, 8 * SIZE)),
         "ones": np.ones(SIZE), "zeros": np.zeros(SIZE), "axes": np.array([1, 2]),
     }
     nodes = [
-        helper.make_node("LSTM", ["x", "W", "R", "B"], ["steps"], hidden_size=SIZE), helper.make_node("Squeeze", ["steps", "axes"], ["rows"]),
+        helper.make_node("LSTM", ["x", "W", "R", "B"], ["steps"], hidden_size=SIZE),
+        helper.make_node("Squeeze", ["steps", "axes"], ["rows"]),
         helper.make_node("LayerNormalization", ["rows", "ones", "zeros"], ["before"]),
     ]
     for k, (read, written, n, m) in enumerate((("before", "hidden", SIZE, WIDE), ("bent", "after", WIDE, SIZE))):
-        held |= {f"w{k}": random.integers(-127, 128, (n, m)).astype(np.int8), f"s{k}": np.float32(1 / 40 / np.sqrt(n)), f"z{k}": np.int8(0)}
+        held |= {
+            f"w{k}": random.integers(-127, 128, (n, m)).astype(np.int8), f"s{k}": np.float32(1 / 40 / np.sqrt(n)),
+            f"z{k}": np.int8(0)
+        }
         nodes += [
             helper.make_node("DynamicQuantizeLinear", [read], [f"q{k}", f"scale{k}", f"zero{k}"]),
-            helper.make_node("MatMulInteger", [f"q{k}", f"w{k}", f"zero{k}", f"z{k}"], [f"sum{k}"]), helper.make_node("Cast", [f"sum{k}"], [f"real{k}"], to=TensorProto.FLOAT),
-            helper.make_node("Mul", [f"scale{k}", f"s{k}"], [f"unit{k}"]), helper.make_node("Mul", [f"real{k}", f"unit{k}"], [written]),
+            helper.make_node("MatMulInteger", [f"q{k}", f"w{k}", f"zero{k}", f"z{k}"], [f"sum{k}"]),
+            helper.make_node("Cast", [f"sum{k}"], [f"real{k}"], to=TensorProto.FLOAT),
+            helper.make_node("Mul", [f"scale{k}", f"s{k}"], [f"unit{k}"]),
+            helper.make_node("Mul", [f"real{k}", f"unit{k}"], [written]),
         ]
         nodes += [helper.make_node("Tanh", ["hidden"], ["bent"])] if k == 0 else []
     arrays = {n: np.asarray(v, np.float32 if v.dtype == np.float64 else v.dtype) for n, v in held.items()}
-    given = [helper.make_tensor_value_info(n, kind, None) for n, kind in (("before", 1), ("q0", 2), ("hidden", 1), ("bent", 1), ("q1", 2), ("after", 1))]
+    given = [
+        helper.make_tensor_value_info(n, kind, None) for n,
+        kind in (("before", 1), ("q0", 2), ("hidden", 1), ("bent", 1), ("q1", 2), ("after", 1))
+    ]
     taken = [helper.make_tensor_value_info("x", TensorProto.FLOAT, (STEPS, 1, SIZE))]
     graph = helper.make_graph(nodes, "g", taken, given, [numpy_helper.from_array(v, n) for n, v in arrays.items()])
     proto = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
-    return proto, {n: v.astype(np.float64) for n, v in arrays.items()}, random.standard_normal((STEPS, 1, SIZE)).astype(np.float32)
+    return proto, {
+        n: v.astype(np.float64) for n, v in arrays.items()
+    }, random.standard_normal((STEPS, 1, SIZE)).astype(np.float32)
 
 
 def before_in_float64(held: dict[str, Array], x: Array) -> Array:
@@ -191,16 +228,22 @@ def unit_and_quotients(x: Array) -> tuple[float, Array]:
 
 @pytest.mark.parametrize("runtime", ["ours", "ONNX Runtime"])
 def test_dynamic_quantization_is_off_float64_only_where_a_value_is_between_two_integers(runtime: str) -> None:
-    """What differs by 1e-6 before a quantized layer may differ by a unit of its integers after it, in any runtime: each value is rounded as it is there.
+    """What differs by 1e-6 before a quantized layer may differ by a unit of its integers after it, in any runtime: each
+    value is rounded as it is there.
 
-    So a network of such layers has no answer that is right to 1e-6, and two runtimes differ from float64 about equally often. What can be asked of one is
-    that each part is right for what it is given: what is quantized, the integers, the sums.
+    So a network of such layers has no answer that is right to 1e-6, and two runtimes differ from float64 about equally
+    often. What can be asked of one is that each part is right for what it is given: what is quantized, the integers,
+    the sums.
     """
     random = np.random.default_rng(14)
     moved = 0
     for _ in range(12):
         proto, held, x = spoken(random)
-        found = [np.asarray(v) for v in (tilewright.compile(proto, threads=1)(x) if runtime == "ours" else onnxruntime_answers(proto, {"x": x}))]
+        found = [
+            np.asarray(v) for v in (
+                tilewright.compile(proto, threads=1)(x) if runtime == "ours" else onnxruntime_answers(proto, {"x": x})
+            )
+        ]
         before, q0, hidden, bent, q1, after = (v.astype(np.float64) for v in found)
         exact = before_in_float64(held, x)
         np.testing.assert_allclose(before, exact, rtol=0, atol=5e-6)
@@ -208,6 +251,8 @@ def test_dynamic_quantization_is_off_float64_only_where_a_value_is_between_two_i
             scale, places = unit_and_quotients(real)
             np.testing.assert_array_less(np.abs(places - whole), 0.5 + 1e-4)
             zero = np.rint(-min(real.min(), 0.0) / scale)
-            np.testing.assert_allclose(sums, (whole - zero) @ held[weights] * scale * held[unit], rtol=0, atol=2e-6 * np.abs(sums).max())
+            np.testing.assert_allclose(
+                sums, (whole - zero) @ held[weights] * scale * held[unit], rtol=0, atol=2e-6 * np.abs(sums).max()
+            )
         moved += int((np.clip(np.rint(unit_and_quotients(exact)[1]), 0, 255) != q0).sum())
     assert moved < 4, "units off float64 among 7,680: one in 15,000 is that close to a half"

@@ -1,4 +1,5 @@
-"""`tilewright.InferenceSession` in the place of ONNX Runtime's: the same answers, the same questions, and its messages."""
+"""`tilewright.InferenceSession` in the place of ONNX Runtime's: the same answers, the same questions, and its
+messages."""
 
 from __future__ import annotations
 
@@ -38,13 +39,19 @@ def test_answers_and_questions_are_those_of_onnx_runtime(tmp_path: Path) -> None
     onnx.save(described(models.mlp(batch="n")), file)
     options = theirs.SessionOptions()
     options.intra_op_num_threads = 1
-    a, b = tilewright.InferenceSession(str(file), options, providers=CPU), theirs.InferenceSession(str(file), options, providers=CPU)
+    a, b = tilewright.InferenceSession(
+        str(file), options, providers=CPU
+    ), theirs.InferenceSession(str(file), options, providers=CPU)
     for rows in (1, 3):
-        np.testing.assert_allclose(a.run(None, {"x": batch(rows)})[0], b.run(None, {"x": batch(rows)})[0], rtol=1e-5, atol=1e-6)
+        np.testing.assert_allclose(
+            a.run(None, {"x": batch(rows)})[0], b.run(None, {"x": batch(rows)})[0], rtol=1e-5, atol=1e-6
+        )
     for one, other in ((a.get_inputs(), b.get_inputs()), (a.get_outputs(), b.get_outputs())):
         assert [(x.name, x.shape, x.type) for x in one] == [(x.name, x.shape, x.type) for x in other]
     mine, hers = a.get_modelmeta(), b.get_modelmeta()
-    for name in ("producer_name", "graph_name", "domain", "description", "graph_description", "version", "custom_metadata_map"):
+    for name in (
+        "producer_name", "graph_name", "domain", "description", "graph_description", "version", "custom_metadata_map"
+    ):
         assert getattr(mine, name) == getattr(hers, name), name
     assert a.get_providers() == b.get_providers() == CPU
     assert a.model.threads == 1
@@ -68,7 +75,10 @@ def test_bytes_and_protos_and_chosen_outputs() -> None:
 @pytest.mark.parametrize(("feed", "message"), [
     ({}, r"missing input 'x'; the model takes x: tensor\(float\)\['n', 16\]"),
     ({"z": batch(), "x": batch()}, "'z' is not an input of the model; the model takes x"),
-    ({"x": batch().astype(np.float64)}, r"input 'x' has the element type float64, and the model takes float32; convert it with .astype\('float32'\)"),
+    (
+        {"x": batch().astype(np.float64)},
+        r"input 'x' has the element type float64, and the model takes float32; convert it with .astype\('float32'\)"
+    ),
     ({"x": batch()[0]}, r"input 'x' has 1 dimensions, \[16\], and the model takes 2: \['n', 16\]"),
     ({"x": batch()[:, :5]}, r"input 'x' has 5 as dimension 1, \[2, 5\], and the model takes \['n', 16\]"),
     ([batch()], "input_feed is a mapping of names to arrays, and this is a list"),
@@ -97,7 +107,9 @@ def test_a_weight_that_is_also_an_input_cannot_be_replaced() -> None:
     model = models.mlp()
     model.graph.input.append(helper.make_tensor_value_info("w0", TensorProto.FLOAT, [16, 32]))
     session = ours.InferenceSession(model)
-    assert [a.name for a in session.get_inputs()] == ["x"] and [a.name for a in session.get_overridable_initializers()] == ["w0"]
+    assert [a.name for a in session.get_inputs()] == ["x"] and [
+        a.name for a in session.get_overridable_initializers()
+    ] == ["w0"]
     with pytest.raises(InputError, match="'w0' is a weight that is stored in the model, and cannot be replaced"):
         session.run(None, {"x": batch(), "w0": np.zeros((16, 32), np.float32)})
 
@@ -125,14 +137,32 @@ def _file_for_an_optimized_model() -> None:
 
 
 REFUSED: list[tuple[Callable[[], Any], type[Exception], str]] = [
-    (lambda: ours.InferenceSession(models.mlp(), providers=["CUDAExecutionProvider"]), TargetError, "none of the providers CUDAExecutionProvider is here"),
+    (
+        lambda: ours.InferenceSession(models.mlp(), providers=["CUDAExecutionProvider"]), TargetError,
+        "none of the providers CUDAExecutionProvider is here"
+    ),
     (_file_for_an_optimized_model, OptionError, "optimized_model_filepath is not supported: .*session.model.save"),
-    (lambda: ours.InferenceSession(models.mlp(), ours.SessionOptions(intra_op_num_threads=-2)), OptionError, "intra_op_num_threads is -2"),
-    (lambda: ours.SessionOptions().register_custom_ops_library("x.so"), OptionError, "'x.so' cannot be loaded: .*register_converter"),
-    (lambda: ours.SessionOptions().add_initializer("w", None), OptionError, "the weight 'w' cannot be given from outside"),
-    (lambda: ours.SessionOptions().get_session_config_entry("k"), OptionError, "there is no session configuration entry 'k'"),
+    (
+        lambda: ours.InferenceSession(models.mlp(), ours.SessionOptions(intra_op_num_threads=-2)), OptionError,
+        "intra_op_num_threads is -2"
+    ),
+    (
+        lambda: ours.SessionOptions().register_custom_ops_library("x.so"), OptionError,
+        "'x.so' cannot be loaded: .*register_converter"
+    ),
+    (
+        lambda: ours.SessionOptions().add_initializer("w", None), OptionError,
+        "the weight 'w' cannot be given from outside"
+    ),
+    (
+        lambda: ours.SessionOptions().get_session_config_entry("k"), OptionError,
+        "there is no session configuration entry 'k'"
+    ),
     (lambda: ours.OrtValue.ortvalue_from_numpy(batch(), "cuda"), TargetError, "there is no device 'cuda'"),
-    (lambda: ours.OrtValue.ortvalue_from_numpy(batch()).update_inplace(batch(3)), InputError, r"float32\[2, 16\], and float32\[3, 16\] cannot be written"),
+    (
+        lambda: ours.OrtValue.ortvalue_from_numpy(batch()).update_inplace(batch(3)), InputError,
+        r"float32\[2, 16\], and float32\[3, 16\] cannot be written"
+    ),
     (lambda: ours.InferenceSession(models.mlp()).end_profiling(), OptionError, "nothing was profiled"),
     (lambda: ours.InferenceSession(models.mlp()).io_binding().run(), InputError, "no output is bound"),
 ]
@@ -168,7 +198,9 @@ def test_values_and_bindings() -> None:
     session, x = ours.InferenceSession(models.mlp()), batch()
     (expected,) = session.run(None, {"x": x})
     value = ours.OrtValue.ortvalue_from_numpy(x)
-    assert (value.shape(), value.data_type(), value.device_name(), value.is_tensor()) == ([2, 16], "tensor(float)", "cpu", True)
+    assert (
+        value.shape(), value.data_type(), value.device_name(), value.is_tensor()
+    ) == ([2, 16], "tensor(float)", "cpu", True)
     assert value.element_type() == TensorProto.FLOAT and value.data_ptr() == x.ctypes.data and value.has_value()
     np.testing.assert_array_equal(session.run_with_ort_values(["y"], {"x": value})[0].numpy(), expected)
     binding, out = session.io_binding(), ours.OrtValue.ortvalue_from_shape_and_type([2, 10], np.float32)
@@ -199,7 +231,8 @@ def _types() -> dict[str, onnx.TypeProto]:
     return {
         "tensor(float16)": floats, "seq(tensor(int64))": helper.make_sequence_type_proto(ints),
         "optional(tensor(float16))": helper.make_optional_type_proto(floats),
-        "map(int64,tensor(float16))": helper.make_map_type_proto(TensorProto.INT64, floats), "unknown": onnx.TypeProto(),
+        "map(int64,tensor(float16))": helper.make_map_type_proto(TensorProto.INT64, floats),
+        "unknown": onnx.TypeProto(),
     }
 
 
@@ -216,7 +249,9 @@ def test_dictionaries_come_as_a_list() -> None:
     entry = helper.make_map_type_proto(TensorProto.STRING, helper.make_tensor_type_proto(TensorProto.FLOAT, []))
     y = helper.make_value_info("y", helper.make_sequence_type_proto(entry))
     graph = helper.make_graph([zipped], "g", [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n", 2])], [y])
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17), helper.make_opsetid("ai.onnx.ml", 1)], ir_version=8)
+    model = helper.make_model(
+        graph, opset_imports=[helper.make_opsetid("", 17), helper.make_opsetid("ai.onnx.ml", 1)], ir_version=8
+    )
     session = ours.InferenceSession(model)
     assert session.get_outputs()[0].type == "seq(map(string,tensor(float)))"
     assert session.run(None, {"x": np.float32([[0.25, 0.75]])}) == [[{"ham": 0.25, "spam": 0.75}]]

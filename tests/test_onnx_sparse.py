@@ -18,7 +18,9 @@ DENSE = np.array([[0, 2, 0], [0, 0, -1.5], [3, 0, 0], [0, 0, 0]], np.float32)
 
 
 def sparse(values: Array, places: Array, dims: tuple[int, ...], name: str = "w") -> onnx.SparseTensorProto:
-    return helper.make_sparse_tensor(numpy_helper.from_array(values, name), numpy_helper.from_array(places, f"{name}_places"), dims)
+    return helper.make_sparse_tensor(
+        numpy_helper.from_array(values, name), numpy_helper.from_array(places, f"{name}_places"), dims
+    )
 
 
 def coordinates(by_dimension: bool) -> onnx.SparseTensorProto:
@@ -58,6 +60,8 @@ def test_an_empty_one_is_zero() -> None:
     ([1], [0], (1 << 40, 3), r"has the shape \(1099511627776, 3\), which no model stores"),
     ([1], [0], (-4, 3), "which no model stores; the file is damaged: export the model again"),
 ])
-def test_what_does_not_fit_is_refused(values: list[float], places: list[Any], dims: tuple[int, ...], words: str) -> None:
+def test_what_does_not_fit_is_refused(
+    values: list[float], places: list[Any], dims: tuple[int, ...], words: str
+) -> None:
     with pytest.raises(ModelError, match=words):
         from_onnx(product(sparse(np.array(values, np.float32), np.array(places, np.int64), dims)))

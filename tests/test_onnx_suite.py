@@ -26,11 +26,16 @@ PARTS = 40
 def test_every_case_passes_or_is_known_to_be_refused(part: int, record_property: Callable[[str, object], None]) -> None:
     mine: list[Case] = list(cases()[part::PARTS])
     outcomes: dict[str, Outcome] = {c.name: run(c) for c in mine}
-    record_property("conformance", [len(outcomes), sum(o.passed for o in outcomes.values()), sum(o.native for o in outcomes.values())])
-    assert not {name: o.wrong for name, o in outcomes.items() if o.wrong}, "wrong answers, or errors that are none of ours"
+    record_property(
+        "conformance",
+        [len(outcomes), sum(o.passed for o in outcomes.values()), sum(o.native for o in outcomes.values())]
+    )
+    assert not {
+        name: o.wrong for name, o in outcomes.items() if o.wrong
+    }, "wrong answers, or errors that are none of ours"
     refused, apart = reasons(outcomes)
     known = {name: why for name, why in listed().items() if name in outcomes}
-    assert refused | apart == known, "docs/onnx_refused.md differs: correct the compiler, or update the page with `python tests/onnx_suite.py --write`"
+    assert refused | apart == known, "docs/onnx_refused.md differs: correct the compiler, or update the page with `python tests/onnx_suite.py --write`"  # noqa: E501
 
 
 def test_the_page_names_only_cases_that_there_are() -> None:
@@ -38,10 +43,14 @@ def test_the_page_names_only_cases_that_there_are() -> None:
 
 
 def test_a_page_says_what_it_was_made_of() -> None:
-    outcomes = {"node/b": Outcome(refused="no | here"), "node/a": Outcome(refused="no | here"), "node/c": Outcome(refused="not\n there"),
+    outcomes = {"node/b": Outcome(refused="no | here"), "node/a": Outcome(refused="no | here"), "node/c": Outcome(
+        refused="not\n there"
+    ),
                 "node/d": Outcome(apart="random"), "node/e": Outcome(native=True)}
     text = page(*reasons(outcomes))
-    assert "| no \\| here | node/a node/b |\n| not there | node/c |\n\nCompared" in text and text.endswith("| random | node/d |\n")
+    assert "| no \\| here | node/a node/b |\n| not there | node/c |\n\nCompared" in text and text.endswith(
+        "| random | node/d |\n"
+    )
     assert "node/e" not in text
     assert "\n\nNo case is refused.\n\nCompared" in page({}, {"node/d": "random"})
 
@@ -59,7 +68,13 @@ def test_what_runs_by_its_numpy_meaning_is_not_counted_as_native(monkeypatch: py
     assert run(erf(6)) == Outcome(native=False) and run(erf(6)).passed
 
 
-@pytest.mark.parametrize(("name", "operators"), [("string_concat", {"string_concat"}), ("unique_sorted_with_axis", {"unique_slices"}), ("nonzero_example", set()), ("add", set())])
+@pytest.mark.parametrize(
+    ("name", "operators"),
+    [
+        ("string_concat", {"string_concat"}), ("unique_sorted_with_axis", {"unique_slices"}),
+        ("nonzero_example", set()), ("add", set())
+    ]
+)
 def test_a_model_says_which_operators_run_in_python(name: str, operators: set[str]) -> None:
     model, ((inputs, _),) = next(c for c in cases() if c.name == f"node/test_{name}").load()
     prepared = onnx_suite.backend.prepare(model)
@@ -70,7 +85,10 @@ def test_a_model_says_which_operators_run_in_python(name: str, operators: set[st
 def off_by_two(monkeypatch: pytest.MonkeyPatch) -> None:
     """Make every answer wrong."""
     called = onnx_suite.backend.TilewrightRep.run
-    monkeypatch.setattr(onnx_suite.backend.TilewrightRep, "run", lambda self, inputs: [y ^ True if y.dtype == bool else y + y.dtype.type(2) for y in called(self, inputs)])
+    monkeypatch.setattr(
+        onnx_suite.backend.TilewrightRep, "run",
+        lambda self, inputs: [y ^ True if y.dtype == bool else y + y.dtype.type(2) for y in called(self, inputs)]
+    )
 
 
 def test_a_wrong_answer_and_a_refusal_are_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:

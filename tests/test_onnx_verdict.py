@@ -1,4 +1,5 @@
-"""What conformance cases are compared with: their files, ONNX's reference implementation where these err, samples where numbers are drawn."""
+"""What conformance cases are compared with: their files, ONNX's reference implementation where these err, samples where
+numbers are drawn."""
 
 from __future__ import annotations
 
@@ -32,7 +33,9 @@ def drawing() -> onnx.ModelProto:
 def test_the_files_rule_and_the_reference_where_they_err() -> None:
     right = np.sqrt(X)
     assert verdict(answer(right, right * np.float32(1 + 5e-4))) == ""
-    assert verdict(answer(right + 1, right)).startswith("ONNX's reference implementation has the same answer, and the files another: Not equal")
+    assert verdict(answer(right + 1, right)).startswith(
+        "ONNX's reference implementation has the same answer, and the files another: Not equal"
+    )
     with pytest.raises(AssertionError, match="Not equal to tolerance"):
         verdict(answer(right, right + 1))
     with pytest.raises(AssertionError, match="Not equal to tolerance"):

@@ -1,4 +1,5 @@
-"""One program for images of any height and width: convolutions, pools, resizes and whole networks, beside ONNX Runtime."""
+"""One program for images of any height and width: convolutions, pools, resizes and whole networks, beside ONNX
+Runtime."""
 
 from __future__ import annotations
 
@@ -36,23 +37,39 @@ def real(*shape: int) -> Any:
 def model(nodes: Nodes, channels: int, weights: dict[str, Any]) -> onnx.ModelProto:
     taken = helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, channels, "h", "w"])
     stored = [numpy_helper.from_array(np.asarray(w), n) for n, w in weights.items()]
-    graph = helper.make_graph(list(nodes), "g", [taken], [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)], stored)
+    graph = helper.make_graph(
+        list(nodes), "g", [taken], [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)], stored
+    )
     return helper.make_model(graph, ir_version=9, opset_imports=[helper.make_opsetid("", 17)])
 
 
-def convolution(channels: int, outputs: int, kernel: int, stride: int = 1, padding: Sequence[int] | int | None = None, dilation: int = 1, group: int = 1) -> onnx.ModelProto:
+def convolution(
+    channels: int, outputs: int, kernel: int, stride: int = 1, padding: Sequence[int] | int | None = None,
+    dilation: int = 1, group: int = 1
+) -> onnx.ModelProto:
     pads = (kernel - 1) * dilation // 2 if padding is None else padding
-    weights = {"w": real(outputs, channels // group, kernel, kernel) / np.float32(kernel * (channels / group) ** 0.5), "b": real(outputs)}
-    conv = node("Conv", "xwb", "c", strides=[stride] * 2, pads=[pads] * 4 if isinstance(pads, int) else list(pads), dilations=[dilation] * 2, group=group)
+    weights = {
+        "w": real(outputs, channels // group, kernel, kernel) / np.float32(kernel * (channels / group) ** 0.5),
+        "b": real(outputs)
+    }
+    conv = node(
+        "Conv", "xwb", "c", strides=[stride] * 2, pads=[pads] * 4 if isinstance(pads, int) else list(pads),
+        dilations=[dilation] * 2, group=group
+    )
     return model([conv, node("Relu", "c", "y")], channels, weights)
 
 
 def pool(kind: str, kernel: int, stride: int, padding: int, channels: int = 24, **attributes: Any) -> onnx.ModelProto:
-    nodes = [node("Conv", "xw", "c"), node(kind, "c", "y", kernel_shape=[kernel] * 2, strides=[stride] * 2, pads=[padding] * 4, **attributes)]
+    nodes = [
+        node("Conv", "xw", "c"),
+        node(kind, "c", "y", kernel_shape=[kernel] * 2, strides=[stride] * 2, pads=[padding] * 4, **attributes)
+    ]
     return model(nodes, channels, {"w": real(channels, channels, 1, 1) / 4})
 
 
-def resized(mode: str, transformation: str, rounding: str = "round_prefer_floor", scales: Sequence[float] = ()) -> onnx.ModelProto:
+def resized(
+    mode: str, transformation: str, rounding: str = "round_prefer_floor", scales: Sequence[float] = ()
+) -> onnx.ModelProto:
     """Half of the image, resized by `scales`, or back to the size of the image."""
     how = {"mode": mode, "coordinate_transformation_mode": transformation, "nearest_mode": rounding}
     weights: dict[str, Any] = {"w": real(8, 3, 3, 3) / 5, "v": real(6, 8, 1, 1)}
@@ -62,7 +79,10 @@ def resized(mode: str, transformation: str, rounding: str = "round_prefer_floor"
         nodes.append(node("Resize", ["c", "", "s"], "u", **how))
     else:
         weights |= {"lead": np.array([1, 8]), "from": np.array([2]), "to": np.array([4])}
-        nodes += [node("Shape", "x", "shape"), node("Slice", ["shape", "from", "to"], "hw"), node("Concat", ["lead", "hw"], "all", axis=0)]
+        nodes += [
+            node("Shape", "x", "shape"), node("Slice", ["shape", "from", "to"], "hw"),
+            node("Concat", ["lead", "hw"], "all", axis=0)
+        ]
         nodes.append(node("Resize", ["c", "", "", "all"], "u", **how))
     return model([*nodes, node("Conv", "uv", "y")], 3, weights)
 
@@ -81,10 +101,13 @@ def check(of: onnx.ModelProto, shape: Sequence[Any], sizes: Sequence[tuple[int, 
 
 
 @pytest.mark.parametrize("arguments", [
-    (16, 32, 3), (3, 16, 3, 2), (32, 48, 1), (32, 48, 1, 2), (8, 24, 5, 1, (0, 2, 4, 1)), (16, 16, 3, 2, 2, 2), (16, 32, 3, 1, 1, 1, 2), (16, 200, 3),
+    (16, 32, 3), (3, 16, 3, 2), (32, 48, 1), (32, 48, 1, 2), (8, 24, 5, 1, (0, 2, 4, 1)), (16, 16, 3, 2, 2, 2),
+    (16, 32, 3, 1, 1, 1, 2), (16, 200, 3),
 ])
 def test_convolutions(arguments: tuple[Any, ...]) -> None:
-    check(convolution(*arguments), (1, arguments[0], "h", "w"), SIZES if arguments[2] < 5 else [(5, 3), (9, 13), (7, 100)])
+    check(
+        convolution(*arguments), (1, arguments[0], "h", "w"), SIZES if arguments[2] < 5 else [(5, 3), (9, 13), (7, 100)]
+    )
 
 
 def test_a_convolution_without_padding_has_a_smallest_image() -> None:
@@ -97,16 +120,20 @@ def test_depthwise_convolutions(channels: int, kernel: int, stride: int) -> None
 
 
 @pytest.mark.parametrize("of", [
-    pool("MaxPool", 3, 2, 1), pool("AveragePool", 3, 2, 1), pool("AveragePool", 3, 1, 1, count_include_pad=1), pool("MaxPool", 1, 2, 0),
+    pool("MaxPool", 3, 2, 1), pool("AveragePool", 3, 2, 1), pool("AveragePool", 3, 1, 1, count_include_pad=1),
+    pool("MaxPool", 1, 2, 0),
 ], ids=["max", "mean", "mean with padding", "every other"])
 def test_pools(of: onnx.ModelProto) -> None:
     check(of, (1, 24, "h", "w"), SIZES)
 
 
 @pytest.mark.parametrize("arguments", [
-    ("nearest", "asymmetric", "floor", (2, 2)), ("nearest", "half_pixel", "round_prefer_floor", (2, 3)), ("linear", "half_pixel", "floor", (2, 2)),
-    ("linear", "half_pixel", "floor", (1.5, 2.5)), ("linear", "align_corners", "floor", (2, 2)), ("linear", "pytorch_half_pixel", "floor", (4, 2)),
-    ("linear", "half_pixel"), ("linear", "asymmetric"), ("linear", "align_corners"), ("linear", "pytorch_half_pixel"), ("nearest", "asymmetric", "floor"), ("nearest", "half_pixel"),
+    ("nearest", "asymmetric", "floor", (2, 2)), ("nearest", "half_pixel", "round_prefer_floor", (2, 3)),
+    ("linear", "half_pixel", "floor", (2, 2)),
+    ("linear", "half_pixel", "floor", (1.5, 2.5)), ("linear", "align_corners", "floor", (2, 2)),
+    ("linear", "pytorch_half_pixel", "floor", (4, 2)),
+    ("linear", "half_pixel"), ("linear", "asymmetric"), ("linear", "align_corners"), ("linear", "pytorch_half_pixel"),
+    ("nearest", "asymmetric", "floor"), ("nearest", "half_pixel"),
 ], ids=str)
 def test_resizes(arguments: tuple[Any, ...]) -> None:
     check(resized(*arguments), (1, 3, "h=3..", "w=3.."), [(3, 3), (5, 3), (9, 13), (17, 30)])
@@ -118,23 +145,36 @@ def test_a_cubic_resize() -> None:
 
 @pytest.mark.slow
 def test_one_side_is_open() -> None:
-    of = model([node("Conv", "xw", "c", pads=[1] * 4), node("Conv", "cv", "d", pads=[1] * 4, group=16), node("GlobalAveragePool", "d", "y")], 3, {
+    of = model([
+        node("Conv", "xw", "c", pads=[1] * 4), node("Conv", "cv", "d", pads=[1] * 4, group=16),
+        node("GlobalAveragePool", "d", "y")
+    ], 3, {
         "w": real(16, 3, 3, 3) / 5, "v": real(16, 1, 3, 3) / 3})
     check(of, (1, 3, 12, "w"), [(12, 1), (12, 17), (12, 50)])
     check(of, (1, 3, "h", 7), [(1, 7), (17, 7), (30, 7)])
 
 
 def classifier() -> onnx.ModelProto:
-    """A stem, a residual block that halves the image, an inverted one with a gate of channels, and what is left after the mean over the image."""
-    shapes = {"stem": (16, 3, 3, 3), "a": (32, 16, 3, 3), "b": (32, 32, 3, 3), "short": (32, 16, 1, 1), "up": (64, 32, 1, 1), "depth": (64, 1, 5, 5), "less": (8, 64, 1, 1),
+    """A stem, a residual block that halves the image, an inverted one with a gate of channels, and what is left after
+    the mean over the image."""
+    shapes = {"stem": (16, 3, 3, 3), "a": (32, 16, 3, 3), "b": (
+        32, 32, 3, 3
+    ), "short": (32, 16, 1, 1), "up": (64, 32, 1, 1), "depth": (64, 1, 5, 5), "less": (8, 64, 1, 1),
               "more": (64, 8, 1, 1), "down": (32, 64, 1, 1)}
-    weights: dict[str, Any] = {k: real(*s) / np.float32(np.prod(s[1:]) ** 0.5) for k, s in shapes.items()} | {"last": real(32, 10) / 4}
+    weights: dict[str, Any] = {
+        k: real(*s) / np.float32(np.prod(s[1:]) ** 0.5) for k, s in shapes.items()
+    } | {"last": real(32, 10) / 4}
     nodes = [
-        node("Conv", ["x", "stem"], "c0", pads=[1] * 4, strides=[2, 2]), node("Relu", ["c0"], "r0"), node("MaxPool", ["r0"], "p0", kernel_shape=[3, 3], strides=[2, 2], pads=[1] * 4),
-        node("Conv", ["p0", "a"], "c1", pads=[1] * 4, strides=[2, 2]), node("Relu", ["c1"], "r1"), node("Conv", ["r1", "b"], "c2", pads=[1] * 4),
-        node("Conv", ["p0", "short"], "c3", strides=[2, 2]), node("Add", ["c2", "c3"], "a0"), node("Relu", ["a0"], "r2"),
-        node("Conv", ["r2", "up"], "c4"), node("HardSwish", ["c4"], "h0"), node("Conv", ["h0", "depth"], "c5", pads=[2] * 4, group=64), node("HardSwish", ["c5"], "h1"),
-        node("GlobalAveragePool", ["h1"], "g0"), node("Conv", ["g0", "less"], "c6"), node("Relu", ["c6"], "r3"), node("Conv", ["r3", "more"], "c7"), node("HardSigmoid", ["c7"], "s0"),
+        node("Conv", ["x", "stem"], "c0", pads=[1] * 4, strides=[2, 2]), node("Relu", ["c0"], "r0"),
+        node("MaxPool", ["r0"], "p0", kernel_shape=[3, 3], strides=[2, 2], pads=[1] * 4),
+        node("Conv", ["p0", "a"], "c1", pads=[1] * 4, strides=[2, 2]), node("Relu", ["c1"], "r1"),
+        node("Conv", ["r1", "b"], "c2", pads=[1] * 4),
+        node("Conv", ["p0", "short"], "c3", strides=[2, 2]), node("Add", ["c2", "c3"], "a0"),
+        node("Relu", ["a0"], "r2"),
+        node("Conv", ["r2", "up"], "c4"), node("HardSwish", ["c4"], "h0"),
+        node("Conv", ["h0", "depth"], "c5", pads=[2] * 4, group=64), node("HardSwish", ["c5"], "h1"),
+        node("GlobalAveragePool", ["h1"], "g0"), node("Conv", ["g0", "less"], "c6"), node("Relu", ["c6"], "r3"),
+        node("Conv", ["r3", "more"], "c7"), node("HardSigmoid", ["c7"], "s0"),
         node("Mul", ["h1", "s0"], "m0"), node("Conv", ["m0", "down"], "c8"), node("Add", ["c8", "r2"], "a1"),
         node("GlobalAveragePool", ["a1"], "g1"), node("Flatten", ["g1"], "f"), node("Gemm", ["f", "last"], "y"),
     ]
@@ -143,14 +183,28 @@ def classifier() -> onnx.ModelProto:
 
 def pyramid() -> onnx.ModelProto:
     """An image halved three times, and the halves joined again on the way back, as detectors of text have it."""
-    weights: dict[str, Any] = {f"d{k}": real(16, 3 if k == 0 else 16, 3, 3) / 6 for k in range(3)} | {f"s{k}": real(8, 16, 1, 1) / 4 for k in range(3)}
-    weights |= {"scales": np.array([1, 1, 2, 2], np.float32), "wide": real(4, 16, 3, 3) / 6, "t0": real(4, 4, 2, 2), "t1": real(4, 1, 2, 2)}
+    weights: dict[str, Any] = {
+        f"d{k}": real(16, 3 if k == 0 else 16, 3, 3) / 6 for k in range(3)
+    } | {f"s{k}": real(8, 16, 1, 1) / 4 for k in range(3)}
+    weights |= {
+        "scales": np.array([1, 1, 2, 2], np.float32), "wide": real(4, 16, 3, 3) / 6, "t0": real(4, 4, 2, 2),
+        "t1": real(4, 1, 2, 2)
+    }
     nodes = [n for k in range(3) for n in (
-        node("Conv", ["x" if k == 0 else f"r{k - 1}", f"d{k}"], f"c{k}", pads=[1] * 4, strides=[2, 2]), node("Relu", [f"c{k}"], f"r{k}"), node("Conv", [f"r{k}", f"s{k}"], f"l{k}"))]
+        node("Conv", ["x" if k == 0 else f"r{k - 1}", f"d{k}"], f"c{k}", pads=[1] * 4, strides=[2, 2]),
+        node("Relu", [f"c{k}"], f"r{k}"), node("Conv", [f"r{k}", f"s{k}"], f"l{k}"))]
     for k, above in ((1, "l2"), (0, "m1")):
-        nodes += [node("Resize", [above, "", "scales"], f"u{k}", mode="nearest", coordinate_transformation_mode="asymmetric", nearest_mode="floor"), node("Add", [f"l{k}", f"u{k}"], f"m{k}")]
-    nodes += [node("Concat", ["m0", "u0"], "j", axis=1), node("Conv", ["j", "wide"], "v", pads=[1] * 4), node("ConvTranspose", ["v", "t0"], "w0", strides=[2, 2]),
-              node("Relu", ["w0"], "w1"), node("ConvTranspose", ["w1", "t1"], "w2", strides=[2, 2]), node("Sigmoid", ["w2"], "y")]
+        nodes += [
+            node(
+                "Resize", [above, "", "scales"], f"u{k}", mode="nearest", coordinate_transformation_mode="asymmetric",
+                nearest_mode="floor"
+            ), node("Add", [f"l{k}", f"u{k}"], f"m{k}")
+        ]
+    nodes += [node("Concat", ["m0", "u0"], "j", axis=1), node("Conv", ["j", "wide"], "v", pads=[1] * 4), node(
+        "ConvTranspose", ["v", "t0"], "w0", strides=[2, 2]
+    ),
+              node("Relu", ["w0"], "w1"), node("ConvTranspose", ["w1", "t1"], "w2", strides=[2, 2]),
+              node("Sigmoid", ["w2"], "y")]
     return model(nodes, 3, weights)
 
 
@@ -167,15 +221,26 @@ def test_multiples_of_a_number(tmp_path: Path) -> None:
     loaded = load_executable(program.save(tmp_path / "pyramid.so"))
     x = real(1, 3, 24, 8)
     np.testing.assert_array_equal(loaded(x), program(x))
-    with pytest.raises(InputError, match=re.escape("input 'x' has shape [1, 3, 12, 8], expected float32 x[1, 3, (h_by_8 * 8), (w_by_8 * 8)] where h_by_8 = 1")):
+    with pytest.raises(
+        InputError,
+        match=re.escape(
+            "input 'x' has shape [1, 3, 12, 8], expected float32 x[1, 3, (h_by_8 * 8), (w_by_8 * 8)] where h_by_8 = 1"
+        )
+    ):
         loaded(real(1, 3, 12, 8))
-    told = "dimension 2 of input 'x' is 72, and the program was compiled for (h_by_8 * 8) from 8 to 64; compile it with a wider range of '(h_by_8 * 8)'"
+    told = (
+        "dimension 2 of input 'x' is 72, and the program was compiled for (h_by_8 * 8) from 8 to 64; compile it with a "
+        "wider range of '(h_by_8 * 8)'"
+    )
     with pytest.raises(InputError, match=re.escape(told)):
         loaded(real(1, 3, 72, 8))
 
 
 def test_where_multiples_are_needed_the_warning_says_what_does_not_fit() -> None:
-    with pytest.warns(OpenSizeWarning, match=r"is compiled for each combination of its sizes: Add .* do not broadcast: dimension -2 is .* in one and"):
+    with pytest.warns(
+        OpenSizeWarning,
+        match=r"is compiled for each combination of its sizes: Add .* do not broadcast: dimension -2 is .* in one and"
+    ):
         program = tilewright.compile(pyramid(), shapes={"x": (1, 3, "h", "w")}, threads=1)
     assert program(real(1, 3, 8, 16)).shape == (1, 1, 16, 32)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import random
 import time
 import warnings
@@ -44,7 +45,9 @@ def node(kind: str, inputs: list[str], output: str, **attributes: Any) -> onnx.N
     return helper.make_node(kind, inputs, [output], **attributes)
 
 
-def model(nodes: list[onnx.NodeProto], inputs: dict[str, Any], weights: dict[str, Any], kinds: dict[str, int] | None = None) -> onnx.ModelProto:
+def model(
+    nodes: list[onnx.NodeProto], inputs: dict[str, Any], weights: dict[str, Any], kinds: dict[str, int] | None = None
+) -> onnx.ModelProto:
     taken = [helper.make_tensor_value_info(n, (kinds or {}).get(n, FLOAT), s) for n, s in inputs.items()]
     stored = [numpy_helper.from_array(np.asarray(w), n) for n, w in weights.items()]
     graph = helper.make_graph(nodes, "g", taken, [helper.make_tensor_value_info("y", FLOAT, None)], stored)
@@ -57,27 +60,43 @@ def real(*shape: int) -> Any:
 
 def perceptron() -> onnx.ModelProto:
     weights = {"w0": real(20, 70) / 4, "b0": real(70), "w1": real(70, 33) / 8, "b1": real(33)}
-    nodes = [node("Gemm", ["x", "w0", "b0"], "h"), node("Relu", ["h"], "r"), node("Gemm", ["r", "w1", "b1"], "s"), node("Softmax", ["s"], "y", axis=-1)]
+    nodes = [
+        node("Gemm", ["x", "w0", "b0"], "h"), node("Relu", ["h"], "r"), node("Gemm", ["r", "w1", "b1"], "s"),
+        node("Softmax", ["s"], "y", axis=-1)
+    ]
     return model(nodes, {"x": ["batch", 20]}, weights)
 
 
 def encoder() -> onnx.ModelProto:
     """One layer of a transformer with its embedding: two heads of 16, positions from a table of 40."""
-    names = {"q": real(32, 32) / 6, "k": real(32, 32) / 6, "v": real(32, 32) / 6, "up": real(32, 96) / 6, "down": real(96, 32) / 10}
-    weights: dict[str, Any] = {**names, "table": real(50, 32), "places": real(1, 40, 32), "one": np.array([1]), "zero": np.array([0]), "axis": np.array([1])}
-    weights |= {"heads": np.array([0, 0, 2, 16]), "flat": np.array([0, 0, 32]), "scale": np.float32(0.25), "gamma": real(32), "beta": real(32)}
+    names = {
+        "q": real(32, 32) / 6, "k": real(32, 32) / 6, "v": real(32, 32) / 6, "up": real(32, 96) / 6,
+        "down": real(96, 32) / 10
+    }
+    weights: dict[str, Any] = {
+        **names, "table": real(50, 32), "places": real(1, 40, 32), "one": np.array([1]), "zero": np.array([0]),
+        "axis": np.array([1])
+    }
+    weights |= {
+        "heads": np.array([0, 0, 2, 16]), "flat": np.array([0, 0, 32]), "scale": np.float32(0.25), "gamma": real(32),
+        "beta": real(32)
+    }
     nodes = [
-        node("Shape", ["ids"], "shape"), node("Gather", ["shape", "one"], "length"), node("Slice", ["places", "zero", "length", "axis"], "positions"),
+        node("Shape", ["ids"], "shape"), node("Gather", ["shape", "one"], "length"),
+        node("Slice", ["places", "zero", "length", "axis"], "positions"),
         node("Gather", ["table", "ids"], "words"), node("Add", ["words", "positions"], "x"),
     ]
     for n in "qkv":
         nodes += [node("MatMul", ["x", n], f"{n}0"), node("Reshape", [f"{n}0", "heads"], f"{n}1"),
                   node("Transpose", [f"{n}1"], f"{n}2", perm=[0, 2, 3, 1] if n == "k" else [0, 2, 1, 3])]
     nodes += [
-        node("MatMul", ["q2", "k2"], "scores0"), node("Mul", ["scores0", "scale"], "scores"), node("Softmax", ["scores"], "powers", axis=-1),
-        node("MatMul", ["powers", "v2"], "context0"), node("Transpose", ["context0"], "context1", perm=[0, 2, 1, 3]), node("Reshape", ["context1", "flat"], "context"),
+        node("MatMul", ["q2", "k2"], "scores0"), node("Mul", ["scores0", "scale"], "scores"),
+        node("Softmax", ["scores"], "powers", axis=-1),
+        node("MatMul", ["powers", "v2"], "context0"), node("Transpose", ["context0"], "context1", perm=[0, 2, 1, 3]),
+        node("Reshape", ["context1", "flat"], "context"),
         node("Add", ["context", "x"], "z0"), node("LayerNormalization", ["z0", "gamma", "beta"], "z", axis=-1),
-        node("MatMul", ["z", "up"], "u"), node("Relu", ["u"], "r"), node("MatMul", ["r", "down"], "d"), node("Add", ["d", "z"], "y"),
+        node("MatMul", ["z", "up"], "u"), node("Relu", ["u"], "r"), node("MatMul", ["r", "down"], "d"),
+        node("Add", ["d", "z"], "y"),
     ]
     return model(nodes, {"ids": ["batch", "length"]}, weights, {"ids": INT64})
 
@@ -85,8 +104,10 @@ def encoder() -> onnx.ModelProto:
 def convolutions() -> onnx.ModelProto:
     weights = {"w0": real(8, 3, 3, 3) / 5, "w1": real(16, 8, 1, 1) / 3, "w2": real(5, 16) / 4, "b2": real(5)}
     nodes = [
-        node("Conv", ["x", "w0"], "c0", pads=[1, 1, 1, 1]), node("Relu", ["c0"], "r0"), node("MaxPool", ["r0"], "p0", kernel_shape=[2, 2], strides=[2, 2]),
-        node("Conv", ["p0", "w1"], "c1"), node("GlobalAveragePool", ["c1"], "g"), node("Flatten", ["g"], "f"), node("Gemm", ["f", "w2", "b2"], "y", transB=1),
+        node("Conv", ["x", "w0"], "c0", pads=[1, 1, 1, 1]), node("Relu", ["c0"], "r0"),
+        node("MaxPool", ["r0"], "p0", kernel_shape=[2, 2], strides=[2, 2]),
+        node("Conv", ["p0", "w1"], "c1"), node("GlobalAveragePool", ["c1"], "g"), node("Flatten", ["g"], "f"),
+        node("Gemm", ["f", "w2", "b2"], "y", transB=1),
     ]
     return model(nodes, {"x": ["batch", 3, 12, 12]}, weights)
 
@@ -104,8 +125,10 @@ def test_sizes_are_reckoned_with_as_numbers_and_stay_what_they_say() -> None:
     n, m = Var("n"), Var("m")
     a, b = sample(n, 61), sample(m, 127)
     said = {
-        "(n * 6)": a * 384 // 64, "((n + 7) // 8)": -(-a // 8), "12": a * 12 // a, "0": (a * 12) % a, "5": (8 * b + 5) % 8, "((m * n) * 3)": 3 * a * b,
-        "(n + 1)": 2 + a - 1, "((m * n) + n)": a * (b + 1), "2": (2 * a + 2) // (a + 1), "((n * -1) + 10)": 10 - a, "((m // 4) + n)": (4 * a + b) // 4,
+        "(n * 6)": a * 384 // 64, "((n + 7) // 8)": -(-a // 8), "12": a * 12 // a, "0": (a * 12) % a,
+        "5": (8 * b + 5) % 8, "((m * n) * 3)": 3 * a * b,
+        "(n + 1)": 2 + a - 1, "((m * n) + n)": a * (b + 1), "2": (2 * a + 2) // (a + 1), "((n * -1) + 10)": 10 - a,
+        "((m // 4) + n)": (4 * a + b) // 4,
     }
     assert {text: str(size) for text, size in said.items()} == {text: text for text in said}
     assert not isinstance(a * 12 // a, OpenSize)
@@ -118,7 +141,8 @@ def test_a_size_is_what_its_expression_comes_to() -> None:
             size: Any = rng.choice([sample(v, k) for v, k in variables.items()])
             for _ in range(4):
                 other = rng.choice([rng.randint(1, 9), sample(*rng.choice(list(variables.items())))])
-                size = rng.choice([lambda: size + other, lambda: size * other, lambda: size // other, lambda: -(-size // other), lambda: size % other])()  # noqa: B023
+                compute = rng.choice([operator.add, operator.mul, operator.floordiv, lambda a, b: -(-a // b), operator.mod])  # noqa: E501
+                size = compute(size, other)
                 if not isinstance(size, OpenSize):
                     break
             assert open_size(as_expr(size)) == size
@@ -131,7 +155,9 @@ def test_what_is_taken_for_granted_of_a_size_limits_it() -> None:
         assert str(size) == "n"
         limit(sample(n, 61) - 2, 3)
         assert found.limits == {n: (5, 512)}
-        with pytest.raises(CompileError, match="has to be 4 or more, and whether it is, no range of a single dimension says"):
+        with pytest.raises(
+            CompileError, match="has to be 4 or more, and whether it is, no range of a single dimension says"
+        ):
             limit(sample(n, 61) // 2, 4)
 
 
@@ -140,7 +166,9 @@ def test_open_sizes_are_compared_only_where_the_answer_holds_for_all() -> None:
     assert a < a + 1 and a * b >= b and max(a, 3) is a
     with pytest.raises(CompileError, match="which of the sizes n and m is larger depends on what they are"):
         assert a < b
-    with pytest.raises(CompileError, match="the size n is known when the program runs, and a number is needed while compiling"):
+    with pytest.raises(
+        CompileError, match="the size n is known when the program runs, and a number is needed while compiling"
+    ):
         float(a)
     assert typical(a * 3) == 192
 
@@ -187,9 +215,19 @@ def test_one_program_for_any_batch_and_length_of_an_encoder() -> None:
     of = encoder()
     program = tilewright.compile(of, shapes={"ids": ("b", "t=1..")}, threads=2)
     rng = np.random.default_rng(0)
-    check(program, of, [{"ids": rng.integers(0, 50, s)} for s in ((1, 1), (1, 2), (3, 5), (1, 7), (2, 8), (1, 9), (2, 16), (5, 17), (1, 33), (4, 40))])
+    check(
+        program, of,
+        [
+            {"ids": rng.integers(0, 50, s)}
+            for s in ((1, 1), (1, 2), (3, 5), (1, 7), (2, 8), (1, 9), (2, 16), (5, 17), (1, 33), (4, 40))
+        ]
+    )
     assert [str(s) for s in program.artifact.manifest.symbols] == ["b from 1", "t from 1 to 40"]
-    with pytest.raises(InputError, match="dimension 1 of input 'ids' is 41, and the program was compiled for t from 1 to 40; compile it with a wider range of 't'"):
+    with pytest.raises(
+        InputError,
+        match="dimension 1 of input 'ids' is 41, and the program was compiled for t from 1 to 40; compile it with a "
+        "wider range of 't'"
+    ):
         program(np.zeros((1, 41), np.int64))
 
 
@@ -245,7 +283,10 @@ def test_sizes_that_are_called_often_get_a_program_of_their_own() -> None:
 
 def test_a_model_that_has_no_such_program_is_compiled_for_each_shape_and_says_so() -> None:
     of = model([node("NonZero", ["x"], "places"), node("Cast", ["places"], "y", to=FLOAT)], {"x": ["n", 3]}, {})
-    with pytest.warns(OpenSizeWarning, match="'model' is compiled for each combination of its sizes: some sizes are in the values of its inputs"):
+    with pytest.warns(
+        OpenSizeWarning,
+        match="'model' is compiled for each combination of its sizes: some sizes are in the values of its inputs"
+    ):
         program = tilewright.compile(of, shapes={"x": ("n", 3)})
     assert program(np.eye(4, 3, dtype=np.float32)).shape == (2, 3)
     assert program(np.eye(2, 3, dtype=np.float32)).shape == (2, 2)
@@ -265,14 +306,20 @@ def test_shapes_that_do_not_fit_the_model_are_refused(shape: Any, message: str) 
 
 def test_contradictory_names_and_ranges_are_refused() -> None:
     of = model([node("Add", ["a", "b"], "y")], {"a": ["n", 3], "b": ["n", 3]}, {})
-    with pytest.raises(InputError, match="dimension 'n' of the model is given as 'i' and as 'j'; the shapes of the inputs contradict each other"):
+    with pytest.raises(
+        InputError,
+        match="dimension 'n' of the model is given as 'i' and as 'j'; the shapes of the inputs contradict each other"
+    ):
         tilewright.compile(of, shapes={"a": ("i", 3), "b": ("j", 3)})
     with pytest.raises(InputError, match=r"dimension 'i' has two ranges; dimension 0 of input 'b' has 'i=1..5'"):
         tilewright.compile(of, shapes={"a": ("i=1..4", 3), "b": ("i=1..5", 3)})
     program = tilewright.compile(of, shapes={"a": ("n", 3)})
     with pytest.raises(InputError, match=r"input 'b' has shape \[3, 3\], expected float32 b\[n, 3\] where n = 2"):
         program(real(2, 3), real(3, 3))
-    with pytest.raises(InputError, match="dimension 'length' is asked for from 50 to 60, and the model takes 50 to 40; give another range"):
+    with pytest.raises(
+        InputError,
+        match="dimension 'length' is asked for from 50 to 60, and the model takes 50 to 40; give another range"
+    ):
         tilewright.compile(encoder(), shapes={"ids": ("b", "length=50..60")})
 
 
@@ -280,7 +327,11 @@ def test_open_shapes_on_the_command_line() -> None:
     from tilewright.driver.options import input_shapes
 
     assert input_shapes("x:[1..64,3,h,w=32..] y:[2]") == {"x": ("1..64", 3, "h", "w=32.."), "y": (2,)}
-    with pytest.raises(OptionError, match=r"'1-4' in the shape of 'x' is not a size; sizes are whole numbers, none negative, or open: n, 1..64, n=1..64"):
+    with pytest.raises(
+        OptionError,
+        match=r"'1-4' in the shape of 'x' is not a size; sizes are whole numbers, none negative, or open: n, 1..64, "
+        r"n=1..64"
+    ):
         input_shapes("x:[1-4]")
 
 
@@ -310,14 +361,19 @@ def check_operator(example: Example) -> int:
             continue
         try:
             function, size = opened(example, axis)
-            artifact = build_open(lambda f=function: f, {}, Target("llvm"), "m", Report(), Cache(None))  # type: ignore[misc]
+            artifact = build_open(
+                lambda f=function: f, {}, Target("llvm"), "m", Report(), Cache(None)
+            )  # type: ignore[misc]
         except CompileError:
             continue
         (symbol,) = artifact.manifest.symbols
         if not symbol.least <= size or (symbol.most is not None and size > symbol.most):
             continue
         found, wanted = artifact.executable(1)(*example.inputs), example.expected()
-        for f, w in zip(found if isinstance(found, tuple) else (found,), wanted if isinstance(wanted, (tuple, list)) else (wanted,), strict=True):
+        for f, w in zip(
+            found if isinstance(found, tuple) else (found,), wanted if isinstance(wanted, (tuple, list)) else (wanted,),
+            strict=True
+        ):
             np.testing.assert_allclose(np.asarray(f, np.float64), np.asarray(w, np.float64), rtol=1e-3, atol=1e-4)
         done += 1
     return done
@@ -342,11 +398,17 @@ def test_operators_with_open_sizes(part: int) -> None:
 
 
 def test_windows_whose_results_stand_in_another_layout_are_refused() -> None:
-    examples = [e for e in EXAMPLES if e.op.name in ("nn.max_pool2d", "nn.avg_pool2d") and e.op.attributes()["layout"] == "NHWC" and e.op.attributes()["out_layout"] == "NCHW"]
+    examples = [
+        e for e in EXAMPLES if e.op.name in ("nn.max_pool2d", "nn.avg_pool2d")
+        and e.op.attributes()["layout"] == "NHWC" and e.op.attributes()["out_layout"] == "NCHW"
+    ]
     assert examples
     for example in examples:
         function, _ = opened(example, 2)
-        with pytest.raises(OpenSizeError, match="has an open height or width, and stores its result in another layout than it is computed in"):
+        with pytest.raises(
+            OpenSizeError,
+            match="has an open height or width, and stores its result in another layout than it is computed in"
+        ):
             build_open(lambda f=function: f, {}, Target("llvm"), "m", Report(), Cache(None))  # type: ignore[misc]
 
 

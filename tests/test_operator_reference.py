@@ -12,7 +12,7 @@ from tilewright.relay.op.registry import OPS
 def test_an_operator_is_described(name: str) -> None:
     cls = OPS[name]
     missing = [a for a in cls.attribute_names if not operator_pages.description(cls, a)]
-    assert not missing, f"write a string literal below each attribute of {cls.__qualname__} or of its base: {', '.join(missing)}"
+    assert not missing, f"write a string literal below each attribute of {cls.__qualname__} or of its base: {', '.join(missing)}"  # noqa: E501
     assert cls.__doc__ and cls.__doc__ is not cls.__mro__[1].__doc__, f"{cls.__qualname__} needs a docstring"
     assert operator_pages.type_rule(cls), f"write the type of the result as the docstring of {cls.infer.__qualname__}"
 

@@ -1,4 +1,5 @@
-"""MobileNet, channels last, with its biases on an accelerator: the text of the module before and after the partition, to the letter.
+"""MobileNet, channels last, with its biases on an accelerator: the text of the module before and after the partition,
+to the letter.
 
 Functions are printed by name, so the constants inside of `…_main_2` come after those of `…_main_10` to `…_main_18`.
 """
@@ -26,7 +27,7 @@ def @main(%input: Tensor[(1, 224, 224, 3), float32], %v_param_1: Tensor[(3, 3, 3
   %3 = nn.conv2d(%2, %v_param_3, padding=[1, 1, 1, 1], groups=32, channels=32, kernel_size=[3, 3], data_layout="NHWC", kernel_layout="HWOI");
   %4 = nn.bias_add(%3, %v_param_4, axis=3);
   %5 = clip(%4, a_min=0f, a_max=6f);
-"""
+"""  # noqa: E501
 
 MAIN = """
 def @main(%input: Tensor[(1, 224, 224, 3), float32] /* ty=Tensor[(1, 224, 224, 3), float32] */, output_tensor_names=["MobilenetV1_Predictions_Reshape_1"]) -> Tensor[(1, 1001), float32] {
@@ -36,7 +37,7 @@ def @main(%input: Tensor[(1, 224, 224, 3), float32] /* ty=Tensor[(1, 224, 224, 3
   %3 = nn.conv2d(%2, meta[relay.Constant][1] /* ty=Tensor[(3, 3, 32, 1), float32] */, padding=[1, 1, 1, 1], groups=32, channels=32, kernel_size=[3, 3], data_layout="NHWC", kernel_layout="HWOI") /* ty=Tensor[(1, 112, 112, 32), float32] */;
   %4 = @tvmgen_default_npu_main_2(%3) /* ty=Tensor[(1, 112, 112, 32), float32] */;
   %5 = clip(%4, a_min=0f, a_max=6f) /* ty=Tensor[(1, 112, 112, 32), float32] */;
-"""
+"""  # noqa: E501
 
 FUNCTIONS = """
 def @tvmgen_default_npu_main_0(%npu_0_i0: Tensor[(1, 112, 112, 32), float32], Inline=1, Compiler="npu", global_symbol="tvmgen_default_npu_main_0", Primitive=1) -> Tensor[(1, 112, 112, 32), float32] {
@@ -45,7 +46,7 @@ def @tvmgen_default_npu_main_0(%npu_0_i0: Tensor[(1, 112, 112, 32), float32], In
 def @tvmgen_default_npu_main_2(%npu_2_i0: Tensor[(1, 112, 112, 32), float32], Inline=1, Compiler="npu", global_symbol="tvmgen_default_npu_main_2", Primitive=1) -> Tensor[(1, 112, 112, 32), float32] {
   nn.bias_add(%npu_2_i0, meta[relay.Constant][34], axis=3)
 }
-"""
+"""  # noqa: E501
 
 
 def mobilenet() -> relay.Function:
@@ -60,8 +61,8 @@ def mobilenet() -> relay.Function:
         shape, layout = ((size, size, channels, 1), "HWOI") if groups > 1 else ((size, size, channels, out), "HWIO")
         pad = (0,) * 4 if size == 1 else (0, 0, 1, 1) if stride == 2 else (1,) * 4
         y = relay.nn.conv2d(
-            y, parameter(*shape), strides=(stride, stride), padding=pad, groups=groups, channels=out, kernel_size=(size, size),
-            data_layout="NHWC", kernel_layout=layout,
+            y, parameter(*shape), strides=(stride, stride), padding=pad, groups=groups, channels=out,
+            kernel_size=(size, size), data_layout="NHWC", kernel_layout=layout,
         )
         return relay.nn.bias_add(y, parameter(out), axis=3)
 

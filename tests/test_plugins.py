@@ -1,4 +1,5 @@
-"""Accelerators that packages bring by entry points: found by targets, by pattern tables and by artifacts, in a process of its own each."""
+"""Accelerators that packages bring by entry points: found by targets, by pattern tables and by artifacts, in a process
+of its own each."""
 
 from __future__ import annotations
 
@@ -28,7 +29,7 @@ def larger(f):
     return relu(x=f.x, y=f.y)
 
 lanes.register()
-'''
+'''  # noqa: E501
 BUILD = """
 import numpy as np, tilewright as tvm
 from tilewright import relay
@@ -53,13 +54,18 @@ def package(folder: Path, name: str = "lanes", value: str = "lanes_accelerator:l
     (folder / "lanes_accelerator.py").write_text(source, encoding="utf-8")
     metadata = folder / "lanes_accelerator-1.0.dist-info"
     metadata.mkdir(exist_ok=True)
-    (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: lanes-accelerator\nVersion: 1.0\n", encoding="utf-8")
+    (metadata / "METADATA").write_text(
+        "Metadata-Version: 2.1\nName: lanes-accelerator\nVersion: 1.0\n", encoding="utf-8"
+    )
     (metadata / "entry_points.txt").write_text(f"[{GROUP}]\n{name} = {value}\n", encoding="utf-8")
 
 
 def run(code: str, folder: Path, *paths: Path) -> subprocess.CompletedProcess[str]:
     path = os.pathsep.join([*map(str, paths), *sys.path])
-    return subprocess.run([sys.executable, "-c", code], cwd=folder, env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True, check=False)
+    return subprocess.run(
+        [sys.executable, "-c", code], cwd=folder, env={**os.environ, "PYTHONPATH": path}, capture_output=True,
+        text=True, check=False
+    )
 
 
 @pytest.mark.slow
@@ -110,7 +116,11 @@ def test_an_accelerator_that_cannot_be_imported(tmp_path: Path, monkeypatch: pyt
     package(tmp_path, name="gone", value="lanes_accelerator:other")
     monkeypatch.syspath_prepend(str(tmp_path))
     assert "gone" in accelerator_names() and "npu" in accelerator_names()
-    with pytest.raises(TargetError, match=r"the accelerator 'gone' cannot be imported from lanes_accelerator:other: .*has no attribute 'other'; repair or remove the package"):
+    with pytest.raises(
+        TargetError,
+        match=r"the accelerator 'gone' cannot be imported from lanes_accelerator:other: .*has no attribute 'other'; "
+        r"repair or remove the package"
+    ):
         find_accelerator("gone")
     assert find_accelerator("none") is None
 

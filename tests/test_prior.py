@@ -91,11 +91,15 @@ def test_records_choose_and_models_choose_where_they_are_right(tmp_path: Path) -
     space, own = task.config_space, task.default_config.index
     drawn = [i for i in map(int, space.sample_ints(16, np.random.default_rng(1))) if i != own]
     scores = PretrainedKernelModel(task)([own, *drawn])
-    honest = recorded(tmp_path / "honest.json", task, [(i, float(np.exp(-3 * s))) for i, s in zip([own, *drawn], scores, strict=True)])
+    honest = recorded(
+        tmp_path / "honest.json", task, [(i, float(np.exp(-3 * s))) for i, s in zip([own, *drawn], scores, strict=True)]
+    )
     fast = recorded(tmp_path / "fast.json", task, [(own, 1e-3), *((i, 2e-3) for i in drawn[1:]), (drawn[0], 5e-4)])
 
     choice, = choose([(task, 1)], fast).choices
-    assert (choice.source, choice.config.index, choice.recorded) == ("recorded", drawn[0], len(drawn) + 1) and choice.ratio == pytest.approx(0.5)
+    assert (
+        choice.source, choice.config.index, choice.recorded
+    ) == ("recorded", drawn[0], len(drawn) + 1) and choice.ratio == pytest.approx(0.5)
 
     found = choose([(task, 1), (other, 2)], honest)
     assert found.certainty["trained"] == pytest.approx(1) and found.judged == 1 and set(found.certainty) == set(MODELS)
@@ -104,9 +108,15 @@ def test_records_choose_and_models_choose_where_they_are_right(tmp_path: Path) -
     found.write(Records(tmp_path / "chosen.json"))
     rows = [json.loads(line) for line in (tmp_path / "chosen.json").read_text().splitlines()]
     assert all(row["selected"] for row in rows)
-    assert all(row.get("error") == PREDICTED for row, c in zip(rows, [c for c in found.choices if c.measured], strict=True) if c.source == "trained")
+    assert all(
+        row.get("error") == PREDICTED for row,
+        c in zip(rows, [c for c in found.choices if c.measured], strict=True) if c.source == "trained"
+    )
 
-    backwards = recorded(tmp_path / "backwards.json", task, [(i, float(np.exp(3 * s))) for i, s in zip([own, *drawn], scores, strict=True)])
+    backwards = recorded(
+        tmp_path / "backwards.json", task,
+        [(i, float(np.exp(3 * s))) for i, s in zip([own, *drawn], scores, strict=True)]
+    )
     unsure = choose([(other, 1)], backwards)
     assert unsure.certainty["trained"] == pytest.approx(-1)
     if not unsure.certainty["cycles"] >= 0.5:
@@ -116,11 +126,16 @@ def test_records_choose_and_models_choose_where_they_are_right(tmp_path: Path) -
 def test_cycles_are_of_the_loops_of_a_kernel() -> None:
     task = kernel_task("pointwise", X86)
     space = task.config_space
-    every = {round(predicted_cycles(task, space.get(i))) for i in map(int, space.sample_ints(8, np.random.default_rng(0)))}
-    assert len(every) > 3 and min(every) > task.flop / 64 / 4  # two vectors of 16 lanes a cycle, on some cores, are the most there is
+    every = {
+        round(predicted_cycles(task, space.get(i))) for i in map(int, space.sample_ints(8, np.random.default_rng(0)))
+    }
+    # two vectors of 16 lanes a cycle, on some cores, are the most there is
+    assert len(every) > 3 and min(every) > task.flop / 64 / 4
 
 
-def test_the_command_measures_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_command_measures_nothing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     model, out = tmp_path / "cnn.onnx", tmp_path / "best.json"
     model.write_bytes(cnn().SerializeToString())
     task = kernel_task("pointwise")
@@ -130,7 +145,10 @@ def test_the_command_measures_nothing(tmp_path: Path, capsys: pytest.CaptureFixt
     monkeypatch.setattr("tilewright.runtime.worker.Worker.call", None)  # nothing is built or run
     assert main(["tune", str(model), "--replay", str(path), "-o", str(out)]) == 0
     said = capsys.readouterr().out
-    assert "How sure the models are: rank correlation with what is recorded, median of 1 kernels" in said and "Nothing was measured." in said
+    assert (
+        "How sure the models are: rank correlation with what is recorded, median of 1 kernels" in said
+        and "Nothing was measured." in said
+    )
     assert out.exists()
     target = "llvm -mtriple=aarch64-linux-gnu -mcpu=cortex-a53"
     assert main(["tune", str(model), "--replay", str(path), "-o", str(out), "--target", target]) == 2

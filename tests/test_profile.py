@@ -1,4 +1,5 @@
-"""Profiles: bookkeeping by a clock of the test's own, rooflines by peaks of the test's own, reports in all forms, traces, and what a program needs of memory."""
+"""Profiles: bookkeeping by a clock of the test's own, rooflines by peaks of the test's own, reports in all forms,
+traces, and what a program needs of memory."""
 
 from __future__ import annotations
 
@@ -57,7 +58,8 @@ def note(operations: int = 0, reads: int = 0, constants: int = 0, dtype: str = "
     return Note(("nn.dense",), operations, DataType(dtype), reads, constants, ())
 
 
-# --- the clock ------------------------------------------------------------------------------------------------------------
+# --- the clock
+# ------------------------------------------------------------------------------------------------------------
 
 
 def test_steps_and_what_is_between_them_are_the_whole(network: Executable) -> None:
@@ -121,7 +123,9 @@ def test_every_part_of_a_batch_is_timed() -> None:
     assert program.manifest.parts == 2
     profile = program.profile(number=2, timeline=True)
     assert profile.timeline is not None
-    assert [(s.part, s.step) for s in profile.timeline.spans] == [(p, k) for p in range(2) for k in range(len(profile.steps))]
+    assert [(s.part, s.step) for s in profile.timeline.spans] == [
+        (p, k) for p in range(2) for k in range(len(profile.steps))
+    ]
     assert profile.report().calls[0]["Count"] == Count(2)
 
 
@@ -137,7 +141,9 @@ def test_without_the_compiler_python_looks_at_the_clock(network: Executable, mon
 
 @pytest.mark.parametrize("form", [".so", ".tar", "c", "checked"])
 def test_programs_of_all_kinds_are_profiled(form: str, tmp_path: Path) -> None:
-    options: dict[str, Any] = {"c": {"target": "c"}, "checked": {"config": {"tir.instrument_bound_checkers": True}}}.get(form, {})
+    options: dict[str, Any] = {
+        "c": {"target": "c"}, "checked": {"config": {"tir.instrument_bound_checkers": True}}
+    }.get(form, {})
     model = tvm.compile(mlp(), **options)
     program = tvm.load(model.save(tmp_path / f"m{form}")) if form.startswith(".") else model.executable
     profile = program.profile(number=1)
@@ -153,7 +159,8 @@ def test_operators_in_python_are_rows() -> None:
     assert "no compiler is installed here" in report.table()
 
 
-# --- the roofline ---------------------------------------------------------------------------------------------------------
+# --- the roofline
+# ---------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("what", "seconds", "bound", "advice"), [
@@ -217,15 +224,30 @@ def test_operations_that_a_graph_asks_for() -> None:
     assert operations(relay.Function([], relay.nn.softmax(relay.var("s", shape=(3, 5))))) == 5 * 15
     assert operations(relay.Function([], relay.sum(relay.var("s", shape=(3, 5)), axis=1))) == 15
     assert operations(relay.Function([], relay.transpose(relay.var("s", shape=(3, 5))))) == 0
-    assert product_type(relay.Function([], relay.nn.dense(relay.var("b", shape=(2, 8), dtype="uint8"), relay.var("w", shape=(4, 8), dtype="int8"), out_dtype="int32"))) == "uint8"
+    assert product_type(
+        relay.Function(
+            [],
+            relay.nn.dense(
+                relay.var("b", shape=(2, 8), dtype="uint8"), relay.var("w", shape=(4, 8), dtype="int8"),
+                out_dtype="int32"
+            )
+        )
+    ) == "uint8"
 
 
-# --- reports --------------------------------------------------------------------------------------------------------------
+# --- reports
+# --------------------------------------------------------------------------------------------------------------
 
 ROWS: list[dict[str, Metric]] = [
-    {"Name": "a", "Duration (us)": Duration(2.0), "Percent": Percent(20.0), "Count": Count(1), "GFLOP/s": Ratio(2.0), "Origin": "first"},
+    {
+        "Name": "a", "Duration (us)": Duration(2.0), "Percent": Percent(20.0), "Count": Count(1), "GFLOP/s": Ratio(2.0),
+        "Origin": "first"
+    },
     {"Name": "b", "Duration (us)": Duration(5.0), "Percent": Percent(50.0), "Count": Count(1)},
-    {"Name": "a", "Duration (us)": Duration(3.0), "Percent": Percent(30.0), "Count": Count(1), "GFLOP/s": Ratio(4.0), "Origin": "third"},
+    {
+        "Name": "a", "Duration (us)": Duration(3.0), "Percent": Percent(30.0), "Count": Count(1), "GFLOP/s": Ratio(4.0),
+        "Origin": "third"
+    },
 ]
 
 
@@ -236,16 +258,23 @@ def test_a_report_is_a_table_csv_and_json() -> None:
     assert [line.split()[0] for line in lines[1:6]] == ["a", "b", "----------", "Sum", "Total"]
     assert "5.00" in lines[1] and "3.00" in lines[1] and "first, third" in lines[1]
     assert lines[-1] == "Threads: 2"
-    assert [line.split()[0] for line in report.table(aggregate=False, col_sums=False).splitlines()[1:4]] == ["b", "a", "a"]
+    assert [
+        line.split()[0] for line in report.table(aggregate=False, col_sums=False).splitlines()[1:4]
+    ] == ["b", "a", "a"]
     assert [line.split()[0] for line in report.table(sort=False, aggregate=False).splitlines()[1:4]] == ["a", "b", "a"]
-    assert list(csv.DictReader(io.StringIO(report.csv())))[1] == {"Name": "b", "Duration (us)": "5", "Percent": "50", "Count": "1", "GFLOP/s": "", "Origin": ""}
+    assert list(csv.DictReader(io.StringIO(report.csv())))[1] == {
+        "Name": "b", "Duration (us)": "5", "Percent": "50", "Count": "1", "GFLOP/s": "", "Origin": ""
+    }
     assert json.loads(report.json())["calls"][0]["Duration (us)"] == {"microseconds": 2.0}
     assert Report.from_json(report.json()) == report
     assert str(report) == report.table()
 
 
 def test_what_is_no_report() -> None:
-    for text in ("{", "{}", '{"calls": [{"a": 1}], "device_metrics": {}}', '{"calls": [{"a": {"miles": 1}}], "device_metrics": {}}'):
+    for text in (
+        "{", "{}", '{"calls": [{"a": 1}], "device_metrics": {}}',
+        '{"calls": [{"a": {"miles": 1}}], "device_metrics": {}}'
+    ):
         with pytest.raises(InputError, match="this is no report"):
             Report.from_json(text)
     with pytest.raises(InputError, match="is a text, and has no number"):
@@ -281,14 +310,18 @@ def test_a_function_is_profiled() -> None:
     assert MetricCollector().stop(MetricCollector().start(DeviceWrapper(tvm.cpu()))) == {}
 
 
-# --- traces ---------------------------------------------------------------------------------------------------------------
+# --- traces
+# ---------------------------------------------------------------------------------------------------------------
 
 
 def watched() -> tuple[Profile, Any]:
     """A profile by hand of a program with two steps, of which a second thread ran a chunk."""
     program = tvm.compile(mlp(sizes=(16, 10))).executable
     manifest = program.manifest
-    names = [StepTime(getattr(s, "symbol", "copy"), "node", 1e-6, 1e-6, n) for s, n in zip(manifest.steps, manifest.notes, strict=True)]
+    names = [
+        StepTime(getattr(s, "symbol", "copy"), "node", 1e-6, 1e-6, n) for s,
+        n in zip(manifest.steps, manifest.notes, strict=True)
+    ]
     spans = tuple(Span(k, 0, 1000 + 100 * k, 1090 + 100 * k) for k in range(len(names)))
     run = Run(900, 2000, spans, (Chunk(7, 0, 4, 1005, 1050), Chunk(8, 4, 8, 1010, 1060)), caller=7)
     return Profile("m", tuple(names), 1e-6, (1e-6,), 2, "native", 0, 1, run), manifest
@@ -328,7 +361,9 @@ def test_a_trace_for_perfetto(tmp_path: Path) -> None:
     read = messages.Trace()
     read.ParseFromString(trace.save(tmp_path / "t.pftrace").read_bytes())
     assert not list(unknown_fields.UnknownFieldSet(read))
-    assert not any(list(unknown_fields.UnknownFieldSet(m)) for p in read.packet for m in (p, p.track_event, p.track_descriptor))
+    assert not any(
+        list(unknown_fields.UnknownFieldSet(m)) for p in read.packet for m in (p, p.track_event, p.track_descriptor)
+    )
     tracks = {p.track_descriptor.uuid: p.track_descriptor for p in read.packet if p.HasField("track_descriptor")}
     assert [t.thread.thread_name for t in tracks.values() if t.HasField("thread")] == [CALLER, "worker 1"]
     event = messages.TrackEvent
@@ -346,7 +381,9 @@ def test_a_trace_for_perfetto(tmp_path: Path) -> None:
             name, begin = depth[found.track_uuid].pop()
             ended.append((name, begin, packet.timestamp))
         else:
-            assert found.type == event.TYPE_COUNTER and tracks[found.track_uuid].counter.unit == messages.CounterDescriptor.UNIT_SIZE_BYTES
+            assert found.type == event.TYPE_COUNTER and tracks[
+                found.track_uuid
+            ].counter.unit == messages.CounterDescriptor.UNIT_SIZE_BYTES
     assert not any(depth.values())
     stack: list[Slice] = [s for lane in trace.lanes.values() for s in lane]
     wanted = []
@@ -361,16 +398,22 @@ def test_a_trace_for_perfetto(tmp_path: Path) -> None:
     assert begin.timestamp == 1 << 40 and begin.track_event.debug_annotations[0].int_value == -1
 
 
-# --- memory ---------------------------------------------------------------------------------------------------------------
+# --- memory
+# ---------------------------------------------------------------------------------------------------------------
 
 
 def test_what_lives_where_most_does(network: Executable) -> None:
     report = memory_report(network.manifest)
     assert report.arena == network.manifest.workspace_bytes == 4096
     assert (report.peak, report.use, report.steps) == (4096, (2048, 4096, 2112, 64), 4)
-    assert [(a.nbytes, a.shape, a.dtype, a.first, a.last) for a in report.alive] == [(2048, (1, 8, 8, 8), "float32", 0, 1), (2048, (1, 8, 8, 8), "float32", 1, 2)]
+    assert [(a.nbytes, a.shape, a.dtype, a.first, a.last) for a in report.alive] == [
+        (2048, (1, 8, 8, 8), "float32", 0, 1), (2048, (1, 8, 8, 8), "float32", 1, 2)
+    ]
     text = str(report)
-    assert "peak of the arena: 4,096 bytes (4 kB), at step 1 of 4, kernel_1_conv2d_add (Conv 'second'" in text and "Conv 'first'" in text
+    assert (
+        "peak of the arena: 4,096 bytes (4 kB), at step 1 of 4, kernel_1_conv2d_add (Conv 'second'" in text
+        and "Conv 'first'" in text
+    )
     assert json.loads(json.dumps(report.as_dict()))["inputs"] == IMAGE.nbytes
     alone = tvm.compile(tvm.IRModule.from_expr(relay.nn.relu(relay.var("x", shape=(4,)))))
     assert "nothing lives in the arena" in str(memory_report(alone.artifact.manifest))

@@ -58,13 +58,18 @@ def network() -> Function:
 
 
 def run(command: Sequence[str | Path], folder: Path, **environment: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([*map(str, command)], cwd=folder, env={**os.environ, **environment}, capture_output=True, text=True, timeout=600, check=False,
+    return subprocess.run([*map(str, command)], cwd=folder, env={
+        **os.environ, **environment
+    }, capture_output=True, text=True, timeout=600, check=False,
                           stdin=subprocess.DEVNULL)
 
 
 # What perf is told.
 def test_functions_of_an_object() -> None:
-    text = "define i32 @one() {\n  ret i32 1\n}\ndefine internal void @hidden() noinline {\n  call void @two()\n  ret void\n}\ndefine void @two() {\n  ret void\n}\n"
+    text = (
+        "define i32 @one() {\n  ret i32 1\n}\ndefine internal void @hidden() noinline {\n  call void @two()\n  ret "
+        "void\n}\ndefine void @two() {\n  ret void\n}\n"
+    )
     text += "define void @three() {\n  call void @hidden()\n  ret void\n}\n"
     image = compile_text(text, Target("llvm"))
     assert set(functions_of(image)) == {"one", "two", "three"}
@@ -85,9 +90,13 @@ def map_of_this_process() -> Iterator[Path]:
 def test_perf_knows_functions_by_name(monkeypatch: pytest.MonkeyPatch, map_of_this_process: Path) -> None:
     monkeypatch.setenv(PERF, "map")
     tilewright.compile(network(), threads=2)(X)
-    rows = {name: (int(address, 16), int(size, 16)) for address, size, name in map(str.split, map_of_this_process.read_text().splitlines())}
+    rows = {
+        name: (int(address, 16), int(size, 16)) for address, size,
+        name in map(str.split, map_of_this_process.read_text().splitlines())
+    }
     assert rows["tw_run"][1]
-    bodies = [name for name in rows if re.fullmatch(r"kernel_\d+_conv2d_relu\..*\.body", name)]  # what threads share is a function of its own
+    # what threads share is a function of its own
+    bodies = [name for name in rows if re.fullmatch(r"kernel_\d+_conv2d_relu\..*\.body", name)]
     assert bodies
     places = sorted(rows.values())
     assert all(begin + size <= after for (begin, size), (after, _) in itertools.pairwise(places))
@@ -113,12 +122,18 @@ for _ in range(int(sys.argv[2])):
 
 @pytest.mark.slow
 def test_jitdump_has_the_code(tmp_path: Path) -> None:
-    done = run([sys.executable, "-c", SCRIPT, Path(__file__).parent, 1], tmp_path, **{PERF: "jitdump", FOLDER: str(tmp_path), "PYTHONPATH": str(SOURCE)})
+    done = run(
+        [sys.executable, "-c", SCRIPT, Path(__file__).parent, 1], tmp_path,
+        **{PERF: "jitdump", FOLDER: str(tmp_path), "PYTHONPATH": str(SOURCE)}
+    )
     assert done.returncode == 0, done.stderr[-3000:]
     (file,) = tmp_path.glob("jit-*.dump")
     data = file.read_bytes()
     magic, version, at, machine, _, process, _, flags = struct.unpack_from("<IIIIIIQQ", data)
-    assert (magic, version, machine, flags) == (0x4A695444, 1, struct.unpack_from("<H", compile_text("define void @f() {\n  ret void\n}", Target("llvm")), 18)[0], 0)
+    assert (magic, version, machine, flags) == (
+        0x4A695444, 1,
+        struct.unpack_from("<H", compile_text("define void @f() {\n  ret void\n}", Target("llvm")), 18)[0], 0
+    )
     found: dict[str, bytes] = {}
     while at < len(data):
         kind, size, _ = struct.unpack_from("<IIQ", data, at)
@@ -137,7 +152,12 @@ def test_jitdump_has_the_code(tmp_path: Path) -> None:
 @pytest.mark.skipif(shutil.which("perf") is None, reason="needs perf")
 def test_perf_report_lists_operators(tmp_path: Path) -> None:
     environment = {PERF: "jitdump", FOLDER: str(tmp_path), "PYTHONPATH": str(SOURCE)}
-    recorded = run(["perf", "record", "-k", "CLOCK_MONOTONIC", "-o", "raw.data", sys.executable, "-c", SCRIPT, Path(__file__).parent, 2000], tmp_path, **environment)
+    recorded = run(
+        [
+            "perf", "record", "-k", "CLOCK_MONOTONIC", "-o", "raw.data", sys.executable, "-c", SCRIPT,
+            Path(__file__).parent, 2000
+        ], tmp_path, **environment
+    )
     if not (tmp_path / "raw.data").exists() or "Permission" in recorded.stderr:
         pytest.skip(f"perf cannot record here: {recorded.stderr.strip()[:200]}")
     assert recorded.returncode == 0, recorded.stderr[-3000:]
@@ -153,13 +173,20 @@ def test_perf_report_lists_operators(tmp_path: Path) -> None:
 @pytest.mark.skipif(shutil.which("perf") is None, reason="needs perf")
 def test_perf_report_lists_lines(tmp_path: Path) -> None:
     script = SCRIPT.replace("threads=2", "threads=1, config={'tir.debug_info': 'tir'}")
-    environment = {PERF: "map", "TMPDIR": str(tmp_path), "TILEWRIGHT_CACHE_DIR": str(tmp_path / "cache"), "PYTHONPATH": str(SOURCE)}
-    recorded = run(["perf", "record", "-o", "perf.data", sys.executable, "-c", script, Path(__file__).parent, 300], tmp_path, **environment)
+    environment = {
+        PERF: "map", "TMPDIR": str(tmp_path), "TILEWRIGHT_CACHE_DIR": str(tmp_path / "cache"), "PYTHONPATH": str(SOURCE)
+    }
+    recorded = run(
+        ["perf", "record", "-o", "perf.data", sys.executable, "-c", script, Path(__file__).parent, 300], tmp_path,
+        **environment
+    )
     if not (tmp_path / "perf.data").exists() or "Permission" in recorded.stderr:
         pytest.skip(f"perf cannot record here: {recorded.stderr.strip()[:200]}")
     assert recorded.returncode == 0, recorded.stderr[-3000:]
     (library,) = tmp_path.glob("tilewright-debug-*/*.so")
-    report = run(["perf", "report", "-i", "perf.data", "--stdio", "--dsos", library.name, "--sort", "symbol,srcline"], tmp_path).stdout
+    report = run(
+        ["perf", "report", "-i", "perf.data", "--stdio", "--dsos", library.name, "--sort", "symbol,srcline"], tmp_path
+    ).stdout
     assert re.search(r"kernel_\d+_conv2d_relu\S* +kernel_\d+_conv2d_relu\.tir\.py:\d+", report), report[:3000]
 
 
@@ -181,7 +208,12 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @needs_valgrind
 def test_valgrind_finds_nothing(program: Path) -> None:
     plain = run([program], program.parent)
-    done = run(["valgrind", "--error-exitcode=9", "--leak-check=full", "--show-leak-kinds=all", "--errors-for-leak-kinds=all", program], program.parent)
+    done = run(
+        [
+            "valgrind", "--error-exitcode=9", "--leak-check=full", "--show-leak-kinds=all",
+            "--errors-for-leak-kinds=all", program
+        ], program.parent
+    )
     assert done.returncode == 0, done.stderr[-4000:]
     assert "ERROR SUMMARY: 0 errors" in done.stderr
     assert done.stdout == plain.stdout == f"{32 * 28:.3f}\n"  # rows of a softmax
@@ -195,7 +227,10 @@ def test_callgrind_counts_operators(program: Path) -> None:
     done = run(["valgrind", "--tool=callgrind", "--callgrind-out-file=calls", program], program.parent)
     assert done.returncode == 0, done.stderr[-4000:]
     said = run(["callgrind_annotate", "--threshold=99.9", "calls"], program.parent).stdout
-    counts = {name: int(count.replace(",", "")) for count, name in re.findall(r"^\s*([\d,]+) \([ \d.]+%\)\s+\S*?:(\S+)", said, re.MULTILINE)}
+    counts = {
+        name: int(count.replace(",", "")) for count,
+        name in re.findall(r"^\s*([\d,]+) \([ \d.]+%\)\s+\S*?:(\S+)", said, re.MULTILINE)
+    }
     convolution = sum(n for name, n in counts.items() if "conv2d" in name)
     products = 3 * 28 * 28 * 32 * 16 * 9 // 4  # of vectors of four, in three calls
     assert products < convolution < 4 * products, said[:3000]
@@ -207,7 +242,10 @@ def test_callgrind_counts_operators(program: Path) -> None:
 @pytest.mark.skipif(shutil.which("gcov") is None, reason="needs gcov")
 def test_gcov_sees_every_line_of_a_model_in_c(tmp_path: Path) -> None:
     tilewright.compile(network()).export_c(tmp_path)
-    made = run(["gcc", "-O0", "--coverage", "-ffp-contract=off", "default_.c", "default__test.c", "-o", "test", "-lm"], tmp_path)
+    made = run(
+        ["gcc", "-O0", "--coverage", "-ffp-contract=off", "default_.c", "default__test.c", "-o", "test", "-lm"],
+        tmp_path
+    )
     assert made.returncode == 0, made.stderr
     assert run(["./test"], tmp_path).stdout == "OK\n"
     notes = next(tmp_path.glob("*default_.gcno"))
@@ -217,5 +255,7 @@ def test_gcov_sees_every_line_of_a_model_in_c(tmp_path: Path) -> None:
     (lines,) = [f["lines"] for f in files if f["file"].endswith("default_.c")]
     counts = [line["count"] for line in lines]
     assert len(counts) > 50
-    assert sum(n > 0 for n in counts) >= 0.95 * len(counts), [line["line_number"] for line in lines if not line["count"]]
+    assert sum(n > 0 for n in counts) >= 0.95 * len(counts), [
+        line["line_number"] for line in lines if not line["count"]
+    ]
     assert max(counts) >= 28 * 28 * 32 * 16 * 9 // 16  # the products, at most sixteen in one statement

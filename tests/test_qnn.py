@@ -63,20 +63,42 @@ def _conv(x: Array, w: Array, zx: Array, zw: Array, **attrs: Any) -> tuple[str, 
 
 
 CASES: list[tuple[str, list[Array], int, dict[str, Any]]] = [
-    ("quantize", [random.uniform(-40, 40, (2, 3, 5)).astype(np.float32), scale(0.125), zero(7)], 1, {"out_dtype": "uint8"}),
-    ("quantize", [random.uniform(-4, 4, (2, 3, 5)).astype(np.float32), scale(0.5, 0.25, 1), zero(0, -3, 9)], 1, {"axis": 1}),
+    (
+        "quantize", [random.uniform(-40, 40, (2, 3, 5)).astype(np.float32), scale(0.125), zero(7)], 1,
+        {"out_dtype": "uint8"}
+    ),
+    (
+        "quantize", [random.uniform(-4, 4, (2, 3, 5)).astype(np.float32), scale(0.5, 0.25, 1), zero(0, -3, 9)], 1,
+        {"axis": 1}
+    ),
     ("quantize", [random.uniform(-4e9, 4e9, (70,)).astype(np.float32), scale(1.0), zero(0)], 1, {"out_dtype": "int32"}),
     ("dequantize", [u8(2, 3, 5), scale(0.1), zero(128)], 1, {}),
     ("dequantize", [s8(3, 4), scale(0.1, 0.2, 0.3), zero(0, 1, 2)], 1, {"axis": 0}),
     ("dequantize", [sums(3, 4), scale(1e-4), zero(77)], 1, {}),
-    *[("requantize", [sums(2, 9, 3), scales(9), zero(0), scale(3.0), zero(-5)], 1, {"axis": 1, "rounding": r, "compute_dtype": c, "out_dtype": o})
-      for r, c, o in (("UPWARD", "int64", "int8"), ("TONEAREST", "int64", "uint8"), ("TONEAREST", "float32", "uint8"), ("TOEVEN", "float32", "uint8"), ("TOEVEN", "int64", "int8"),
+    *[(
+        "requantize", [sums(2, 9, 3), scales(9), zero(0), scale(3.0), zero(-5)], 1,
+        {"axis": 1, "rounding": r, "compute_dtype": c, "out_dtype": o}
+    )
+      for r, c,
+      o in (("UPWARD", "int64", "int8"), ("TONEAREST", "int64", "uint8"), (
+          "TONEAREST", "float32", "uint8"
+      ), ("TOEVEN", "float32", "uint8"), ("TOEVEN", "int64", "int8"),
                       ("UPWARD", "float32", "int8"),
-                      ("None", "None", "int8"), ("TONEAREST", "float64", "int16"), ("UPWARD", "int32", "int32"), ("TFLITE", "None", "int8"))],
-    ("requantize", [sums(2, 9, 3), scales(9) * np.float32(64), zero(0), scale(3.0), zero(-5)], 1, {"axis": 1, "rounding": "TFLITE", "out_dtype": "int16"}),
-    ("requantize", [sums(2, 9).astype(np.int64) << 12, scales(9), zero(0), scale(900.0), zero(0)], 1, {"axis": 1, "rounding": "TFLITE", "out_dtype": "int16"}),
+                      ("None", "None", "int8"), ("TONEAREST", "float64", "int16"), ("UPWARD", "int32", "int32"),
+                      ("TFLITE", "None", "int8"))],
+    (
+        "requantize", [sums(2, 9, 3), scales(9) * np.float32(64), zero(0), scale(3.0), zero(-5)], 1,
+        {"axis": 1, "rounding": "TFLITE", "out_dtype": "int16"}
+    ),
+    (
+        "requantize", [sums(2, 9).astype(np.int64) << 12, scales(9), zero(0), scale(900.0), zero(0)], 1,
+        {"axis": 1, "rounding": "TFLITE", "out_dtype": "int16"}
+    ),
     ("requantize", [s8(5, 7), scale(0.5), zero(3), scale(0.5), zero(100)], 1, {"out_dtype": "uint8"}),
-    ("requantize", [s8(5, 7), scale(9.0), zero(3), scale(0.5), zero(100)], 1, {"out_dtype": "int16", "rounding": "TONEAREST"}),
+    (
+        "requantize", [s8(5, 7), scale(9.0), zero(3), scale(0.5), zero(100)], 1,
+        {"out_dtype": "int16", "rounding": "TONEAREST"}
+    ),
     ("add", [u8(2, 3, 5), u8(2, 1, 5), scale(0.1), zero(3), scale(0.25), zero(120), scale(0.3), zero(9)], 2, {}),
     ("subtract", [s8(2, 3), s8(2, 3), scale(0.1), zero(3), scale(0.25), zero(-12), scale(0.3), zero(0)], 2, {}),
     ("mul", [s8(2, 3, 4), s8(2, 3, 4), scale(0.1), zero(3), scale(0.25), zero(-12), scale(0.3), zero(5)], 2, {}),
@@ -88,16 +110,31 @@ CASES: list[tuple[str, list[Array], int, dict[str, Any]]] = [
     _conv(u8(1, 4, 6, 6), u8(3, 4, 3, 3), zero(5), zero(117), padding=1),  # weights of one bit more than a byte
     # one or two weights wider than a byte
     _conv(u8(1, 24, 5, 4), strays((8, 24, 1, 1), (3, 17)), zero(5), zero(90)),
-    _conv(u8(1, 9, 11, 8), strays((2, 3, 8, 6), (5, 100)), zero(5), zero(90), strides=(2, 1), dilation=(1, 2), data_layout="NHWC", kernel_layout="HWIO"),
-    _conv(u8(1, 9, 11, 3), strays((3, 3, 3, 6), (161,)), zero(5), zero(90), padding=1, strides=2, data_layout="NHWC", kernel_layout="HWIO"),
+    _conv(
+        u8(1, 9, 11, 8), strays((2, 3, 8, 6), (5, 100)), zero(5), zero(90), strides=(2, 1), dilation=(1, 2),
+        data_layout="NHWC", kernel_layout="HWIO"
+    ),
+    _conv(
+        u8(1, 9, 11, 3), strays((3, 3, 3, 6), (161,)), zero(5), zero(90), padding=1, strides=2, data_layout="NHWC",
+        kernel_layout="HWIO"
+    ),
     _conv(u8(1, 3, 9, 11), strays((6, 3, 3, 3), (0,)), zero(5), zero(90), padding=1, strides=2),
     ("dense", [u8(5, 20), strays((7, 20), (41, 40)), zero(3), zero(90), scale(0.1), scale(0.2)], 1, {}),
     # runs of rows: few channels behind each other, or planes
     _conv(u8(1, 9, 11, 3), s8(3, 3, 3, 20), zero(113), zero(0), padding=1, data_layout="NHWC", kernel_layout="HWIO"),
-    _conv(s8(2, 9, 12, 1), s8(5, 4, 1, 8), zero(-3), zero(0), padding=(2, 1, 1, 2), strides=2, data_layout="NHWC", kernel_layout="HWIO"),
-    _conv(s8(1, 8, 10, 3), s8(17, 3, 3, 3), zero(0), zero(0), padding=(0, 0, 1, 1), strides=(2, 2), data_layout="NHWC", kernel_layout="OHWI"),
+    _conv(
+        s8(2, 9, 12, 1), s8(5, 4, 1, 8), zero(-3), zero(0), padding=(2, 1, 1, 2), strides=2, data_layout="NHWC",
+        kernel_layout="HWIO"
+    ),
+    _conv(
+        s8(1, 8, 10, 3), s8(17, 3, 3, 3), zero(0), zero(0), padding=(0, 0, 1, 1), strides=(2, 2), data_layout="NHWC",
+        kernel_layout="OHWI"
+    ),
     _conv(u8(1, 8, 10, 5), u8(3, 2, 5, 6), zero(0), zero(99), strides=(1, 3), data_layout="NHWC", kernel_layout="HWIO"),
-    _conv(u8(1, 9, 9, 2), s8(3, 3, 2, 4), zero(9), zero(0), padding=2, dilation=(2, 1), data_layout="NHWC", kernel_layout="HWIO"),
+    _conv(
+        u8(1, 9, 9, 2), s8(3, 3, 2, 4), zero(9), zero(0), padding=2, dilation=(2, 1), data_layout="NHWC",
+        kernel_layout="HWIO"
+    ),
     _conv(u8(1, 3, 15, 14), s8(9, 3, 7, 7), zero(120), zero(0), padding=3, strides=2),
     _conv(s8(2, 1, 8, 9), s8(6, 1, 2, 5), zero(4), zero(0), strides=(1, 2)),
     _conv(u8(1, 2, 8, 9), s8(6, 2, 3, 4), zero(0), zero(0), padding=(1, 2, 0, 1), dilation=(2, 1)),
@@ -107,18 +144,42 @@ CASES: list[tuple[str, list[Array], int, dict[str, Any]]] = [
     ("dense", [u8(7, 30), s8(19, 30), zero(9), zero(0), scale(0.1), scales(19)], 1, {"units": 19}),
     ("dense", [s8(2, 3, 8), s8(70, 8), zero(9), zero(0), scale(0.1), scale(0.1)], 1, {}),
     ("dense", [u8(1, 64), u8(10, 64), zero(9), zero(200), scale(0.1), scale(0.1)], 1, {}),
-    *[(name, [x, scale(0.05), zero(12), scale(0.02), zero(-3)], 1, {}) for name in ("tanh", "sigmoid", "exp", "erf", "abs", "hardswish") for x in (u8(2, 70), s8(3, 5))],
+    *[
+        (name, [x, scale(0.05), zero(12), scale(0.02), zero(-3)], 1, {})
+        for name in ("tanh", "sigmoid", "exp", "erf", "abs", "hardswish") for x in (u8(2, 70), s8(3, 5))
+    ],
     *[(name, [u8(2, 70), scale(0.05), zero(-1), scale(0.02), zero(3)], 1, {}) for name in ("log", "sqrt", "rsqrt")],
     ("log", [s8(9), scale(0.1), zero(0), scale(0.02), zero(3)], 1, {}),
     ("leaky_relu", [s8(2, 5), scale(0.05), zero(12), scale(0.02), zero(-3)], 1, {"alpha": 0.1}),
     ("leaky_relu", [s8(2, 5), scale(0.05), zero(12), scale(0.02), zero(-3)], 5, {"alpha": 0.1}),
     ("softmax", [s8(2, 5), scale(0.05), zero(12), scale(1 / 256), zero(-128)], 1, {"axis": 1}),
-    ("avg_pool2d", [u8(1, 5, 6, 3), scale(0.05), zero(12), scale(0.02), zero(-3)], 1, {"pool_size": 3, "strides": 2, "padding": 1}),
-    ("simulated_quantize", [random.uniform(-40, 40, (2, 3, 5)).astype(np.float32), np.asarray(1, np.int32), scale(0.125, 0.5, 0.25), zero(7)], 1, {"axis": 1}),
-    ("simulated_quantize", [random.uniform(-40, 40, (2, 3)).astype(np.float32), np.asarray(0, np.int32), scale(0.125), zero(7)], 1, {}),
-    ("simulated_dequantize", [random.integers(0, 256, (2, 3)).astype(np.float32), np.asarray(2, np.int32), scale(0.125), zero(7)], 1, {}),
-    ("conv2d_transpose", [u8(1, 3, 4, 5), s8(3, 4, 3, 3), zero(9), zero(-4), scale(0.1), scale(0.1)], 1, {"strides": 2, "padding": 1, "output_padding": 1}),
-    ("conv2d_transpose", [s8(1, 3, 4, 2), s8(2, 2, 5, 2), zero(9), zero(0), scale(0.1), scales(5)], 1, {"strides": 2, "data_layout": "NHWC", "kernel_layout": "HWOI"}),
+    (
+        "avg_pool2d", [u8(1, 5, 6, 3), scale(0.05), zero(12), scale(0.02), zero(-3)], 1,
+        {"pool_size": 3, "strides": 2, "padding": 1}
+    ),
+    (
+        "simulated_quantize",
+        [
+            random.uniform(-40, 40, (2, 3, 5)).astype(np.float32), np.asarray(1, np.int32), scale(0.125, 0.5, 0.25),
+            zero(7)
+        ], 1, {"axis": 1}
+    ),
+    (
+        "simulated_quantize",
+        [random.uniform(-40, 40, (2, 3)).astype(np.float32), np.asarray(0, np.int32), scale(0.125), zero(7)], 1, {}
+    ),
+    (
+        "simulated_dequantize",
+        [random.integers(0, 256, (2, 3)).astype(np.float32), np.asarray(2, np.int32), scale(0.125), zero(7)], 1, {}
+    ),
+    (
+        "conv2d_transpose", [u8(1, 3, 4, 5), s8(3, 4, 3, 3), zero(9), zero(-4), scale(0.1), scale(0.1)], 1,
+        {"strides": 2, "padding": 1, "output_padding": 1}
+    ),
+    (
+        "conv2d_transpose", [s8(1, 3, 4, 2), s8(2, 2, 5, 2), zero(9), zero(0), scale(0.1), scales(5)], 1,
+        {"strides": 2, "data_layout": "NHWC", "kernel_layout": "HWOI"}
+    ),
     ("batch_matmul", [u8(2, 3, 6), s8(2, 5, 6), zero(9), zero(-4), scale(0.1), scale(0.1)], 2, {}),
 ]
 
@@ -166,7 +227,7 @@ def test_compiled(case: Any, target: Target) -> None:
     found = artifact.executable(threads=1)(*data)
     if wanted.dtype.kind == "f":
         np.testing.assert_allclose(found, wanted, rtol=1e-6)
-    elif case[0] in ("quantize", "softmax", "avg_pool2d") or len(data) == 5:  # division by a constant is a multiplication
+    elif case[0] in ("quantize", "softmax", "avg_pool2d") or len(data) == 5:  # division by a constant is a multiplication  # noqa: E501
         assert np.abs(found.astype(np.int64) - wanted).max() <= max(1, np.abs(wanted.astype(np.int64)).max() >> 22)
     else:
         np.testing.assert_array_equal(found, wanted)
@@ -189,9 +250,11 @@ def test_the_reference_of_a_convolution_is_the_definition() -> None:
 
 def test_requantize_rounds_as_it_says() -> None:
     halves = np.asarray([-3, -1, 1, 3, 5], np.int32)
-    wanted = {("UPWARD", "int64"): [-1, 0, 1, 2, 3], ("TONEAREST", "int64"): [-2, -1, 1, 2, 3], ("UPWARD", "float32"): [-1, 0, 1, 2, 3],
-              ("TONEAREST", "float32"): [-2, -1, 1, 2, 3], ("TONEAREST", "float64"): [-2, -1, 1, 2, 3], ("TOEVEN", "float32"): [-2, 0, 0, 2, 2],
-              ("TOEVEN", "int64"): [-2, 0, 0, 2, 2]}
+    wanted = {("UPWARD", "int64"): [-1, 0, 1, 2, 3], (
+        "TONEAREST", "int64"
+    ): [-2, -1, 1, 2, 3], ("UPWARD", "float32"): [-1, 0, 1, 2, 3],
+              ("TONEAREST", "float32"): [-2, -1, 1, 2, 3], ("TONEAREST", "float64"): [-2, -1, 1, 2, 3],
+              ("TOEVEN", "float32"): [-2, 0, 0, 2, 2], ("TOEVEN", "int64"): [-2, 0, 0, 2, 2]}
     for (rounding, kind), numbers in wanted.items():
         op = OPS["qnn.requantize"](rounding=rounding, compute_dtype=kind)
         given = (halves, scale(0.5), zero(0), scale(1.0), zero(0))
@@ -205,10 +268,15 @@ def test_tensorflow_lite_rounds_twice() -> None:
     """To 32 bits with halves upward, then with halves away from zero; sums of 64 bits once, by a number of 15 bits."""
     op = OPS["qnn.requantize"](rounding="TFLITE", out_dtype="int32")
     for numbers, factor, wanted in (
-        ([-3, -1, 1, 3, 5], 0.5, [-1, 0, 1, 2, 3]), ([-6, -2, 2, 6], 0.25, [-2, -1, 1, 2]), ([-5, -3, 3, 5], 0.25, [-1, -1, 1, 2]), ([-7, 9], 4.0, [-28, 36]),
+        ([-3, -1, 1, 3, 5], 0.5, [-1, 0, 1, 2, 3]), ([-6, -2, 2, 6], 0.25, [-2, -1, 1, 2]),
+        ([-5, -3, 3, 5], 0.25, [-1, -1, 1, 2]), ([-7, 9], 4.0, [-28, 36]),
     ):
-        assert op.reference(np.asarray(numbers, np.int32), np.asarray(factor), zero(0), np.asarray(1.0), zero(0)).tolist() == wanted
-    assert op.reference(np.asarray([-(1 << 40), 3 << 38], np.int64), np.asarray(2.0**-20), zero(0), np.asarray(1.0), zero(0)).tolist() == [-(1 << 20), 3 << 18]
+        assert op.reference(
+            np.asarray(numbers, np.int32), np.asarray(factor), zero(0), np.asarray(1.0), zero(0)
+        ).tolist() == wanted
+    assert op.reference(
+        np.asarray([-(1 << 40), 3 << 38], np.int64), np.asarray(2.0**-20), zero(0), np.asarray(1.0), zero(0)
+    ).tolist() == [-(1 << 20), 3 << 18]
 
 
 def test_fixed_point_numbers_are_those_of_gemmlowp() -> None:
@@ -227,12 +295,17 @@ def test_concatenate_requantizes_each_part() -> None:
     def constants(values: Sequence[Array]) -> Expr:
         return Tuple(tuple(map(relay.const, values)))
 
-    call: Call = qnn.concatenate(Tuple(tuple(params)), constants(factors), constants(zeros), relay.const(scale(0.5)), relay.const(zero(3)), axis=1)
+    call: Call = qnn.concatenate(
+        Tuple(tuple(params)), constants(factors), constants(zeros), relay.const(scale(0.5)), relay.const(zero(3)),
+        axis=1
+    )
     half = np.clip(np.floor((parts[1].astype(np.int64) - 10) / 2 + 0.5) + 3, 0, 255).astype(np.uint8)
     wanted = np.concatenate([parts[0], half], axis=1)
     np.testing.assert_array_equal(call.op.reference(parts, factors, zeros, scale(0.5), zero(3)), wanted)
     np.testing.assert_array_equal(evaluate(Function(tuple(params), simplify_call(call)), *parts), wanted)
-    np.testing.assert_array_equal(build_module(IRModule.from_expr(Function(tuple(params), call))).executable(threads=1)(*parts), wanted)
+    np.testing.assert_array_equal(
+        build_module(IRModule.from_expr(Function(tuple(params), call))).executable(threads=1)(*parts), wanted
+    )
 
 
 X = relay.var("x", shape=(1, 4, 5, 5), dtype="uint8")
@@ -242,15 +315,33 @@ ONE, NONE = relay.const(scale(1.0)), relay.const(zero(0))
 
 @pytest.mark.parametrize(("make", "message"), [
     (lambda: qnn.quantize(X, ONE, NONE), "data must be float32, and it is uint8"),
-    (lambda: qnn.quantize(relay.var("y", shape=(2,)), ONE, NONE, out_dtype="float32"), "out_dtype is float32; it must be one of int8"),
+    (
+        lambda: qnn.quantize(relay.var("y", shape=(2,)), ONE, NONE, out_dtype="float32"),
+        "out_dtype is float32; it must be one of int8"
+    ),
     (lambda: qnn.dequantize(relay.var("y", shape=(2,)), ONE, NONE), "data must be quantized"),
-    (lambda: qnn.dequantize(X, relay.const(scales(3)), NONE, axis=1), "must be one number, or 4, one for each element of axis 1"),
+    (
+        lambda: qnn.dequantize(X, relay.const(scales(3)), NONE, axis=1),
+        "must be one number, or 4, one for each element of axis 1"
+    ),
     (lambda: qnn.dequantize(X, NONE, NONE), "input_scale must be a tensor of float32"),
-    (lambda: qnn.requantize(X, ONE, NONE, ONE, NONE, rounding="DOWN"), "rounding is 'DOWN'; it must be one of UPWARD, TONEAREST, TOEVEN"),
-    (lambda: qnn.requantize(X, ONE, NONE, ONE, NONE, compute_dtype="bool"), "compute_dtype is 'bool'; it must be one of"),
-    (lambda: qnn.conv2d(X, W, relay.const(zero(1, 2, 3, 4)), NONE, ONE, ONE), "the input's zero point must be one number"),
+    (
+        lambda: qnn.requantize(X, ONE, NONE, ONE, NONE, rounding="DOWN"),
+        "rounding is 'DOWN'; it must be one of UPWARD, TONEAREST, TOEVEN"
+    ),
+    (
+        lambda: qnn.requantize(X, ONE, NONE, ONE, NONE, compute_dtype="bool"),
+        "compute_dtype is 'bool'; it must be one of"
+    ),
+    (
+        lambda: qnn.conv2d(X, W, relay.const(zero(1, 2, 3, 4)), NONE, ONE, ONE),
+        "the input's zero point must be one number"
+    ),
     (lambda: qnn.conv2d(X, W, NONE, relay.const(zero(1, 2)), ONE, ONE), "kernel_zero_point must be one number, or 3"),
-    (lambda: qnn.concatenate(Tuple((X, X)), Tuple((ONE,)), Tuple((NONE, NONE)), ONE, NONE), "must be tuples of one length"),
+    (
+        lambda: qnn.concatenate(Tuple((X, X)), Tuple((ONE,)), Tuple((NONE, NONE)), ONE, NONE),
+        "must be tuples of one length"
+    ),
 ])
 def test_what_is_refused(make: Any, message: str) -> None:
     with pytest.raises((CompileError, ShapeError), match=message.replace("(", r"\(")):
@@ -267,12 +358,17 @@ def test_integers_need_constant_scales() -> None:
 @pytest.mark.parametrize("kind", ["uint8", "int8"])
 @pytest.mark.parametrize("name", ["dense", "conv2d", "conv2d of planes"])
 def test_products_of_bytes_whose_zero_point_is_computed(name: str, kind: str) -> None:
-    """As dynamic quantization has them: bytes are multiplied, and the zero point, times the sums of the weights, is taken back."""
+    """As dynamic quantization has them: bytes are multiplied, and the zero point, times the sums of the weights, is
+    taken back."""
     make = u8 if kind == "uint8" else s8
-    data, weight = (make(3, 22), s8(9, 22)) if name == "dense" else (make(1, 8 if name == "conv2d" else 3, 7, 6), s8(5, 8 if name == "conv2d" else 3, 3, 3))
+    data, weight = (make(3, 22), s8(9, 22)) if name == "dense" else (
+        make(1, 8 if name == "conv2d" else 3, 7, 6), s8(5, 8 if name == "conv2d" else 3, 3, 3)
+    )
     x, zx = relay.var("x", shape=data.shape, dtype=kind), relay.var("z", shape=(), dtype="int32")
     attrs = {} if name == "dense" else {"padding": 1}
-    call = OPS["qnn." + name.split(maxsplit=1)[0]](**attrs)(x, *map(relay.const, (weight,)), zx, *map(relay.const, (zero(0), scale(1.0), scale(1.0))))
+    call = OPS["qnn." + name.split(maxsplit=1)[0]](**attrs)(
+        x, *map(relay.const, (weight,)), zx, *map(relay.const, (zero(0), scale(1.0), scale(1.0)))
+    )
     plain = simplify_call(call)
     assert plain is not None
     products = [c for c in calls(plain) if c.op.name in ("nn.dense", "nn.conv2d")]
@@ -280,7 +376,11 @@ def test_products_of_bytes_whose_zero_point_is_computed(name: str, kind: str) ->
     for value in (zero(0), zero(17)):
         wanted = evaluate(Function((x, zx), call), data, value)
         np.testing.assert_array_equal(evaluate(Function((x, zx), plain), data, value), wanted)
-        np.testing.assert_array_equal(build_module(IRModule.from_expr(Function((x, zx), call)), Target("llvm")).executable(threads=1)(data, value), wanted)
+        np.testing.assert_array_equal(
+            build_module(
+                IRModule.from_expr(Function((x, zx), call)), Target("llvm")
+            ).executable(threads=1)(data, value), wanted
+        )
 
 
 def test_weights_beyond_a_byte_and_rows_that_are_open() -> None:
@@ -290,7 +390,9 @@ def test_weights_beyond_a_byte_and_rows_that_are_open() -> None:
     plain, data = simplify_call(call), u8(5, 20)
     assert plain is not None
     assert [c.op.name for c in calls(plain)].count("nn.dense") == 2
-    np.testing.assert_array_equal(evaluate(Function((x,), plain), data), (data.astype(int) - 3) @ (weight.astype(int) - 90).T)
+    np.testing.assert_array_equal(
+        evaluate(Function((x,), plain), data), (data.astype(int) - 3) @ (weight.astype(int) - 90).T
+    )
 
 
 @pytest.mark.parametrize("scale", [-0.3, -0.0932, -1.7, (0.3, -0.3)])
@@ -298,7 +400,10 @@ def test_tensorflow_lite_rounds_by_negative_scales(scale: Any) -> None:
     """The sign that the second rounding asks for is that of the product."""
     values = np.arange(-80, 80, dtype=np.int32).reshape(80, 2)
     x = relay.var("x", shape=values.shape, dtype="int32")
-    call = qnn.requantize(x, relay.const(np.asarray(scale)), relay.const(0), relay.const(np.asarray(1.0)), relay.const(0), axis=1, rounding="TFLITE", out_dtype="int32")
+    call = qnn.requantize(
+        x, relay.const(np.asarray(scale)), relay.const(0), relay.const(np.asarray(1.0)), relay.const(0), axis=1,
+        rounding="TFLITE", out_dtype="int32"
+    )
     function = Function((x,), call)
     wanted = evaluate(IRModule({"main": function}), values)
     assert np.abs(wanted - values * np.asarray(scale)).max() < 1

@@ -1,4 +1,5 @@
-"""`relay.quantize` under the field's options, and post-training quantization: small networks end to end, and what is refused."""
+"""`relay.quantize` under the field's options, and post-training quantization: small networks end to end, and what is
+refused."""
 
 from __future__ import annotations
 
@@ -32,17 +33,24 @@ def weight(*shape: int, random: np.random.Generator = RANDOM) -> Expr:
 
 
 def network(tail: str = "dense") -> IRModule:
-    """A residual block, a pool, a concatenation, a depthwise convolution, an average, a product: `x` (1, 4, 12, 12) -> (1, 10)."""
+    """A residual block, a pool, a concatenation, a depthwise convolution, an average, a product: `x` (1, 4, 12, 12) ->
+    (1, 10)."""
     weight = functools.partial(globals()["weight"], random=np.random.default_rng(5))
     x = relay.var("x", shape=(1, 4, 12, 12))
     stem = relay.nn.relu(relay.nn.bias_add(relay.nn.conv2d(x, weight(8, 4, 3, 3), padding=(1, 1)), weight(8)))
     branch = relay.nn.relu(relay.nn.bias_add(relay.nn.conv2d(stem, weight(8, 8, 3, 3), padding=(1, 1)), weight(8)))
     total = relay.nn.relu(relay.add(relay.nn.conv2d(branch, weight(8, 8, 1, 1)), stem))
     pooled = relay.nn.max_pool2d(total, pool_size=(2, 2), strides=(2, 2))
-    left, right = relay.nn.conv2d(pooled, weight(4, 8, 1, 1)), relay.nn.conv2d(pooled, weight(4, 8, 1, 1) * relay.const(np.float32(5)))
-    joined = relay.nn.relu(relay.nn.conv2d(relay.concatenate((left, right), axis=1), weight(8, 1, 3, 3), groups=8, padding=(1, 1)))
+    left, right = relay.nn.conv2d(pooled, weight(4, 8, 1, 1)), relay.nn.conv2d(
+        pooled, weight(4, 8, 1, 1) * relay.const(np.float32(5))
+    )
+    joined = relay.nn.relu(
+        relay.nn.conv2d(relay.concatenate((left, right), axis=1), weight(8, 1, 3, 3), groups=8, padding=(1, 1))
+    )
     flat = relay.reshape(relay.nn.global_avg_pool2d(joined), (1, 8))
-    return IRModule.from_expr(relay.Function([x], relay.nn.dense(flat, weight(10, 8)) if tail == "dense" else relay.nn.softmax(flat)))
+    return IRModule.from_expr(
+        relay.Function([x], relay.nn.dense(flat, weight(10, 8)) if tail == "dense" else relay.nn.softmax(flat))
+    )
 
 
 def relative(y: np.ndarray, wanted: np.ndarray) -> float:
@@ -61,7 +69,8 @@ def all_layers(**options: Any) -> Any:
     return qconfig(**{"skip_conv_layers": [], "skip_dense_layer": False, "weight_scale": "max", **options})
 
 
-# --- the field's options -----------------------------------------------------------------------------------------------
+# --- the field's options
+# -----------------------------------------------------------------------------------------------
 
 
 @pytest.mark.slow
@@ -143,7 +152,9 @@ def test_passes_one_by_one_are_the_whole() -> None:
         marked = relay.quantize.partition()(mod)
         assert operators(marked)["annotation.cast_hint"] > 4
         annotated = relay.quantize.annotate()(marked)
-        with pytest.raises(CompileError, match=r"has no scale yet; run quantize\.calibrate\(\) before quantize\.realize\(\)"):
+        with pytest.raises(
+            CompileError, match=r"has no scale yet; run quantize\.calibrate\(\) before quantize\.realize\(\)"
+        ):
             relay.quantize.realize()(annotated)
         made = relay.quantize.realize()(relay.quantize.calibrate()(annotated, None))
         tvm.ir.assert_structural_equal(relay.transform.FoldConstant()(made), quantize(mod))
@@ -153,7 +164,9 @@ def test_rounding_of_requantizations() -> None:
     for rounding in ("UPWARD", "TONEAREST", "TOEVEN"):
         with all_layers(rounding=rounding):
             made = quantize(network())
-        assert {e.op.rounding for e in calls(made["main"]) if e.op.name == "qnn.requantize"} == {rounding}  # type: ignore[attr-defined]
+        assert {
+            e.op.rounding for e in calls(made["main"]) if e.op.name == "qnn.requantize"
+        } == {rounding}  # type: ignore[attr-defined]
 
 
 @pytest.mark.slow
@@ -163,24 +176,38 @@ def test_conversions_are_functions_of_their_own() -> None:
         made = quantize(mod)
     with all_layers():
         plain = quantize(mod)
-    assert {v.name_hint for v in made.get_global_vars()} == {"main", "quantize_inputs", "quantized_main", "dequantize_outputs"}
+    assert {v.name_hint for v in made.get_global_vars()} == {
+        "main", "quantize_inputs", "quantized_main", "dequantize_outputs"
+    }
     np.testing.assert_array_equal(tvm.compile(made)(DATA[:1]), tvm.compile(plain)(DATA[:1]))
     assert [p.checked_type.dtype for p in made["quantized_main"].params] == ["int8"]
     x = relay.var("x", shape=(1, 4, 12, 12))
     middle = relay.nn.conv2d(relay.sigmoid(relay.nn.conv2d(x, weight(4, 4, 1, 1))), weight(4, 4, 1, 1))
-    with all_layers(partition_conversions="fully_integral"), pytest.raises(CompileError, match="is computed in float between quantized values; leave it out of the network"):
+    with all_layers(partition_conversions="fully_integral"), pytest.raises(
+        CompileError, match="is computed in float between quantized values; leave it out of the network"
+    ):
         quantize(IRModule.from_expr(relay.Function([x], middle)))
 
 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"calibrate_mode": "kl_divergance"}, "calibrate_mode is 'kl_divergance'; what there is: global_scale, kl_divergence, percentile; did you mean 'kl_divergence'"),
+        (
+            {"calibrate_mode": "kl_divergance"},
+            "calibrate_mode is 'kl_divergance'; what there is: global_scale, kl_divergence, percentile; did you mean "
+            "'kl_divergence'"
+        ),
         ({"weight_scale": "power3"}, "weight_scale is 'power3'; what there is: power2, max"),
-        ({"nbit_input": 16}, "nbit_input is 16; it must be an integer from 2 to 8, because kernels multiply 8-bit numbers"),
+        (
+            {"nbit_input": 16},
+            "nbit_input is 16; it must be an integer from 2 to 8, because kernels multiply 8-bit numbers"
+        ),
         ({"dtype_activation": "int16"}, "dtype_activation is 'int16'; what there is: int32"),
         ({"global_scale": 0}, "global_scale is 0; it is the largest magnitude of a value, above zero"),
-        ({"calibrate_chunk_by": 0}, "calibrate_chunk_by is 0; it is how many values are calibrated at a time, or -1 for all"),
+        (
+            {"calibrate_chunk_by": 0},
+            "calibrate_chunk_by is 0; it is how many values are calibrated at a time, or -1 for all"
+        ),
         ({"global_skale": 1}, "there is no option 'global_skale'; did you mean 'global_scale'"),
     ],
 )
@@ -190,25 +217,36 @@ def test_options_that_mean_nothing(options: dict[str, Any], message: str) -> Non
 
 
 def test_a_mode_that_needs_data_says_so() -> None:
-    with all_layers(calibrate_mode="kl_divergence"), pytest.raises(OptionError, match="calibrate_mode 'kl_divergence' finds ranges in data; give quantize"):
+    with all_layers(calibrate_mode="kl_divergence"), pytest.raises(
+        OptionError, match="calibrate_mode 'kl_divergence' finds ranges in data; give quantize"
+    ):
         quantize(network())
 
 
 def test_options_end_with_their_block() -> None:
     with qconfig(global_scale=2.0):
         with qconfig(nbit_input=4):
-            assert (relay.quantize.current_qconfig().global_scale, relay.quantize.current_qconfig().nbit_input) == (8.0, 4)
+            assert (
+                relay.quantize.current_qconfig().global_scale, relay.quantize.current_qconfig().nbit_input
+            ) == (8.0, 4)
         assert relay.quantize.current_qconfig().global_scale == 2.0
     assert relay.quantize.current_qconfig() == relay.quantize.QConfig()
     assert relay.quantize.QConfig().get_nbit_by_kind(relay.quantize.QAnnotateKind.WEIGHT) == 8
     assert relay.quantize.QConfig().get_dtype_by_kind(relay.quantize.QAnnotateKind.ACTIVATION) == "int32"
 
 
-# --- post-training ------------------------------------------------------------------------------------------------------
+# --- post-training
+# ------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("options", [{}, {"calibration": "percentile"}, {"calibration": "mse"}, {"calibration": "kl"}, {"symmetric": True}, {"per_channel": False}, {"dtype": "int8"}, {"bias_correction": True}], ids=str)
+@pytest.mark.parametrize(
+    "options",
+    [
+        {}, {"calibration": "percentile"}, {"calibration": "mse"}, {"calibration": "kl"}, {"symmetric": True},
+        {"per_channel": False}, {"dtype": "int8"}, {"bias_correction": True}
+    ], ids=str
+)
 def test_a_network_keeps_its_answers(options: dict[str, Any]) -> None:
     mod = network()
     found = post_training(mod, dataset=DATA, config=PostTraining(**options))
@@ -219,7 +257,9 @@ def test_a_network_keeps_its_answers(options: dict[str, Any]) -> None:
     assert operators(found.module)["qnn.conv2d"] == 6
     compiled, plain = tvm.compile(found.module), tvm.compile(mod)
     errors = [compiled(x[None]) - plain(x[None]) for x in DATA]
-    assert relative(np.stack(errors) + np.stack([plain(x[None]) for x in DATA]), np.stack([plain(x[None]) for x in DATA])) == pytest.approx(found.report.error, rel=1e-3)
+    assert relative(
+        np.stack(errors) + np.stack([plain(x[None]) for x in DATA]), np.stack([plain(x[None]) for x in DATA])
+    ) == pytest.approx(found.report.error, rel=1e-3)
     np.testing.assert_allclose(compiled(DATA[:1]), evaluate(found.module, DATA[:1]), rtol=1e-5, atol=1e-5)
 
 
@@ -230,7 +270,9 @@ def test_a_layer_in_bounds_by_construction() -> None:
     found = post_training(IRModule.from_expr(relay.Function([x], relay.nn.dense(x, relay.const(w)))), dataset=data)
     y = tvm.compile(found.module)(data[:3])
     step, steps = (data.max() - data.min()) / 255, np.abs(w).max(axis=1) / 127
-    bound = 0.51 * (step * np.abs(w).sum(axis=1) + steps * np.abs(data[:3]).sum(axis=1, keepdims=True) + step * steps * 16)
+    bound = 0.51 * (
+        step * np.abs(w).sum(axis=1) + steps * np.abs(data[:3]).sum(axis=1, keepdims=True) + step * steps * 16
+    )
     assert np.all(np.abs(y - data[:3] @ w.T) <= bound)
 
 
@@ -244,9 +286,13 @@ def test_parts_of_a_concatenation_have_one_scale() -> None:
 def test_weights_of_channels_of_different_size_want_scales_of_their_own() -> None:
     x, w = relay.var("x", shape=(1, 4, 12, 12)), RANDOM.standard_normal((8, 4, 3, 3)).astype(np.float32)
     w *= np.float32(10.0) ** -np.arange(8, dtype=np.float32).reshape(8, 1, 1, 1)
-    y = relay.nn.conv2d(x, relay.const(w)) * relay.const((np.float32(10.0) ** np.arange(8, dtype=np.float32)).reshape(8, 1, 1))
+    y = relay.nn.conv2d(x, relay.const(w)) * relay.const(
+        (np.float32(10.0) ** np.arange(8, dtype=np.float32)).reshape(8, 1, 1)
+    )
     mod = IRModule.from_expr(relay.Function([x], relay.exp(relay.tanh(y))))
-    with_own, with_one = (post_training(mod, dataset=DATA, config=PostTraining(per_channel=p)).report.error for p in (True, False))
+    with_own, with_one = (
+        post_training(mod, dataset=DATA, config=PostTraining(per_channel=p)).report.error for p in (True, False)
+    )
     assert with_own <= with_one
 
 
@@ -277,7 +323,9 @@ def test_layers_are_named_after_the_model_and_skipped_by_name() -> None:
 
 @pytest.mark.slow
 def test_bias_correction_takes_the_shift_out_of_the_mean() -> None:
-    x, w = relay.var("x", shape=(4, 32)), np.full((6, 32), 0.3, np.float32) + RANDOM.uniform(0, 0.0014, (6, 32)).astype(np.float32)
+    x, w = relay.var("x", shape=(4, 32)), np.full(
+        (6, 32), 0.3, np.float32
+    ) + RANDOM.uniform(0, 0.0014, (6, 32)).astype(np.float32)
     w[:, 0] = 1.0
     data = RANDOM.uniform(0, 1, (64, 32)).astype(np.float32)
     mod = IRModule.from_expr(relay.Function([x], relay.nn.dense(x, relay.const(w))))
@@ -288,7 +336,8 @@ def test_bias_correction_takes_the_shift_out_of_the_mean() -> None:
     assert shift[1] < 0.2 * shift[0]
 
 
-# --- data, and the short door -------------------------------------------------------------------------------------------
+# --- data, and the short door
+# -------------------------------------------------------------------------------------------
 
 
 def two_inputs() -> IRModule:
@@ -300,7 +349,8 @@ def two_inputs() -> IRModule:
 def test_data_come_as_arrays_mappings_and_batches() -> None:
     rows = RANDOM.standard_normal((6, 8)).astype(np.float32)
     forms = (
-        {"a": rows, "b": rows}, [{"a": rows[:2], "b": rows[:2]}, {"a": rows[2:], "b": rows[2:]}], iter([{"a": tvm.nd.array(rows), "b": rows}]),
+        {"a": rows, "b": rows}, [{"a": rows[:2], "b": rows[:2]}, {"a": rows[2:], "b": rows[2:]}],
+        iter([{"a": tvm.nd.array(rows), "b": rows}]),
     )
     found = [post_training(two_inputs(), dataset=f).report for f in forms]
     assert [r.samples for r in found] == [3, 3, 3]
@@ -312,11 +362,23 @@ def test_data_come_as_arrays_mappings_and_batches() -> None:
     [
         ([], "the calibration data are empty; give at least one input"),
         ({"a": np.zeros((2, 8), np.float32)}, "calibration data: 'b' is not given; the inputs are: a, b"),
-        ({"a": np.zeros((2, 8), np.float32), "b": np.zeros((2, 8), np.float32), "c": np.zeros(1)}, "calibration data: 'c' is no input of the network"),
-        (np.zeros((2, 8), np.float32), "the network takes 2 inputs: a, b; give each sample as a dictionary of arrays by these names"),
-        ({"a": np.zeros((2, 7), np.float32), "b": np.zeros((2, 8), np.float32)}, r"calibration data for 'a' are float32\[2, 7\], and the network takes Tensor\[\(2, 8\), float32\]"),
+        (
+            {"a": np.zeros((2, 8), np.float32), "b": np.zeros((2, 8), np.float32), "c": np.zeros(1)},
+            "calibration data: 'c' is no input of the network"
+        ),
+        (
+            np.zeros((2, 8), np.float32),
+            "the network takes 2 inputs: a, b; give each sample as a dictionary of arrays by these names"
+        ),
+        (
+            {"a": np.zeros((2, 7), np.float32), "b": np.zeros((2, 8), np.float32)},
+            r"calibration data for 'a' are float32\[2, 7\], and the network takes Tensor\[\(2, 8\), float32\]"
+        ),
         ({"a": np.zeros((2, 8)), "b": np.zeros((2, 8), np.float32)}, r"calibration data for 'a' are float64\[2, 8\]"),
-        ({"a": np.zeros((4, 8), np.float32), "b": np.zeros((2, 8), np.float32)}, "calibration data have different numbers of samples: 1, 2; give as many of each input"),
+        (
+            {"a": np.zeros((4, 8), np.float32), "b": np.zeros((2, 8), np.float32)},
+            "calibration data have different numbers of samples: 1, 2; give as many of each input"
+        ),
     ],
 )
 def test_data_that_do_not_fit(data: Any, message: str) -> None:
@@ -326,9 +388,14 @@ def test_data_that_do_not_fit(data: Any, message: str) -> None:
 
 def test_networks_and_options_that_cannot_be() -> None:
     x = relay.var("x", shape=(2, 8))
-    with pytest.raises(CompileError, match="there is nothing to quantize: the network has no convolution in two dimensions and no product"):
+    with pytest.raises(
+        CompileError,
+        match="there is nothing to quantize: the network has no convolution in two dimensions and no product"
+    ):
         post_training(IRModule.from_expr(relay.Function([x], relay.exp(x))), dataset=np.zeros((2, 8), np.float32))
-    with pytest.raises(OptionError, match="post-training quantization finds ranges in data; give inputs of the network"):
+    with pytest.raises(
+        OptionError, match="post-training quantization finds ranges in data; give inputs of the network"
+    ):
         post_training(two_inputs())
     with pytest.raises(OptionError, match="calibration is 'min'; it must be one of minmax, percentile, kl, mse"):
         PostTraining(calibration="min")
@@ -355,7 +422,8 @@ def test_sizes_that_a_model_leaves_open_are_those_of_the_data() -> None:
     assert tvm.quantize(cnn("batch"), [{"x": images}]).compile()(images).shape == (3, 10)
 
 
-# --- the command --------------------------------------------------------------------------------------------------------
+# --- the command
+# --------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.slow
@@ -364,7 +432,10 @@ def test_the_command_writes_a_program_and_a_report(tmp_path: Path, capsys: pytes
     (tmp_path / "cnn.onnx").write_bytes(cnn().SerializeToString())
     np.savez(tmp_path / "data.npz", x=images)
     out, report = tmp_path / "int8.tar", tmp_path / "report.json"
-    arguments = ["quantize", str(tmp_path / "cnn.onnx"), "--data", str(tmp_path / "data.npz"), "-o", str(out), "--report", str(report), "--calibration", "mse"]
+    arguments = [
+        "quantize", str(tmp_path / "cnn.onnx"), "--data", str(tmp_path / "data.npz"), "-o", str(out), "--report",
+        str(report), "--calibration", "mse"
+    ]
     assert main(arguments) == 0, capsys.readouterr().err
     shown = capsys.readouterr().out
     assert "own error" in shown

@@ -14,7 +14,9 @@ MODEL, PICTURE = SHARED / "efficientnet_lite0.onnx", SHARED / "cat.jpg"
 
 
 @pytest.mark.models
-@pytest.mark.skipif(not MODEL.exists() or not PICTURE.exists(), reason=f"there is no {MODEL.name} or {PICTURE.name} in {SHARED}")
+@pytest.mark.skipif(
+    not MODEL.exists() or not PICTURE.exists(), reason=f"there is no {MODEL.name} or {PICTURE.name} in {SHARED}"
+)
 def test_a_trained_network_sees_the_same() -> None:
     from PIL import Image
 

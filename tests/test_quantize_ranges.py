@@ -31,7 +31,9 @@ def test_the_ends_are_exact_and_nothing_is_lost(name: str) -> None:
     x = SAMPLES[name]
     d = counted(*np.array_split(np.sort(np.abs(x)) * np.sign(x), 7))  # sorted: the range has to grow
     assert d.counts.sum() == x.size
-    assert (d.least, d.greatest) == (float((np.sort(np.abs(x)) * np.sign(x)).min()), float((np.sort(np.abs(x)) * np.sign(x)).max()))
+    assert (d.least, d.greatest) == (
+        float((np.sort(np.abs(x)) * np.sign(x)).min()), float((np.sort(np.abs(x)) * np.sign(x)).max())
+    )
     assert d.most() <= d.range
 
 
@@ -57,7 +59,8 @@ def test_the_least_error_is_that_of_all_cuts(name: str) -> None:
 
 
 def divergence(x: np.ndarray, cut: float, bins: int = 2048, levels: int = 128) -> float:
-    """The divergence of a cut as the presentation has it: the counts within, quantized to `levels` bins and spread again over those that are not empty."""
+    """The divergence of a cut as the presentation has it: the counts within, quantized to `levels` bins and spread
+    again over those that are not empty."""
     most = float(np.abs(x).max())
     counts, _ = np.histogram(np.abs(x), bins, (0, most))
     counts = counts.astype(np.float64)

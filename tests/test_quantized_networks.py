@@ -1,4 +1,5 @@
-"""Ten networks, each quantized by PyTorch, TFLite and ONNX with the same scales: one program, the same parts for an accelerator, the same integers."""
+"""Ten networks, each quantized by PyTorch, TFLite and ONNX with the same scales: one program, the same parts for an
+accelerator, the same integers."""
 
 from __future__ import annotations
 
@@ -24,7 +25,9 @@ from quantized_networks import NETWORKS, WIDTHS, Network
 from quantized_writers import to_onnx, to_tflite, to_torch
 from test_torch_engines import VNNI
 
-pytestmark = [pytest.mark.filterwarnings("ignore::UserWarning"), pytest.mark.filterwarnings("ignore::DeprecationWarning"),
+pytestmark = [pytest.mark.filterwarnings("ignore::UserWarning"), pytest.mark.filterwarnings(
+    "ignore::DeprecationWarning"
+),
               pytest.mark.filterwarnings("ignore::FutureWarning")]  # torch's own
 OF_OPERATORS = ("ds_cnn", "resnet_8")
 """The networks whose ONNX models are of QLinearConv and its like."""
@@ -56,13 +59,19 @@ def pattern_table() -> list[tuple[str, DFPattern]]:
     data = is_op("nn.pad")(wildcard(), wildcard()) | wildcard()
     conv = is_op("qnn.conv2d")(data, *(is_constant() for _ in range(5)))
     dense = is_op("qnn.dense")(wildcard(), *(is_constant() for _ in range(5)))
-    with_bias = [is_op("qnn.requantize")(is_op("nn.bias_add")(p, is_constant()), *(is_constant() for _ in range(4))) for p in (conv, dense)]
+    with_bias = [
+        is_op("qnn.requantize")(is_op("nn.bias_add")(p, is_constant()), *(is_constant() for _ in range(4)))
+        for p in (conv, dense)
+    ]
     total = is_op("qnn.add")(wildcard(), wildcard(), *(is_constant() for _ in range(6)))
     return [("npu.conv2d", with_bias[0]), ("npu.dense", with_bias[1]), ("npu.add", total)]
 
 
 def partitioned(mod: tvm.IRModule) -> tvm.IRModule:
-    passes = [transform.InferType(), transform.MergeComposite(pattern_table()), transform.AnnotateTarget("npu"), transform.MergeCompilerRegions(), transform.PartitionGraph()]
+    passes = [
+        transform.InferType(), transform.MergeComposite(pattern_table()), transform.AnnotateTarget("npu"),
+        transform.MergeCompilerRegions(), transform.PartitionGraph()
+    ]
     return tvm.transform.Sequential(passes)(mod)
 
 
@@ -71,7 +80,10 @@ def offload_map(mod: tvm.IRModule) -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
     for name, function in mod.items():
         if function.attrs.get("Compiler") == "npu":
-            inside = [e.op.attrs["Composite"] for e in relay.visitor.calls(function.body, inside=False) if isinstance(e.op, relay.Function)]
+            inside = [
+                e.op.attrs["Composite"] for e in relay.visitor.calls(function.body, inside=False)
+                if isinstance(e.op, relay.Function)
+            ]
             found[str(name)] = inside
     return found
 
@@ -86,7 +98,9 @@ def test_three_frameworks_give_one_program_and_one_map(name: str) -> None:
 @pytest.mark.parametrize(("name", "width"), WIDTHS.items())
 def test_networks_with_all_their_channels_are_one_program(name: str, width: int) -> None:
     net = NETWORKS[name](width)
-    assert max(layer.output.shape[1] for layer in net.layers) == {"mobilenet_v1": 1024, "resnet_18": 512, "resnet_50": 2048}[name]
+    assert max(layer.output.shape[1] for layer in net.layers) == {
+        "mobilenet_v1": 1024, "resnet_18": 512, "resnet_50": 2048
+    }[name]
     one_program_and_one_map(as_modules(net, name), net)
 
 
@@ -99,7 +113,9 @@ def one_program_and_one_map(modules: dict[str, tvm.IRModule], net: Network) -> N
     assert maps[0] == maps[1] == maps[2]
     kinds = [layer.kind for layer in net.layers]
     taken = [pattern for patterns in maps[0].values() for pattern in patterns]
-    assert sorted(taken) == sorted(f"npu.{'conv2d' if k == 'conv' else k}" for k in kinds if k in ("conv", "dense", "add"))
+    assert sorted(taken) == sorted(
+        f"npu.{'conv2d' if k == 'conv' else k}" for k in kinds if k in ("conv", "dense", "add")
+    )
     assert_structural_equal(parts[1], parts[0])
     assert_structural_equal(parts[2], parts[0])
 
@@ -107,9 +123,13 @@ def one_program_and_one_map(modules: dict[str, tvm.IRModule], net: Network) -> N
 @pytest.mark.parametrize("name", SMALL)
 def test_before_it_they_are_three_and_an_accelerator_takes_only_some(name: str) -> None:
     modules = imported(name)
-    assert not tvm.ir.structural_equal(modules["torch"], modules["tflite"]) and not tvm.ir.structural_equal(modules["torch"], modules["onnx"])
+    assert not tvm.ir.structural_equal(
+        modules["torch"], modules["tflite"]
+    ) and not tvm.ir.structural_equal(modules["torch"], modules["onnx"])
     maps = {source: offload_map(partitioned(m)) for source, m in modules.items()}
-    convolutions = {source: sum(p == "npu.conv2d" for ps in found.values() for p in ps) for source, found in maps.items()}
+    convolutions = {
+        source: sum(p == "npu.conv2d" for ps in found.values() for p in ps) for source, found in maps.items()
+    }
     assert convolutions["torch"] == 0 < convolutions["tflite"]
 
 
@@ -119,7 +139,9 @@ def test_before_it_they_are_three_and_an_accelerator_takes_only_some(name: str) 
 def test_the_program_is_one_in_every_layout_and_type(name: str, dtype: str, layout: str) -> None:
     modules = [Unify(layout, dtype, "tflite")(m) for m in imported(name).values()]
     text = modules[0].astext(show_meta_data=False)
-    assert f'out_dtype="{"uint8" if dtype == "int8" else "int8"}"' not in text and ("HWIO" in text) == (layout == "NHWC")
+    assert f'out_dtype="{"uint8" if dtype == "int8" else "int8"}"' not in text and ("HWIO" in text) == (
+        layout == "NHWC"
+    )
     for m in modules[1:]:
         assert_structural_equal(m, modules[0])
     again = Unify(layout, dtype, "tflite")(modules[0])
@@ -145,7 +167,8 @@ def test_tflite_keeps_its_bits_where_type_and_layout_stay(name: str) -> None:
 
 @pytest.mark.parametrize("name", NETWORKS)
 def test_every_source_keeps_its_values(name: str) -> None:
-    """What a network gives under the numerics of its framework, and after it was brought into the one shape: roundings apart."""
+    """What a network gives under the numerics of its framework, and after it was brought into the one shape: roundings
+    apart."""
     x = picture(name)
     for source, mod in imported(name).items():
         given = np.ascontiguousarray(x.transpose(0, 2, 3, 1)) if source == "tflite" else x
@@ -165,7 +188,10 @@ def test_the_three_compiled_programs_give_the_same_integers(name: str, numerics:
     first, *others = compiled_results(name, numerics)
     for found in others:
         np.testing.assert_array_equal(found, first)
-    np.testing.assert_array_equal(integers(name, first), integers(name, evaluate(Unify(numerics=numerics)(imported(name)["torch"]), picture(name))))
+    np.testing.assert_array_equal(
+        integers(name, first),
+        integers(name, evaluate(Unify(numerics=numerics)(imported(name)["torch"]), picture(name)))
+    )
 
 
 @pytest.mark.slow
@@ -174,11 +200,15 @@ def test_the_three_compiled_programs_of_larger_networks_give_the_same_integers(n
     first, *others = compiled_results(name, "tflite")
     for found in others:
         np.testing.assert_array_equal(found, first)
-    np.testing.assert_array_equal(integers(name, first), integers(name, evaluate(Unify(numerics="tflite")(imported(name)["torch"]), picture(name))))
+    np.testing.assert_array_equal(
+        integers(name, first),
+        integers(name, evaluate(Unify(numerics="tflite")(imported(name)["torch"]), picture(name)))
+    )
 
 
 def of_torch(name: str, x: np.ndarray[Any, Any]) -> tuple[np.ndarray[Any, Any], tvm.IRModule]:
-    """By oneDNN: FBGEMM, which the engine x86 takes for depthwise convolutions of many channels, loses bits (docs/numerics.md)."""
+    """By oneDNN: FBGEMM, which the engine x86 takes for depthwise convolutions of many channels, loses bits
+    (docs/numerics.md)."""
     import torch
 
     engine, threads = torch.backends.quantized.engine, torch.get_num_threads()
@@ -187,7 +217,9 @@ def of_torch(name: str, x: np.ndarray[Any, Any]) -> tuple[np.ndarray[Any, Any], 
         torch.set_num_threads(1)
         module = to_torch(described(name))
         with torch.no_grad():
-            return module(torch.from_numpy(x)).numpy(), relay.frontend.from_pytorch(module, [("input", x.shape)], freeze_params=True)[0]
+            return module(torch.from_numpy(x)).numpy(), relay.frontend.from_pytorch(
+                module, [("input", x.shape)], freeze_params=True
+            )[0]
     finally:
         torch.backends.quantized.engine = engine
         torch.set_num_threads(threads)
@@ -195,26 +227,38 @@ def of_torch(name: str, x: np.ndarray[Any, Any]) -> tuple[np.ndarray[Any, Any], 
 
 def of_onnx(name: str, x: np.ndarray[Any, Any]) -> tuple[np.ndarray[Any, Any], tvm.IRModule]:
     runtime = pytest.importorskip("onnxruntime", reason="its integers are compared; install onnxruntime")
-    session = runtime.InferenceSession(to_onnx(described(name), name in OF_OPERATORS), providers=["CPUExecutionProvider"])
+    session = runtime.InferenceSession(
+        to_onnx(described(name), name in OF_OPERATORS), providers=["CPUExecutionProvider"]
+    )
     return session.run(None, {session.get_inputs()[0].name: x})[0], imported(name)["onnx"]
 
 
 def of_tflite(name: str, x: np.ndarray[Any, Any]) -> tuple[np.ndarray[Any, Any], tvm.IRModule]:
-    runtime = pytest.importorskip("ai_edge_litert.interpreter", reason="its integers are compared; install ai-edge-litert")
+    runtime = pytest.importorskip(
+        "ai_edge_litert.interpreter", reason="its integers are compared; install ai-edge-litert"
+    )
     kernels = runtime.OpResolverType.BUILTIN_REF
-    reference = runtime.Interpreter(model_content=to_tflite(described(name)), experimental_op_resolver_type=kernels, num_threads=1)
+    reference = runtime.Interpreter(
+        model_content=to_tflite(described(name)), experimental_op_resolver_type=kernels, num_threads=1
+    )
     reference.allocate_tensors()
     reference.set_tensor(reference.get_input_details()[0]["index"], x)
     reference.invoke()
     return reference.get_tensor(reference.get_output_details()[0]["index"]), imported(name)["tflite"]
 
 
-RUNTIMES: dict[str, Callable[[str, np.ndarray[Any, Any]], tuple[np.ndarray[Any, Any], tvm.IRModule]]] = {"torch": of_torch, "onnx": of_onnx, "tflite": of_tflite}
+RUNTIMES: dict[
+    str, Callable[[str, np.ndarray[Any, Any]], tuple[np.ndarray[Any, Any], tvm.IRModule]]
+] = {"torch": of_torch, "onnx": of_onnx, "tflite": of_tflite}
 
 
-@pytest.mark.skipif(not VNNI, reason="the engines' roundings are those of a processor with AVX-512 VNNI, which this one is not")
+@pytest.mark.skipif(
+    not VNNI, reason="the engines' roundings are those of a processor with AVX-512 VNNI, which this one is not"
+)
 @pytest.mark.parametrize("source", RUNTIMES)
-@pytest.mark.parametrize("name", [*SMALL, *(pytest.param(n, marks=pytest.mark.slow) for n in NETWORKS if n not in SMALL)])
+@pytest.mark.parametrize(
+    "name", [*SMALL, *(pytest.param(n, marks=pytest.mark.slow) for n in NETWORKS if n not in SMALL)]
+)
 def test_the_compiled_integers_are_those_of_the_runtime(name: str, source: str) -> None:
     expected, mod = RUNTIMES[source](name, given_to(source, picture(name)))
     compiled = tvm.compile(mod, threads=1)
@@ -233,8 +277,10 @@ def test_the_text_of_tflite_is_the_one_of_the_field() -> None:
     rng = np.random.default_rng(0)
     weight, bias = rng.integers(-127, 128, (32, 3, 3, 3)), rng.integers(-4000, 4000, 32)
     tensors = [
-        T("input", (1, 224, 224, 3)), T("q", (1, 224, 224, 3), "uint8", None, 0.0186579, 114), T("p", (1, 226, 226, 3), "uint8", None, 0.0186579, 114),
-        T("widths", (4, 2), "int32", [[0, 0], [1, 1], [1, 1], [0, 0]]), T("w", (32, 3, 3, 3), "int8", weight, 0.00288958),
+        T("input", (1, 224, 224, 3)), T("q", (1, 224, 224, 3), "uint8", None, 0.0186579, 114),
+        T("p", (1, 226, 226, 3), "uint8", None, 0.0186579, 114),
+        T("widths", (4, 2), "int32", [[0, 0], [1, 1], [1, 1], [0, 0]]),
+        T("w", (32, 3, 3, 3), "int8", weight, 0.00288958),
         T("b", (32,), "int32", bias, 5.39136e-05), T("y", (1, 112, 112, 32), "uint8", None, 0.0150183, 0),
     ]
     operators = [
@@ -245,7 +291,9 @@ def test_the_text_of_tflite_is_the_one_of_the_field() -> None:
     text = relay.qnn.transform.UnifyLayout("NCHW")(mod).astext(show_meta_data=False)
     expected = FIELD.strip("\n").replace("5.39136e-05f", "5.3913496e-05f").split("\n")
     found = [line for line in text.split("\n") if line.startswith("  ")]
-    assert [line.removeprefix("  ") for line in found] == [*expected[:-1], expected[-1].removeprefix("%4 = ").removesuffix(";")]
+    assert [line.removeprefix("  ") for line in found] == [
+        *expected[:-1], expected[-1].removeprefix("%4 = ").removesuffix(";")
+    ]
     assert mod["main"].attrs["numerics"] == "tflite"
 
 
@@ -257,14 +305,19 @@ FIELD = """
 %3 = nn.bias_add(%2, meta[relay.Constant][1] /* ty=Tensor[(32), int32] */) /* ty=Tensor[(1, 32, 112, 112), int32] */;
 %4 = qnn.requantize(%3, 5.39136e-05f /* ty=float32 */, 0 /* ty=int32 */, 0.0150183f /* ty=float32 */, 0 /* ty=int32 */, axis=1, out_dtype="uint8") \
 /* ty=Tensor[(1, 32, 112, 112), uint8] */;
-"""
+"""  # noqa: E501
 
 
 @pytest.mark.parametrize(("make", "said"), [
     (lambda: Unify(numerics="tensorrt"), 'numerics="tensorrt" is not supported; it must be one of tflite, onnx'),
-    (lambda: Unify(layout="NCHW4c")(imported("ds_cnn")["torch"]), "the layout of a quantized network is NCHW or NHWC, not NCHW4c"),
+    (
+        lambda: Unify(layout="NCHW4c")(imported("ds_cnn")["torch"]),
+        "the layout of a quantized network is NCHW or NHWC, not NCHW4c"
+    ),
     (lambda: relay.qnn.transform.UnifyType("int16"), "quantized data are of int8 or uint8, not int16"),
-    (lambda: relay.qnn.transform.SettleNumerics()(tvm.IRModule.from_expr(relay.Function([], relay.const(1), attrs={"numerics": "mine"}))),
+    (lambda: relay.qnn.transform.SettleNumerics()(
+        tvm.IRModule.from_expr(relay.Function([], relay.const(1), attrs={"numerics": "mine"}))
+    ),
      'numerics="mine" is not supported; it must be one of tflite, onnx'),
 ])
 def test_options_that_are_not_known(make: Any, said: str) -> None:
@@ -274,5 +327,7 @@ def test_options_that_are_not_known(make: Any, said: str) -> None:
 
 def test_a_module_without_quantized_layers_stays_what_it_is() -> None:
     x = relay.var("x", shape=(1, 3, 8, 8))
-    mod = tvm.IRModule.from_expr(relay.Function([x], relay.nn.relu(relay.nn.conv2d(x, relay.const(np.ones((4, 3, 3, 3), "float32"))))))
+    mod = tvm.IRModule.from_expr(
+        relay.Function([x], relay.nn.relu(relay.nn.conv2d(x, relay.const(np.ones((4, 3, 3, 3), "float32")))))
+    )
     assert_structural_equal(Unify("NHWC")(mod), mod)

@@ -1,4 +1,5 @@
-"""PyPI's text readers `rapidocr` and `rapidocr-onnxruntime` with ONNX Runtime swapped for ours, in one line: they read the same text.
+"""PyPI's text readers `rapidocr` and `rapidocr-onnxruntime` with ONNX Runtime swapped for ours, in one line: they read
+the same text.
 
 Each engine runs in a process of its own, since the swap has to come before the package is imported.
 """
@@ -54,20 +55,28 @@ FEWEST = {"page": 8, "turned": 1, "receipt": 4, "headline": 1, "nothing": 0}
 
 
 def drawn() -> dict[str, Image.Image]:
-    """Pictures: the page of the demo, a line upside down, a tall and narrow one, a wide one of light letters, and one without text."""
+    """Pictures: the page of the demo, a line upside down, a tall and narrow one, a wide one of light letters, and one
+    without text."""
     turned = picture.draw().crop((0, 24, 960, 100)).rotate(180)
     receipt, headline = Image.new("RGB", (300, 620), "#fdfcf4"), Image.new("RGB", (1400, 180), "#203040")
     pen = ImageDraw.Draw(receipt)
     for k, line in enumerate(("COFFEE  4.20", "CROISSANT  3.10", "TOTAL  7.30", "THANK YOU", "Table 12")):
         pen.text((20, 30 + 110 * k), line, fill="#202020", font=ImageFont.load_default(size=30))
-    ImageDraw.Draw(headline).text((30, 50), "Compilers that people can read", fill="white", font=ImageFont.load_default(size=72))
-    return {"page": picture.draw(), "turned": turned, "receipt": receipt, "headline": headline, "nothing": Image.new("RGB", (320, 240), "white")}
+    ImageDraw.Draw(headline).text(
+        (30, 50), "Compilers that people can read", fill="white", font=ImageFont.load_default(size=72)
+    )
+    return {
+        "page": picture.draw(), "turned": turned, "receipt": receipt, "headline": headline,
+        "nothing": Image.new("RGB", (320, 240), "white")
+    }
 
 
 def texts(package: str, before: str, paths: list[str]) -> dict[str, Any]:
     """What the package reads on each picture, and how sure it is, after the lines `before`."""
     program = "import sys\n" + before + READ[package] + SHOW
-    done = subprocess.run([sys.executable, "-c", program, *paths], capture_output=True, text=True, check=False, env=os.environ)
+    done = subprocess.run(
+        [sys.executable, "-c", program, *paths], capture_output=True, text=True, check=False, env=os.environ
+    )
     assert done.returncode == 0, done.stderr
     found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     return {Path(path).stem: lines for path, lines in found.items()}

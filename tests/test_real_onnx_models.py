@@ -1,4 +1,5 @@
-"""The real ONNX models of `benchmarks/onnx_workloads.py`, through `InferenceSession` and `compile`, beside ONNX Runtime at every shape."""
+"""The real ONNX models of `benchmarks/onnx_workloads.py`, through `InferenceSession` and `compile`, beside ONNX Runtime
+at every shape."""
 
 from __future__ import annotations
 
@@ -47,14 +48,17 @@ def test_a_compiled_model_gives_what_the_session_gives(real: onnx_workloads.Real
         answer = model(feed)
         answers = answer if isinstance(answer, tuple) else (answer,)
         tolerance = onnx_models.EXACT_ENOUGH.get(real.name, onnx_models.TOLERANCE)
-        found_here = [a.tolist() if isinstance(r, list) else a for a, r in zip(answers, right, strict=True)]  # dictionaries, in an array
+        # dictionaries, in an array
+        found_here = [a.tolist() if isinstance(r, list) else a for a, r in zip(answers, right, strict=True)]
         assert onnx_models.difference(found_here, right) <= tolerance
 
 
 def test_a_model_that_is_not_there_says_where_it_is_looked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TILEWRIGHT_MODELS", str(tmp_path))
     here = onnx_workloads.Real("nothing", onnx_workloads.named(["magika"])[0].feed, [(1,)], "no_such_package", "m.onnx")
-    with pytest.raises(LookupError, match=r"nothing: .*nothing.onnx is not there, and the package no_such_package has it"):
+    with pytest.raises(
+        LookupError, match=r"nothing: .*nothing.onnx is not there, and the package no_such_package has it"
+    ):
         _ = here.path
     with pytest.raises(LookupError, match="no model called nothing; the models are silero_vad, "):
         onnx_workloads.named(["nothing"])
@@ -74,7 +78,9 @@ def test_the_program_prints_a_table() -> None:
 
     found(onnx_workloads.named(["boosted_trees"])[0])
     program = Path(onnx_models.__file__)
-    command = [sys.executable, str(program), "efficientnet_lite0", "boosted_trees", "--threads", "1", "--rounds", "1", "--each"]
+    command = [
+        sys.executable, str(program), "efficientnet_lite0", "boosted_trees", "--threads", "1", "--rounds", "1", "--each"
+    ]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "boosted_trees, 1 thread(s), 4000:" in done.stdout

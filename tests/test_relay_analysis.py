@@ -37,12 +37,16 @@ def test_operators_between_dequantize_and_quantize() -> None:
     assert analysis.list_fake_quantized_op_freqs(IRModule.from_expr(inside)) == {"nn.relu": 1, "nn.dense": 1}
     assert analysis.list_fake_quantized_op_freqs(IRModule.from_expr(quantized(real(q) + X))) == {}
     twice = relay.Tuple([inside, quantized(relay.nn.softmax(relay.concatenate((real(q), real(q)), 0)))])
-    assert analysis.list_fake_quantized_op_freqs(IRModule.from_expr(twice)) == {"nn.relu": 1, "nn.dense": 1, "nn.softmax": 1, "concatenate": 1}
+    assert analysis.list_fake_quantized_op_freqs(IRModule.from_expr(twice)) == {
+        "nn.relu": 1, "nn.dense": 1, "nn.softmax": 1, "concatenate": 1
+    }
     assert analysis.list_fake_quantized_op_freqs(IRModule.from_expr(quantized(relay.nn.relu(W)))) == {}
 
 
 def test_the_data_types_of_a_program() -> None:
-    assert analysis.all_dtypes(relay.Function([X], relay.cast(relay.TupleGetItem(relay.Tuple([X, relay.const(1, "int8")]), 0), "float16"))) == {"float32", "int8", "float16"}
+    assert analysis.all_dtypes(
+        relay.Function([X], relay.cast(relay.TupleGetItem(relay.Tuple([X, relay.const(1, "int8")]), 0), "float16"))
+    ) == {"float32", "int8", "float16"}
     assert analysis.all_dtypes(relay.var("unknown")) == set()
 
 
@@ -56,7 +60,9 @@ def test_layers_one_after_another() -> None:
     assert analysis.count_layers(deep + relay.nn.dense(X, W), ["nn.dense"]) == 2
     assert analysis.count_layers(deep, ["nn.dense", "nn.relu"]) == 3
     assert analysis.count_layers(deep, ["nn.conv2d"]) == 0
-    assert analysis.count_layers(relay.Function([X], deep), ["nn.dense"]) == analysis.count_layers(tvm.IRModule.from_expr(deep), ["nn.dense"]) == 2
+    assert analysis.count_layers(relay.Function([X], deep), ["nn.dense"]) == analysis.count_layers(
+        tvm.IRModule.from_expr(deep), ["nn.dense"]
+    ) == 2
     long: relay.Expr = X
     for _ in range(10_000):
         long = relay.nn.relu(long)
@@ -66,14 +72,20 @@ def test_layers_one_after_another() -> None:
 def test_what_fusion_made() -> None:
     mod = relay.transform.FuseOps(2)(IRModule.from_expr(relay.nn.relu(relay.nn.dense(X, W) + X)))
     found = analysis.extract_fused_functions(mod)
-    assert [f.attrs.Primitive for f in found.values()] == [1] and [structural_hash(f) for f in found.values()] == list(found)
-    assert analysis.list_op_freqs(IRModule.from_expr(next(iter(found.values())))) == {"nn.dense": 1, "add": 1, "nn.relu": 1}
+    assert [f.attrs.Primitive for f in found.values()] == [1] and [
+        structural_hash(f) for f in found.values()
+    ] == list(found)
+    assert analysis.list_op_freqs(
+        IRModule.from_expr(next(iter(found.values())))
+    ) == {"nn.dense": 1, "add": 1, "nn.relu": 1}
 
 
 def test_a_value_on_its_own() -> None:
     y = relay.var("y", shape=(2, 4))
     mod = IRModule.from_expr(relay.Function([X, y], relay.nn.relu(relay.nn.dense(X, W) + y)))
-    assert_structural_equal(analysis.extract_intermediate_expr(mod, 0)["main"], relay.Function([X], relay.nn.dense(X, W)))
+    assert_structural_equal(
+        analysis.extract_intermediate_expr(mod, 0)["main"], relay.Function([X], relay.nn.dense(X, W))
+    )
     assert_structural_equal(analysis.extract_intermediate_expr(mod, 2), mod)
     with pytest.raises(CompileError, match="@main has 3 values, numbered from 0; there is no value 3"):
         analysis.extract_intermediate_expr(mod, 3)
@@ -83,7 +95,12 @@ def test_what_goes_through_functions_of_other_compilers() -> None:
     mod = IRModule.from_expr(relay.nn.softmax(relay.nn.relu(X + X)))
     table = [("npu.add_relu", is_op("nn.relu")(is_op("add")(wildcard(), wildcard())))]
     mod = relay.transform.MergeComposite(table)(mod)
-    mod = tvm.transform.Sequential([relay.transform.AnnotateTarget("npu"), relay.transform.MergeCompilerRegions(), relay.transform.PartitionGraph()])(mod)
+    mod = tvm.transform.Sequential(
+        [
+            relay.transform.AnnotateTarget("npu"), relay.transform.MergeCompilerRegions(),
+            relay.transform.PartitionGraph()
+        ]
+    )(mod)
     x = np.linspace(-1, 1, 8, dtype="float32").reshape(2, 4)
     found = analysis.get_calibration_data(mod, {"x": x})
     ((name, data),) = found.items()

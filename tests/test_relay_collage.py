@@ -1,4 +1,5 @@
-"""Parts of a graph for several targets by cost: the choice is the cheapest there is, against trying all; and what the pass makes of it."""
+"""Parts of a graph for several targets by cost: the choice is the cheapest there is, against trying all; and what the
+pass makes of it."""
 
 from __future__ import annotations
 
@@ -88,8 +89,13 @@ def cost_of(choice: list[Candidate], function: relay.Function, estimator: CostEs
             here, there = home.get(v, "default"), "default" if e is None else home[e]
             if not isinstance(v, relay.Constant) and here != there and (e is None or inside.get(v) is not inside[e]):
                 handed.add((v, here, there))
-    sizes = {v: sum(t.nbytes for t in (v.checked_type.fields if hasattr(v.checked_type, "fields") else [v.checked_type])) for v, _, _ in handed}
-    return sum(estimator.estimate(p.function, p.target) for p in choice) + sum(estimator.transfer(sizes[v], a, b) for v, a, b in handed)
+    sizes = {
+        v: sum(t.nbytes for t in (v.checked_type.fields if hasattr(v.checked_type, "fields") else [v.checked_type]))
+        for v, _, _ in handed
+    }
+    return sum(
+        estimator.estimate(p.function, p.target) for p in choice
+    ) + sum(estimator.transfer(sizes[v], a, b) for v, a, b in handed)
 
 
 def check_cheapest(function: relay.Function, parts: list[Candidate], estimator: CostEstimator) -> Plan:
@@ -119,8 +125,15 @@ def random_function(rng: np.random.Generator, length: int) -> relay.Function:
 def test_the_cheapest_choice_against_all(seed: int) -> None:
     """Random graphs, costs and targets, with and without a price for handing over."""
     rng = np.random.default_rng(seed)
-    register_pattern_table("one", lambda: [("one.add_relu", ADD_RELU), ("one.add", is_op("add")(wildcard(), wildcard())), ("one.mul_add", MUL_ADD)])
-    register_pattern_table("two", lambda: [("two.mul_add", MUL_ADD), ("two.tanh_neg", is_op("negative")(is_op("tanh")(wildcard())))])
+    register_pattern_table(
+        "one",
+        lambda: [
+            ("one.add_relu", ADD_RELU), ("one.add", is_op("add")(wildcard(), wildcard())), ("one.mul_add", MUL_ADD)
+        ]
+    )
+    register_pattern_table(
+        "two", lambda: [("two.mul_add", MUL_ADD), ("two.tanh_neg", is_op("negative")(is_op("tanh")(wildcard())))]
+    )
     supports("two", *[str(n) for n in rng.choice(["add", "nn.relu", "tanh", "maximum"], 2, replace=False)])
     prices: dict[Any, float] = {}
 
@@ -129,18 +142,25 @@ def test_the_cheapest_choice_against_all(seed: int) -> None:
         return prices.setdefault(key, float(rng.integers(1, 12)))
 
     latency = float(rng.integers(0, 4))
-    estimator = CustomCostEstimator(price, lambda nbytes, source, destination: latency + nbytes / 64 * (source != "default") if seed % 3 else 0.0)
+    estimator = CustomCostEstimator(
+        price, lambda nbytes, source, destination: latency + nbytes / 64 * (source != "default") if seed % 3 else 0.0
+    )
     function = random_function(rng, 6)
     check_cheapest(function, candidates_of(function, ["one", "two"], host_depth=3), estimator)
 
 
 def test_what_could_be_taken() -> None:
-    register_pattern_table("one", lambda: [("one.add_relu", ADD_RELU), ("one.small", is_op("tanh")(wildcard()), lambda e: False)])
+    register_pattern_table(
+        "one", lambda: [("one.add_relu", ADD_RELU), ("one.small", is_op("tanh")(wildcard()), lambda e: False)]
+    )
     supports("two", "add")
     s = x + y
     function = typed(relay.tanh(relay.nn.relu(s)))
     found = sorted(map(repr, candidates_of(function, ["one", "two"])))
-    assert found == ["<default: add+nn.relu+tanh>", "<default: add+nn.relu>", "<default: add>", "<default: nn.relu+tanh>", "<default: nn.relu>", "<default: tanh>", "<one: one.add_relu>", "<two: add>"]
+    assert found == [
+        "<default: add+nn.relu+tanh>", "<default: add+nn.relu>", "<default: add>", "<default: nn.relu+tanh>",
+        "<default: nn.relu>", "<default: tanh>", "<one: one.add_relu>", "<two: add>"
+    ]
     (composite,) = [c for c in candidates_of(function, ["one"]) if c.target == "one"]
     assert composite.function.attrs["Compiler"] == "one"
     assert composite.function.body.op.attrs["Composite"] == "one.add_relu"
@@ -148,7 +168,9 @@ def test_what_could_be_taken() -> None:
     assert not [c for c in candidates_of(escaping, ["one"]) if c.name == "one.add_relu"]
     c = relay.var("c", shape=(), dtype="bool")
     branch = typed(relay.Function([c, x, y], relay.If(c, relay.nn.relu(s), s)))
-    assert not [p for p in candidates_of(branch, ["one"]) if len({e.op.name for e in p.calls}) > 1], "no part reaches into a branch"
+    assert not [
+        p for p in candidates_of(branch, ["one"]) if len({e.op.name for e in p.calls}) > 1
+    ], "no part reaches into a branch"
 
 
 def test_a_large_part_against_small_ones_that_are_cheaper_together() -> None:
@@ -159,7 +181,9 @@ def test_a_large_part_against_small_ones_that_are_cheaper_together() -> None:
 
     def choose(one: float, two: float) -> list[str]:
         costs = {"one": one, "two": two, "default": 4.0}
-        plan = check_cheapest(function, candidates_of(function, ["one", "two"]), CustomCostEstimator(lambda f, target: costs[target]))
+        plan = check_cheapest(
+            function, candidates_of(function, ["one", "two"]), CustomCostEstimator(lambda f, target: costs[target])
+        )
         return [repr(p) for p in plan.parts]
 
     assert choose(1.0, 1.0) == ["<one: one.add_relu>"]
@@ -178,7 +202,9 @@ def test_handing_over_keeps_neighbours_together() -> None:
 
     def homes(latency: float) -> list[str]:
         parts = candidates_of(function, ["one"], host_depth=1)
-        return [p.target for p in check_cheapest(function, parts, CustomCostEstimator(price, lambda n, a, b: latency)).parts]
+        return [
+            p.target for p in check_cheapest(function, parts, CustomCostEstimator(price, lambda n, a, b: latency)).parts
+        ]
 
     assert homes(0.0) == ["one", "default", "one"]
     assert homes(0.2) == ["one", "default", "one"], "2.8 against 3.0"
@@ -190,7 +216,10 @@ def test_a_value_is_handed_over_once() -> None:
     r = relay.nn.relu(x)
     function = typed(relay.Tuple([relay.tanh(r), relay.negative(r)]))
     handed: list[tuple[str, str]] = []
-    estimator = CustomCostEstimator(lambda f, t: 0.0 if t == "one" else 100.0 if len(calls(f)) > 1 or calls(f)[0].op.name != "nn.relu" else 1.0, lambda n, a, b: handed.append((a, b)) or 1.0)
+    estimator = CustomCostEstimator(
+        lambda f, t: 0.0 if t == "one" else 100.0 if len(calls(f)) > 1 or calls(f)[0].op.name != "nn.relu" else 1.0,
+        lambda n, a, b: handed.append((a, b)) or 1.0
+    )
     plan = check_cheapest(function, candidates_of(function, ["one"], host_depth=1), estimator)
     assert plan.cost == 1.0 + 1.0 + 2.0, "relu; its value once for two; two results"
 
@@ -258,7 +287,8 @@ seen: list[Any] = []
 
 
 def test_costs_by_the_cycles_of_programs() -> None:
-    """How fast the clock of a target is decides, and what it costs to get there; the rounding of a network goes with its parts."""
+    """How fast the clock of a target is decides, and what it costs to get there; the rounding of a network goes with
+    its parts."""
     supports("one", "tanh")
     register_func("relay.ext.one", Counted)
     register_func("relay.ext.two", lambda function: object())
@@ -270,9 +300,15 @@ def test_costs_by_the_cycles_of_programs() -> None:
             assert len(CollagePartition("one", estimator)(mod)) == 1 + count
         assert seen == ["tflite"] * 3
         assert CycleCostEstimator({}, slow, 1.0, 100.0).transfer(50, "default", "one") == 1.5
-        with pytest.raises(OptionError, match=r"the programs for 'two' do not count cycles: a object has no cycles\(\); register relay\.ext\.two\.cost"):
+        with pytest.raises(
+            OptionError,
+            match=r"the programs for 'two' do not count cycles: a object has no cycles\(\); register "
+            r"relay\.ext\.two\.cost"
+        ):
             CycleCostEstimator({"two": 1.0}).estimate(mod["main"], "two")
-        with pytest.raises(OptionError, match=r"the programs for 'three' do not count cycles: there is no relay\.ext\.three; register"):
+        with pytest.raises(
+            OptionError, match=r"the programs for 'three' do not count cycles: there is no relay\.ext\.three; register"
+        ):
             CycleCostEstimator({"three": 1.0}).estimate(mod["main"], "three")
     finally:
         remove_global_func("relay.ext.one")
@@ -281,12 +317,18 @@ def test_costs_by_the_cycles_of_programs() -> None:
 
 def test_what_no_one_can_compute() -> None:
     supports("one", "tanh")
-    estimator = CustomCostEstimator(lambda f, target: float("inf") if any(e.op.name == "nn.relu" for e in calls(f)) else 1.0)
-    with pytest.raises(CompileError, match=r"no target can compute nn\.relu: every part that has it costs infinity; give it to one"):
+    estimator = CustomCostEstimator(
+        lambda f, target: float("inf") if any(e.op.name == "nn.relu" for e in calls(f)) else 1.0
+    )
+    with pytest.raises(
+        CompileError, match=r"no target can compute nn\.relu: every part that has it costs infinity; give it to one"
+    ):
         CollagePartition("one", estimator)(IRModule.from_expr(relay.nn.relu(relay.tanh(x))))
     function = typed(relay.nn.relu(relay.tanh(relay.exp(x))))
     pair = [c for c in candidates_of(function, [], host_depth=2) if len(c.calls) == 2]
-    with pytest.raises(CompileError, match="no choice of parts computes every call: the parts that targets can take overlap"):
+    with pytest.raises(
+        CompileError, match="no choice of parts computes every call: the parts that targets can take overlap"
+    ):
         cheapest_plan(function, pair, MockCostEstimator({"default": 1.0}))
     with pytest.raises(OptionError, match=r"CostEstimator has no estimate\(function, target\)"):
         CostEstimator().estimate(function, "one")

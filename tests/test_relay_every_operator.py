@@ -1,7 +1,7 @@
 """Every operator there is, with attributes that vary, as text and as JSON and back.
 
-What a call is applied to has no type here, so that any attributes go with it: these programs reach what well-typed ones of
-`random_programs.py` do not (operators of quantized tensors, of computed shapes, marks).
+What a call is applied to has no type here, so that any attributes go with it: these programs reach what well-typed ones
+of `random_programs.py` do not (operators of quantized tensors, of computed shapes, marks).
 """
 
 from __future__ import annotations
@@ -47,18 +47,25 @@ def drawn(kind: str, rng: random.Random) -> Any:
         case "Any" | "Axis":
             return drawn(rng.choice(("None", "int", "tuple[int, ...]")), rng)
         case _ if kind.startswith("tuple["):
-            first, *others = ("int" if k == "Any" else k for k in OUTER_COMMA.split(kind.removeprefix("tuple[").removesuffix("]")))
+            first, *others = (
+                "int" if k == "Any" else k for k in OUTER_COMMA.split(kind.removeprefix("tuple[").removesuffix("]"))
+            )
             return tuple(drawn(k, rng) for k in ([first] * rng.randrange(4) if others == ["..."] else [first, *others]))
     raise AssertionError(f"attributes of the kind {kind} are not drawn: add it here")
 
 
 def calls_of(cls: type[Op], rng: random.Random) -> Call:
     """A call with attributes of the kinds that are declared; values that the operator refuses are drawn again."""
-    inputs: list[Expr] = [Tuple((var("a"), var("b")))] if cls.variadic else [var(n) for n in list(inspect.signature(cls.infer).parameters)[1:]]
+    inputs: list[Expr] = [Tuple((var("a"), var("b")))] if cls.variadic else [
+        var(n) for n in list(inspect.signature(cls.infer).parameters)[1:]
+    ]
     for _ in range(1000):
         try:
             kept = rng.choice((0, 0.5, 0.9))
-            given = {f.name: drawn(str(f.type), rng) for f in dataclasses.fields(cls) if f.default is dataclasses.MISSING or rng.random() >= kept}  # type: ignore[arg-type]
+            given = {
+                f.name: drawn(str(f.type), rng) for f in dataclasses.fields(cls) if f.default is dataclasses.MISSING
+                or rng.random() >= kept
+            }  # type: ignore[arg-type]
             return Call(cls(**given), inputs)
         except CompileError:
             continue

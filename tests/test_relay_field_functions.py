@@ -1,5 +1,5 @@
-"""Operators as scripts of the field call them: the order of arguments, functions of several operators, sizes known only when a program
-runs, and what asking for an operator that was left out says."""
+"""Operators as scripts of the field call them: the order of arguments, functions of several operators, sizes known only
+when a program runs, and what asking for an operator that was left out says."""
 
 from __future__ import annotations
 
@@ -31,7 +31,10 @@ def value(build: Any, *arrays: Array) -> Any:
 
 
 def test_a_diagonal_is_set_with_the_arguments_of_the_field() -> None:
-    found = value(lambda x, d: relay.matrix_set_diag(x, d, k=(-1, 0), align="LEFT_RIGHT"), np.zeros((3, 3), "float32"), np.asarray([[1, 2, 3], [9, 4, 5]], "float32"))
+    found = value(
+        lambda x, d: relay.matrix_set_diag(x, d, k=(-1, 0), align="LEFT_RIGHT"), np.zeros((3, 3), "float32"),
+        np.asarray([[1, 2, 3], [9, 4, 5]], "float32")
+    )
     np.testing.assert_array_equal(found, [[1, 0, 0], [4, 2, 0], [0, 5, 3]])
     with pytest.raises(CompileError, match="align 'UP' is not known"):
         relay.matrix_set_diag(var("x", shape=(2, 2)), var("d", shape=(2,)), align="UP")
@@ -45,19 +48,25 @@ def test_remainders_are_the_same_natively_and_interpreted(op: Any, meaning: np.u
     with np.errstate(invalid="ignore"):
         wanted = meaning(a, b)
     np.testing.assert_array_equal(evaluate(function, a, b), wanted)
-    np.testing.assert_array_equal(relay.create_executor("graph", mod=IRModule.from_expr(function), target="llvm").evaluate()(a, b).numpy(), wanted)
+    np.testing.assert_array_equal(
+        relay.create_executor("graph", mod=IRModule.from_expr(function), target="llvm").evaluate()(a, b).numpy(), wanted
+    )
 
 
 def test_products_of_bits_have_a_row_for_each_of_the_weights() -> None:
     data = var("d", shape=(2, 64), dtype="int16")
     weights, some = (var("w", shape=(n, 64), dtype="int16") for n in (5, relay.Any()))
-    types = [relay.nn.bitserial_dense(data, weights).checked_type, relay.nn.bitserial_dense(data, some, units=5).checked_type]
+    types = [
+        relay.nn.bitserial_dense(data, weights).checked_type, relay.nn.bitserial_dense(data, some, units=5).checked_type
+    ]
     types.append(relay.nn.bitserial_dense(data, weights, out_dtype="int32").checked_type)
     assert [(tuple(t.shape), t.dtype) for t in types] == [((2, 5), "int16"), ((2, 5), "int16"), ((2, 5), "int32")]
 
 
 def test_positions_are_unravelled_along_a_shape_of_numbers() -> None:
-    np.testing.assert_array_equal(value(lambda i: relay.unravel_index(i, (3, 4)), np.asarray([0, 5, 11])), [[0, 1, 2], [0, 1, 3]])
+    np.testing.assert_array_equal(
+        value(lambda i: relay.unravel_index(i, (3, 4)), np.asarray([0, 5, 11])), [[0, 1, 2], [0, 1, 3]]
+    )
 
 
 def test_mean_with_variance_and_with_deviation() -> None:
@@ -75,7 +84,13 @@ def test_reshape_from_the_right() -> None:
         relay.reverse_reshape(var("x", shape=(2, 3)), (-4, 1, 2, 0))
 
 
-@pytest.mark.parametrize(("name", "shape"), [("avg_pool1d", (2, 3, 5)), ("max_pool1d", (2, 3, 5)), ("avg_pool3d", (1, 2, 3, 4, 5)), ("max_pool3d", (1, 2, 3, 4, 5))])
+@pytest.mark.parametrize(
+    ("name", "shape"),
+    [
+        ("avg_pool1d", (2, 3, 5)), ("max_pool1d", (2, 3, 5)), ("avg_pool3d", (1, 2, 3, 4, 5)),
+        ("max_pool3d", (1, 2, 3, 4, 5))
+    ]
+)
 def test_global_pools_of_rows_and_volumes(name: str, shape: tuple[int, ...]) -> None:
     x = np.random.default_rng(1).normal(size=shape).astype("float32")
     axes = tuple(range(2, x.ndim))
@@ -87,7 +102,9 @@ def test_layers_with_the_arguments_of_the_field() -> None:
     x = var("x", shape=(2, 8))
     assert relay.nn.mirror_pad(x, ((0, 0), (1, 1)), "REFLECT").op == OPS["nn.mirror_pad"]("REFLECT", ((0, 0), (1, 1)))
     assert relay.nn.contrib_dense_pack(x, var("w", shape=(3, 8, 4)), "NK4n", 12).checked_type.shape == (2, 12)
-    bits = relay.nn.bitpack(var("b", shape=(2, 64), dtype="int32"), bits=2, pack_axis=1, bit_axis=2, pack_type="uint32", name="packed")
+    bits = relay.nn.bitpack(
+        var("b", shape=(2, 64), dtype="int32"), bits=2, pack_axis=1, bit_axis=2, pack_type="uint32", name="packed"
+    )
     assert bits.checked_type.shape == (2, 2, 2)
     first, second = relay.meshgrid([var("a", shape=(2,)), var("b", shape=(3,))], indexing="xy").checked_type.fields
     assert first == second
@@ -113,7 +130,10 @@ def test_a_sparse_matrix_is_three_tensors_or_an_object_that_has_them() -> None:
 COUNTED: list[tuple[str, tuple[Array, ...]]] = [
     ("argwhere", (np.asarray([[0, 2, 0], [-1, 0, 5]], "float32"),)),
     ("argwhere", (np.zeros((2, 2), bool),)),
-    ("sparse_fill_empty_rows", (np.asarray([[0, 1], [0, 3], [2, 0]]), np.asarray([1, 2, 3], "float32"), np.asarray([4, 4]), np.float32(-1))),
+    (
+        "sparse_fill_empty_rows",
+        (np.asarray([[0, 1], [0, 3], [2, 0]]), np.asarray([1, 2, 3], "float32"), np.asarray([4, 4]), np.float32(-1))
+    ),
 ]
 
 
@@ -125,7 +145,10 @@ def test_results_whose_rows_are_counted_when_the_program_runs(name: str, inputs:
     mod = IRModule.from_expr(Function(tuple(params), call))
     types = getattr(call.checked_type, "fields", (call.checked_type,))
     found = evaluate(mod["main"], *inputs)
-    for t, f, w in zip(types, found if isinstance(found, tuple) else (found,), wanted if isinstance(wanted, tuple) else (wanted,), strict=True):
+    for t, f, w in zip(
+        types, found if isinstance(found, tuple) else (found,), wanted if isinstance(wanted, tuple) else (wanted,),
+        strict=True
+    ):
         assert isinstance(t.shape[0], UnknownDim)
         assert t.dtype.numpy() == w.dtype
         np.testing.assert_array_equal(f, w)
@@ -150,14 +173,18 @@ def test_an_operator_that_was_left_out_says_why(name: str) -> None:
 
 
 def test_asking_a_module_for_what_was_left_out() -> None:
-    for module, name in ((relay.nn, "max_pool2d_grad"), (relay.op.annotation, "bitpack_start"), (relay, "call_lowered"), (relay.image, "resize"), (relay.qnn.op, "contrib_dense_pack")):
+    for module, name in (
+        (relay.nn, "max_pool2d_grad"), (relay.op.annotation, "bitpack_start"), (relay, "call_lowered"),
+        (relay.image, "resize"), (relay.qnn.op, "contrib_dense_pack")
+    ):
         assert not hasattr(module, name)
         with pytest.raises(CompileError, match="is not supported"):
             getattr(module, name)
 
 
 V = {n: var(n, shape=s, dtype=d) for n, s, d in (
-    ("x", (2, 3, 4), "float32"), ("m", (4, 4), "float32"), ("v", (4,), "float32"), ("i", (4,), "int32"), ("image", (1, 3, 8, 8), "float32"), ("k", (2, 3, 3, 3), "float32"),
+    ("x", (2, 3, 4), "float32"), ("m", (4, 4), "float32"), ("v", (4,), "float32"), ("i", (4,), "int32"),
+    ("image", (1, 3, 8, 8), "float32"), ("k", (2, 3, 3, 3), "float32"),
 )}
 REFUSED: list[tuple[Any, str]] = [
     (lambda: relay.adv_index([V["m"], V["v"]]), "indices must be integers"),
@@ -180,15 +207,24 @@ REFUSED: list[tuple[Any, str]] = [
     (lambda: relay.nn.fifo_buffer(V["m"], V["x"], 0), "differ elsewhere than along axis 0"),
     (lambda: relay.nn.correlation(V["image"], V["image"], 2, 1, 1, 1, 0, True, "NCHW"), "the patch 2 odd"),
     (lambda: relay.nn.correlation(V["image"], V["image"], 1, 4, 1, 1, 0, True, "NCHW"), "do not fit into images"),
-    (lambda: relay.nn.deformable_conv2d(V["image"], V["image"], V["k"]), "offset .* must have the batch 1, 18 channels"),
-    (lambda: relay.nn.deformable_conv2d(V["image"], V["image"], V["k"], data_layout="NHWC"), "layouts NHWC, OIHW and NHWC are not made"),
+    (
+        lambda: relay.nn.deformable_conv2d(V["image"], V["image"], V["k"]),
+        "offset .* must have the batch 1, 18 channels"
+    ),
+    (
+        lambda: relay.nn.deformable_conv2d(V["image"], V["image"], V["k"], data_layout="NHWC"),
+        "layouts NHWC, OIHW and NHWC are not made"
+    ),
     (lambda: relay.nn.bitpack(V["m"]), "integers were expected"),
     (lambda: relay.nn.bitpack(V["i"], pack_axis=0, bit_axis=0), "do not fill words of 32 bits"),
     (lambda: relay.nn.bitpack(V["i"], pack_axis=0, bit_axis=0, pack_type="int8"), "bits cannot be packed into int8"),
     (lambda: relay.nn.contrib_dense_pack(V["m"], V["x"], "NK8n"), "weight_layout NK8n is not that"),
     (lambda: relay.nn.cross_entropy(V["m"], V["x"]), "targets"),
     (lambda: relay.nn.sparse_add(V["m"], (V["v"], V["v"], V["i"])), "are no sparse matrix of single values"),
-    (lambda: relay.fixed_point_multiply_per_axis(V["i"], V["v"], V["i"], V["i"], True, True, (0,)), "int32 tensors were expected"),
+    (
+        lambda: relay.fixed_point_multiply_per_axis(V["i"], V["v"], V["i"], V["i"], True, True, (0,)),
+        "int32 tensors were expected"
+    ),
 ]
 
 

@@ -1,4 +1,5 @@
-"""Relay as a functional language: types found, programs run, analyses, and passes that keep what random programs compute."""
+"""Relay as a functional language: types found, programs run, analyses, and passes that keep what random programs
+compute."""
 
 from __future__ import annotations
 
@@ -22,7 +23,7 @@ type List[A] { Cons(A, List[A]), Nil, }
 def @make(%n: int32, %all: List[int32]) -> List[int32] { if (equal(%n, 0)) { %all } else { @make(subtract(%n, 1), Cons(%n, %all)) } }
 def @sum(%l: List[int32]) { match (%l) { Cons(%h, %t) => add(%h, @sum(%t)), Nil => 0 } }
 def @map[A, B](%f: fn(A) -> B, %l: List[A]) -> List[B] { match (%l) { Cons(%h, %t) => Cons(%f(%h), @map(%f, %t)), Nil => Nil() } }
-"""
+"""  # noqa: E501
 
 
 def program(text: str) -> IRModule:
@@ -56,13 +57,19 @@ def assert_same(a: Any, b: Any) -> None:
 
 def draws(mod: IRModule) -> bool:
     """Whether a module has random numbers in it."""
-    return any(not getattr(getattr(e, "op", None), "pure", True) for f in mod.functions.values() if isinstance(f, relay.Function) for e in analysis.post_order(f))
+    return any(
+        not getattr(getattr(e, "op", None), "pure", True) for f in mod.functions.values()
+        if isinstance(f, relay.Function) for e in analysis.post_order(f)
+    )
 
 
 PASSES = [
-    transform.ToANormalForm(), transform.ToBasicBlockNormalForm(), transform.ToGraphNormalForm(), transform.DeadCodeElimination(),
-    transform.DeadCodeElimination(inline_once=True), transform.EliminateCommonSubexpr(), transform.LambdaLift(), transform.DeDup(),
-    transform.EtaExpand(True, True), transform.RemoveUnusedFunctions(), transform.PartialEvaluate(), transform.Defunctionalize(),
+    transform.ToANormalForm(), transform.ToBasicBlockNormalForm(), transform.ToGraphNormalForm(),
+    transform.DeadCodeElimination(),
+    transform.DeadCodeElimination(inline_once=True), transform.EliminateCommonSubexpr(), transform.LambdaLift(),
+    transform.DeDup(),
+    transform.EtaExpand(True, True), transform.RemoveUnusedFunctions(), transform.PartialEvaluate(),
+    transform.Defunctionalize(),
 ]
 
 
@@ -70,7 +77,11 @@ PASSES = [
 def test_passes_keep_what_random_programs_compute(graph_pass: Any) -> None:
     changed = 0
     for seed in range(200):
-        mod = transform.InferType()(random_module(seed, static=True, vary=False).map_functions(lambda f: f.without_attr("Compiler"), relay.Function))
+        mod = transform.InferType()(
+            random_module(seed, static=True, vary=False).map_functions(
+                lambda f: f.without_attr("Compiler"), relay.Function
+            )
+        )
         after = transform.InferType()(graph_pass(mod))
         analysis.check_well_formed(after)
         changed += after is not mod
@@ -85,15 +96,22 @@ def test_passes_keep_what_random_programs_compute(graph_pass: Any) -> None:
 
 
 GENERIC = {
-    "one that sees a variable, used with two types": "let %pair = fn [A](%y: A) { (%y, %x) }; (%pair(%x), %pair(1), %pair(2))",
+    "one that sees a variable, used with two types": "let %pair = fn [A](%y: A) { (%y, %x) }; (%pair(%x), %pair(1), "
+    "%pair(2))",
     "one that is called in place": "(fn [A](%y: A) { (%y, %x) })(1)",
-    "one that calls itself": "let %f = fn [A](%n: int32, %y: A) -> A { if (less(%n, 1)) { %y } else { %f(subtract(%n, 1), %y) } }; (%f(3, %x), %f(2, 1))",
-    "one inside another": "let %f = fn [A](%y: A) { let %g = fn [B](%z: B) { (%y, %z, %x) }; (%g(%y), %g(1)) }; (%f(%x), %f((1, %x)))",
-    "one that uses another": "let %f = fn [A](%y: A) { (%y, %x) }; let %g = fn [B](%z: B) { %f((%z, %x)) }; (%g(1), %g(%x), %f(2))",
+    "one that calls itself": "let %f = fn [A](%n: int32, %y: A) -> A { if (less(%n, 1)) { %y } else { %f(subtract(%n, "
+    "1), %y) } }; (%f(3, %x), %f(2, 1))",
+    "one inside another": "let %f = fn [A](%y: A) { let %g = fn [B](%z: B) { (%y, %z, %x) }; (%g(%y), %g(1)) }; "
+    "(%f(%x), %f((1, %x)))",
+    "one that uses another": "let %f = fn [A](%y: A) { (%y, %x) }; let %g = fn [B](%z: B) { %f((%z, %x)) }; (%g(1), "
+    "%g(%x), %f(2))",
     "one with another name": "let %f = fn [A](%y: A) { (%y, %x) }; let %h = %f; let %i = %h; (%i(1), %f(2), %h(%x))",
-    "one that is given to functions": "let %f = fn [A](%y: A) { let %u = add(%x, 1f); %y }; (@twice(%f, %x), @twice(%f, 1), %f(%f)(%x))",
-    "one that a closure sees": "let %f = fn [A](%y: A) { (%y, %x) }; let %g = fn (%n: int32) { %f(%n) }; if (less(%x, 0f)) { %g(1) } else { %f(2) }",
-    "one that is a constructor's": "let %f = fn [A](%y: A) { let %u = add(%x, 1f); %y }; @sum(@map(%f, Cons(1, Cons(2, Nil()))))",
+    "one that is given to functions": "let %f = fn [A](%y: A) { let %u = add(%x, 1f); %y }; (@twice(%f, %x), "
+    "@twice(%f, 1), %f(%f)(%x))",
+    "one that a closure sees": "let %f = fn [A](%y: A) { (%y, %x) }; let %g = fn (%n: int32) { %f(%n) }; if (less(%x, "
+    "0f)) { %g(1) } else { %f(2) }",
+    "one that is a constructor's": "let %f = fn [A](%y: A) { let %u = add(%x, 1f); %y }; @sum(@map(%f, Cons(1, Cons(2, "
+    "Nil()))))",
     "a value that it shares": "%0 = exp(%x); let %f = fn [A](%y: A) { (%y, %0) }; (%f(1), %f(%0), %0)",
     "one that nothing uses": "let %f = fn [A](%y: A) { (%y, %x) }; exp(%x)",
 }
@@ -101,7 +119,9 @@ GENERIC = {
 
 @pytest.mark.parametrize("body", GENERIC.values(), ids=GENERIC)
 def test_generic_functions_that_see_variables_are_copied(body: str) -> None:
-    mod = program(f"{LIST}def @twice[A](%f: fn(A) -> A, %y: A) -> A {{ %f(%f(%y)) }}\ndef @main(%x: float32) {{ {body} }}")
+    mod = program(
+        f"{LIST}def @twice[A](%f: fn(A) -> A, %y: A) -> A {{ %f(%f(%y)) }}\ndef @main(%x: float32) {{ {body} }}"
+    )
     after = transform.Defunctionalize()(mod)
     analysis.check_well_formed(after)
     assert_first_order(after)
@@ -111,27 +131,39 @@ def test_generic_functions_that_see_variables_are_copied(body: str) -> None:
 def test_generic_functions_that_have_no_plain_form() -> None:
     """Each message says which function, where, and what to do."""
     faults = {
-        "let %f = fn [A](%y: A) { (%y, %x) }; (%f, %f(1)).1": r"%f has the type fn \[A\].*, which is generic, and is a value in \(%f, %f\(…\)\); call it by name",
+        "let %f = fn [A](%y: A) { (%y, %x) }; (%f, %f(1)).1": r"%f has the type fn \[A\].*, which is generic, and is a "
+        r"value in \(%f, %f\(…\)\); call it by name",
         "fn [A](%y: A) { (%y, %x) }": "main has no type parameters, takes and returns no functions",
-        "let %f = fn [A](%n: int32, %y: A) -> int32 { if (less(%n, 1)) { %n } else { %f(subtract(%n, 1), (%y, %x)) } }; %f(3, %x)":
-            r"%f calls itself with other types in %f\(.*\), so there is no end of copies of it; make it a function of plain types",
-        "let %f = fn [A, B](%y: A) { (%y, %x) }; %f(1)": r"the type B of fn \(%y\) .* cannot be inferred from the arguments and the result of %f\(1\)",
+        "let %f = fn [A](%n: int32, %y: A) -> int32 { if (less(%n, 1)) { %n } else { %f(subtract(%n, 1), (%y, %x)) } "
+        "}; %f(3, %x)":
+            r"%f calls itself with other types in %f\(.*\), so there is no end of copies of it; make it a function of "
+            r"plain types",
+        "let %f = fn [A, B](%y: A) { (%y, %x) }; %f(1)": r"the type B of fn \(%y\) .* cannot be inferred from the "
+        r"arguments and the result of %f\(1\)",
         "let %f = if (less(%x, 0f)) { fn [A](%y: A) { (%y, %x) } } else { fn [A](%z: A) { (%z, %x) } }; %f(1)":
-            r"fn \(%y\) .* which is generic, and is a value in if \(less\(…\)\); call it by name, or write a function of plain types around it",
+            r"fn \(%y\) .* which is generic, and is a value in if \(less\(…\)\); call it by name, or write a function "
+            r"of plain types around it",
     }
     for body, message in faults.items():
         with pytest.raises(CompileError, match=message):
             transform.Defunctionalize()(program(f"def @main(%x: float32) {{ {body} }}"))
     faults = {
-        "type Box[A] { Box(fn(A) -> A), }\ndef @main(%x: float32) { match (Box(fn (%y: float32) { add(%x, %y) })) { Box(%f) => %f(%x) } }":
-            r"Box of the data type Box holds fn \(A\) -> A, which depends on its type parameters; write out the types in its definition",
-        "def @grow[A](%n: int32, %y: A) -> int32 { if (less(%n, 1)) { %n } else { @grow(subtract(%n, 1), (%y, %y)) } }\ndef @main(%x: float32) { @grow(3, %x) }":
-            "@grow is used with ever more types, as where it calls itself with a tuple of its argument, and there is no end of first-order copies of it",
-        "def @grow[A](%n: int32, %y: A) -> int32 { if (less(%n, 1)) { %n } else { @grow(subtract(%n, 1), (%y,)) } }\ndef @main(%x: float32) { @grow(3, %x) }":
+        "type Box[A] { Box(fn(A) -> A), }\ndef @main(%x: float32) { match (Box(fn (%y: float32) { add(%x, %y) })) { "
+        "Box(%f) => %f(%x) } }":
+            r"Box of the data type Box holds fn \(A\) -> A, which depends on its type parameters; write out the types "
+            r"in its definition",
+        "def @grow[A](%n: int32, %y: A) -> int32 { if (less(%n, 1)) { %n } else { @grow(subtract(%n, 1), (%y, %y)) } "
+        "}\ndef @main(%x: float32) { @grow(3, %x) }":
+            "@grow is used with ever more types, as where it calls itself with a tuple of its argument, and there is "
+            "no end of first-order copies of it",
+        "def @grow[A](%n: int32, %y: A) -> int32 { if (less(%n, 1)) { %n } else { @grow(subtract(%n, 1), (%y,)) } "
+        "}\ndef @main(%x: float32) { @grow(3, %x) }":
             "@grow is used with ever more types",
         "def @f[A, B](%y: A) -> A { %y }\ndef @main(%x: float32) { @f(%x) }":
-            "from_string:3.*the type B of @f cannot be inferred from its arguments and its result at this use; annotate the types of the function there",
-        "def @id[A](%x: A) { %x }\ndef @main(%x: float32) { (@id, 1).1 }": r"from_string:3.*a value of the type fn \[A\]\(A\) -> A is used, which is generic; give it to",
+            "from_string:3.*the type B of @f cannot be inferred from its arguments and its result at this use; "
+            "annotate the types of the function there",
+        "def @id[A](%x: A) { %x }\ndef @main(%x: float32) { (@id, 1).1 }": r"from_string:3.*a value of the type fn "
+        r"\[A\]\(A\) -> A is used, which is generic; give it to",
     }
     for text, message in faults.items():
         with pytest.raises(CompileError, match=message):
@@ -152,7 +184,8 @@ def @main(%x: float32) { @calls(@alone(%x)) }""")
 
 
 def assert_first_order(mod: IRModule) -> None:
-    """Functions are called where they are named and are no values, and none is generic. Functions of another compiler are its own matter."""
+    """Functions are called where they are named and are no values, and none is generic. Functions of another compiler
+    are its own matter."""
     functions = [f for f in mod.functions.values() if isinstance(f, relay.Function) and "Compiler" not in f.attrs]
     nodes = [e for f in functions for e in analysis.post_order(f)]
     called = {e.op for e in nodes if isinstance(e, relay.Call)}
@@ -161,15 +194,22 @@ def assert_first_order(mod: IRModule) -> None:
 
 
 ALIASES = {
-    "a closure writes": "let %r = ref(%x); let %f = fn () { ref_write(%r, 5f) }; let %g = if (%c) { %f } else { fn () { () } }; let %u = %g(); ref_read(%r)",
-    "a branch chooses": "let %r = ref(%x); let %s = ref(1f); let %t = if (%c) { %r } else { %s }; let %u = ref_write(%t, 7f); (ref_read(%r), ref_read(%s))",
-    "a reference holds one": "let %r = ref(%x); let %o = ref(%r); let %p = if (%c) { %o } else { ref(%r) }; let %u = ref_write(ref_read(%p), 7f); ref_read(%r)",
-    "a parameter is one": "let %r = ref(%x); let %f = fn (%p: ref(float32)) { let %a = ref_write(%r, 2f); let %b = ref_write(%p, 3f); ref_read(%r) };"
+    "a closure writes": "let %r = ref(%x); let %f = fn () { ref_write(%r, 5f) }; let %g = if (%c) { %f } else { fn () "
+    "{ () } }; let %u = %g(); ref_read(%r)",
+    "a branch chooses": "let %r = ref(%x); let %s = ref(1f); let %t = if (%c) { %r } else { %s }; let %u = "
+    "ref_write(%t, 7f); (ref_read(%r), ref_read(%s))",
+    "a reference holds one": "let %r = ref(%x); let %o = ref(%r); let %p = if (%c) { %o } else { ref(%r) }; let %u = "
+    "ref_write(ref_read(%p), 7f); ref_read(%r)",
+    "a parameter is one": "let %r = ref(%x); let %f = fn (%p: ref(float32)) { let %a = ref_write(%r, 2f); let %b = "
+    "ref_write(%p, 3f); ref_read(%r) };"
     " let %g = if (%c) { %f } else { fn (%p: ref(float32)) { 0f } }; %g(%r)",
-    "a tuple holds one": "let %r = ref(%x); let %t = if (%c) { (%r, 1f) } else { (ref(0f), 2f) }; let %u = ref_write(%t.0, 9f); ref_read(%r)",
-    "a recursion writes": "let %r = ref(%x); let %f = fn (%n: int32) -> () { if (equal(%n, 0)) { () } else { let %u = ref_write(%r, add(ref_read(%r), 1f)); %f(subtract(%n, 1)) } };"
+    "a tuple holds one": "let %r = ref(%x); let %t = if (%c) { (%r, 1f) } else { (ref(0f), 2f) }; let %u = "
+    "ref_write(%t.0, 9f); ref_read(%r)",
+    "a recursion writes": "let %r = ref(%x); let %f = fn (%n: int32) -> () { if (equal(%n, 0)) { () } else { let %u = "
+    "ref_write(%r, add(ref_read(%r), 1f)); %f(subtract(%n, 1)) } };"
     " let %v = %f(3); ref_read(%r)",
-    "branches write in turn": "let %r = ref(%x); let %u = if (%c) { ref_write(%r, 1f) } else { () }; let %v = ref_read(%r); let %w = ref_write(%r, 4f); (%v, ref_read(%r))",
+    "branches write in turn": "let %r = ref(%x); let %u = if (%c) { ref_write(%r, 1f) } else { () }; let %v = "
+    "ref_read(%r); let %w = ref_write(%r, 4f); (%v, ref_read(%r))",
 }
 """Programs of `%x` and `%c` that write to a reference under another name than the one it is read by."""
 
@@ -193,7 +233,11 @@ def test_calls_are_put_in_place_as_deep_as_the_fuel_says() -> None:
         assert len([c for c in analysis.calls(after["main"]) if isinstance(c.op, GlobalVar)]) == left
         assert_structural_equal(transform.PartialEvaluate(fuel)(after), after)
     twice = "\n".join(f"def @g{k}(%x: float32) -> float32 {{ add(@g{k + 1}(%x), @g{k + 1}(%x)) }}" for k in range(16))
-    grown = transform.PartialEvaluate()(transform.InferType()(relay.parse(f'#[version = "0.0.5"]\n{twice}\ndef @g16(%x: float32) -> float32 {{ exp(%x) }}')))
+    grown = transform.PartialEvaluate()(
+        transform.InferType()(
+            relay.parse(f'#[version = "0.0.5"]\n{twice}\ndef @g16(%x: float32) -> float32 {{ exp(%x) }}')
+        )
+    )
     assert max(len(analysis.calls(grown[n])) for n in grown) < 10_000
 
 
@@ -210,8 +254,13 @@ def test_programs_without_function_values_compute_the_same() -> None:
         analysis.check_well_formed(after)
         changed += after is not mod
         if after is not mod:
-            called = {e.op for f in after.functions.values() for e in analysis.post_order(f) if isinstance(e, relay.Call)}
-            functions = [e for f in after.functions.values() for e in analysis.post_order(f) if e is not f and isinstance(e.known_type(), FuncType)]
+            called = {
+                e.op for f in after.functions.values() for e in analysis.post_order(f) if isinstance(e, relay.Call)
+            }
+            functions = [
+                e for f in after.functions.values() for e in analysis.post_order(f) if e is not f
+                and isinstance(e.known_type(), FuncType)
+            ]
             assert all(e in called for e in functions)
         if not draws(mod):
             inputs = [value_of(p.checked_type, np.random.default_rng(k)) for k, p in enumerate(mod["main"].params)]
@@ -222,7 +271,9 @@ def test_programs_without_function_values_compute_the_same() -> None:
 def test_first_order_programs_have_a_first_order_main() -> None:
     with pytest.raises(CompileError, match="main has no type parameters, takes and returns no functions"):
         transform.Defunctionalize()(program("def @main(%f: fn(int32) -> int32) { %f(1) }"))
-    mod = program(LIST + "def @main(%k: int32) { let %f = fn (%y: int32) { add(%y, %k) }; @sum(@map(%f, Cons(%k, Nil()))) }")
+    mod = program(
+        LIST + "def @main(%k: int32) { let %f = fn (%y: int32) { add(%y, %k) }; @sum(@map(%f, Cons(%k, Nil()))) }"
+    )
     main = transform.Defunctionalization(mod["main"], mod)
     mod["main"] = main
     assert evaluate(mod, np.int32(4)) == 8 and "apply_0" in mod and mod.get_type("Func_0")[1].name_hint == "Func_0_0"
@@ -243,7 +294,10 @@ def test_continuation_passing_style_keeps_what_random_programs_compute() -> None
 
 
 def test_to_cps_adds_the_functions_that_are_called() -> None:
-    mod = program("def @main(%x: int32) { add(@f(%x), 1) }\ndef @f(%n: int32) -> int32 { if (less(%n, 1)) { %n } else { @f(subtract(%n, 2)) } }")
+    mod = program(
+        "def @main(%x: int32) { add(@f(%x), 1) }\ndef @f(%n: int32) -> int32 { if (less(%n, 1)) { %n } else { "
+        "@f(subtract(%n, 2)) } }"
+    )
     made = transform.to_cps(mod["main"], mod)
     assert set(mod) == {"main", "f", "f_cps"}
     assert evaluate(transform.un_cps(made), np.int32(7), functions=dict(mod.items())) == 0
@@ -278,15 +332,20 @@ def test_a_function_of_another_type_under_the_same_name() -> None:
 
 
 def test_unknown_sizes_of_branches_join() -> None:
-    c, a, b = relay.var("c", shape=(), dtype="bool"), relay.var("a", shape=(relay.Any(), 3)), relay.var("b", shape=(2, 3))
+    c, a, b = relay.var(
+        "c", shape=(), dtype="bool"
+    ), relay.var("a", shape=(relay.Any(), 3)), relay.var("b", shape=(2, 3))
     assert relay.If(c, a, b).checked_type == TensorType((relay.Any(), 3), "float32")
     with pytest.raises(CompileError, match="differ"):
         relay.If(c, relay.var("d", shape=(4, 3)), b)
 
 
 @pytest.mark.parametrize(("make", "shape"), [
-    (lambda x: relay.reshape(x, (-1,)), ("?",)), (lambda x: relay.concatenate([x, x], axis=0), ("?", 3)), (lambda x: relay.nn.dense(x, relay.ones((4, 3), "float32")), ("?", 4)),
-    (lambda x: x + relay.ones((1, 3), "float32"), ("?", 3)), (lambda x: relay.strided_slice(x, [1, 0], [5, 2]), ("?", 2)), (lambda x: relay.nn.pad(x, ((1, 1), (0, 1))), ("?", 4)),
+    (lambda x: relay.reshape(x, (-1,)), ("?",)), (lambda x: relay.concatenate([x, x], axis=0), ("?", 3)),
+    (lambda x: relay.nn.dense(x, relay.ones((4, 3), "float32")), ("?", 4)),
+    (lambda x: x + relay.ones((1, 3), "float32"), ("?", 3)),
+    (lambda x: relay.strided_slice(x, [1, 0], [5, 2]), ("?", 2)),
+    (lambda x: relay.nn.pad(x, ((1, 1), (0, 1))), ("?", 4)),
 ])  # fmt: skip
 def test_operators_over_unknown_sizes(make: Any, shape: tuple[Any, ...]) -> None:
     found = make(relay.var("x", shape=(relay.Any(), 3))).checked_type
@@ -377,20 +436,27 @@ def test_unmatched_cases() -> None:
 
 
 def test_call_graph_purity_and_features() -> None:
-    mod = program(LIST + "def @set(%r: ref(int32)) { ref_write(%r, 1) }\ndef @main(%k: int32) { let %r = ref(%k); let %u = @set(%r); @sum(@make(%k, Nil())) }")
+    mod = program(
+        LIST + "def @set(%r: ref(int32)) { ref_write(%r, 1) }\ndef @main(%k: int32) { let %r = ref(%k); let %u = "
+        "@set(%r); @sum(@make(%k, Nil())) }"
+    )
     graph = analysis.CallGraph(mod)
     assert set(graph["main"]) == {"set", "make", "sum"} and graph.is_recursive("sum") and not graph.is_recursive("main")
     assert graph.topological_order().index("sum") < graph.topological_order().index("main")
     assert not analysis.is_pure(mod["main"].body, mod) and analysis.is_pure(mod["sum"].body, mod)
     features = analysis.detect_feature(mod)
-    assert {analysis.Feature.fMatch, analysis.Feature.fRefWrite, analysis.Feature.fLet} <= features and analysis.Feature.fTuple not in features
+    assert {
+        analysis.Feature.fMatch, analysis.Feature.fRefWrite, analysis.Feature.fLet
+    } <= features and analysis.Feature.fTuple not in features
 
 
 def test_multiplications_are_counted() -> None:
     x, w = relay.var("x", shape=(1, 8, 10, 10)), relay.var("w", shape=(16, 8, 3, 3))
     conv = relay.nn.conv2d(x, w, padding=(1, 1), channels=16, kernel_size=(3, 3))
     assert analysis.get_total_mac_number(conv) == 16 * 10 * 10 * 8 * 9
-    assert analysis.get_total_mac_number(relay.nn.dense(relay.var("a", shape=(2, 5)), relay.var("b", shape=(7, 5)))) == 2 * 5 * 7
+    assert analysis.get_total_mac_number(
+        relay.nn.dense(relay.var("a", shape=(2, 5)), relay.var("b", shape=(7, 5)))
+    ) == 2 * 5 * 7
 
 
 def test_a_data_type_that_is_not_there() -> None:
@@ -414,7 +480,9 @@ def test_scope_builder_and_bind() -> None:
     assert evaluate(f, np.float32(2), np.bool_(False)) == -4 and evaluate(f, np.float32(2), np.bool_(True)) == 4
     bound = relay.bind(f, {x: relay.const(3.0)})
     assert bound.params == (c,) and evaluate(bound, np.bool_(True)) == 6
-    with pytest.raises(CompileError, match="else_scope needs an if_scope right before it"), relay.ScopeBuilder().else_scope():
+    with pytest.raises(
+        CompileError, match="else_scope needs an if_scope right before it"
+    ), relay.ScopeBuilder().else_scope():
         pass
     with pytest.raises(CompileError, match="has no value; call ret"):
         relay.ScopeBuilder().get()

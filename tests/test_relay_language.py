@@ -1,4 +1,5 @@
-"""What somebody who knows Relay expects of its nodes and of what is around them: fields, kinds, containers, arrays, names."""
+"""What somebody who knows Relay expects of its nodes and of what is around them: fields, kinds, containers, arrays,
+names."""
 
 from __future__ import annotations
 
@@ -39,14 +40,17 @@ def mnist() -> tuple[Function, dict[str, Any]]:
 def test_data_types_have_code_bits_and_lanes() -> None:
     codes = tvm.DataTypeCode
     for name, code, bits, lanes in (
-        ("int8", codes.INT, 8, 1), ("uint16", codes.UINT, 16, 1), ("float32x4", codes.FLOAT, 32, 4), ("bfloat16", codes.BFLOAT, 16, 1),
-        ("handle", codes.HANDLE, 64, 1), ("bool", codes.UINT, 1, 1),
+        ("int8", codes.INT, 8, 1), ("uint16", codes.UINT, 16, 1), ("float32x4", codes.FLOAT, 32, 4),
+        ("bfloat16", codes.BFLOAT, 16, 1), ("handle", codes.HANDLE, 64, 1), ("bool", codes.UINT, 1, 1),
     ):
         t = tvm.DataType(name)
         assert (str(t), t.type_code, t.bits, t.lanes) == (name, code, bits, lanes)
         assert tvm.DataType.of_code(code, bits, lanes) is t
-    assert [int(c) for c in codes] == [0, 1, 2, 3, 4, 5, *range(10, 18)]  # between them, small floats of DLPack that are not here
-    for name, number in (("float8_e4m3fn", 10), ("float8_e5m2", 12), ("float8_e8m0fnu", 14), ("float6_e2m3fn", 15), ("float4_e2m1fn", 17)):
+    # between them, small floats of DLPack that are not here
+    assert [int(c) for c in codes] == [0, 1, 2, 3, 4, 5, *range(10, 18)]
+    for name, number in (
+        ("float8_e4m3fn", 10), ("float8_e5m2", 12), ("float8_e8m0fnu", 14), ("float6_e2m3fn", 15), ("float4_e2m1fn", 17)
+    ):
         t = tvm.DataType(name)
         assert (t.type_code, tvm.DataType.of_code(number, t.bits)) == (number, t)
 
@@ -60,9 +64,16 @@ def test_types_that_are_not_there_are_refused() -> None:
     ):
         with pytest.raises(CompileError, match=message):
             tvm.DataType(name)
-    with pytest.raises(CompileError, match=r"type code 129 is a custom data type, and there are none here; the codes are 0 \(int\), 1 \(uint\), .* 17 \(float4_e2m1fn\)"):
+    with pytest.raises(
+        CompileError,
+        match=r"type code 129 is a custom data type, and there are none here; the codes are 0 \(int\), 1 \(uint\), .* "
+        r"17 \(float4_e2m1fn\)"
+    ):
         tvm.DataType.of_code(129, 32)
-    with pytest.raises(CompileError, match=r"there is no type code 7; the codes are 0 \(int\), 1 \(uint\), 2 \(float\), 3 \(handle\), 4 \(bfloat\)"):
+    with pytest.raises(
+        CompileError,
+        match=r"there is no type code 7; the codes are 0 \(int\), 1 \(uint\), 2 \(float\), 3 \(handle\), 4 \(bfloat\)"
+    ):
         tvm.DataType.of_code(7, 32)
 
 
@@ -107,7 +118,9 @@ def test_a_call_has_its_operator_its_attributes_and_its_arguments() -> None:
     assert call.op.name == "nn.matmul" and call.op == relay.op.get("nn.matmul")
     assert (call.attrs.transpose_a, call.attrs.transpose_b, call.attrs["transpose_b"]) == (False, False, False)
     assert {"units", "out_dtype", "transpose_a", "transpose_b"} <= set(call.attrs.keys())
-    assert isinstance(call.args[0], Var) and isinstance(call.args[1], Constant) and isinstance(values["bias1"].args[0], Call)
+    assert isinstance(call.args[0], Var) and isinstance(call.args[1], Constant) and isinstance(
+        values["bias1"].args[0], Call
+    )
 
 
 def test_the_chain_of_a_network_is_walked_from_its_end() -> None:
@@ -133,8 +146,10 @@ def test_kinds_of_node_have_the_names_of_the_field() -> None:
     x, c = var("x", shape=(2,)), const(True)
     pair = Tuple((x, x))
     nodes = {
-        "relay.Var": x, "relay.Constant": c, "relay.Call": relay.nn.relu(x), "relay.Function": Function((x,), x), "relay.Tuple": pair,
-        "relay.TupleGetItem": TupleGetItem(pair, 0), "relay.If": If(c, x, x), "relay.Let": Let(x, x, x), "GlobalVar": relay.GlobalVar("f"),
+        "relay.Var": x, "relay.Constant": c, "relay.Call": relay.nn.relu(x), "relay.Function": Function((x,), x),
+        "relay.Tuple": pair,
+        "relay.TupleGetItem": TupleGetItem(pair, 0), "relay.If": If(c, x, x), "relay.Let": Let(x, x, x),
+        "GlobalVar": relay.GlobalVar("f"),
         "relay.RefCreate": relay.RefCreate(x), "relay.TensorType": x.checked_type,
     }
     for key, node in nodes.items():
@@ -144,9 +159,13 @@ def test_kinds_of_node_have_the_names_of_the_field() -> None:
 
 def test_a_function_has_parameters_a_body_and_types() -> None:
     function, values = mnist()
-    assert function.params == (values["x"],) and function.ret_type == relay.TensorType((1, 10)) and function.type_params == ()
+    assert function.params == (
+        values["x"],
+    ) and function.ret_type == relay.TensorType((1, 10)) and function.type_params == ()
     assert function.with_attr("Compiler", "npu").attrs["Compiler"] == "npu"
-    assert [c.op.name for c in calls(function)] == ["nn.matmul", "nn.bias_add", "nn.relu", "nn.matmul", "nn.bias_add", "nn.softmax"]
+    assert [c.op.name for c in calls(function)] == [
+        "nn.matmul", "nn.bias_add", "nn.relu", "nn.matmul", "nn.bias_add", "nn.softmax"
+    ]
 
 
 def test_a_module_maps_global_names_to_functions() -> None:
@@ -156,11 +175,15 @@ def test_a_module_maps_global_names_to_functions() -> None:
     gv = mod.get_global_var("first")
     mod["main"] = Function((x,), Call(gv, (x,)))
     mod[relay.GlobalVar("third")] = body
-    assert {v.name_hint for v in mod.functions} == {"first", "main", "third"} and mod[gv] is body and mod["main"].body.op is gv
+    assert {
+        v.name_hint for v in mod.functions
+    } == {"first", "main", "third"} and mod[gv] is body and mod["main"].body.op is gv
     mod.update_func(gv, mod["main"])
     assert mod["first"] is mod["main"]
     assert mod.with_attrs({"a": 1, "b": 2}).without_attr("a").get_attrs() == {"b": 2} and mod.get_attrs() == {}
-    assert mod.script().count("def @") == 3 and [v.name_hint for v, _ in mod.functions_items()] == ["first", "main", "third"]
+    assert mod.script().count("def @") == 3 and [
+        v.name_hint for v, _ in mod.functions_items()
+    ] == ["first", "main", "third"]
 
 
 def test_a_module_prints_and_imports_a_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -187,8 +210,12 @@ def test_containers_are_never_changed() -> None:
 
 def test_values_are_converted_to_containers() -> None:
     found = tvm.runtime.convert([1, 2.5, "x", {"k": (True,)}])
-    assert isinstance(found, tvm.ir.Array) and isinstance(found[3], tvm.ir.Map) and isinstance(found[3]["k"], tvm.ir.Array)
-    assert (found[0].dtype, found[0].value, found[1].dtype, found[1].value, found[2], found[3]["k"][0].dtype) == ("int32", 1, "float32", 2.5, "x", "bool")
+    assert isinstance(found, tvm.ir.Array) and isinstance(found[3], tvm.ir.Map) and isinstance(
+        found[3]["k"], tvm.ir.Array
+    )
+    assert (
+        found[0].dtype, found[0].value, found[1].dtype, found[1].value, found[2], found[3]["k"][0].dtype
+    ) == ("int32", 1, "float32", 2.5, "x", "bool")
     assert tvm.convert(1 << 40).dtype == "int64" and tvm.convert(found) == found
 
 
@@ -207,15 +234,25 @@ def test_functions_are_registered_found_and_replaced() -> None:
         def double(x: int) -> int:
             return 2 * x
 
-        assert tvm.get_global_func("test.double")(4) == 8 and "test.double" in tvm._ffi.registry.list_global_func_names()
-        with pytest.raises(OptionError, match=rf"the function 'test\.double' is registered already, at {re.escape(__file__)}:\d+; give override=True"):
+        assert tvm.get_global_func(
+            "test.double"
+        )(4) == 8 and "test.double" in tvm._ffi.registry.list_global_func_names()
+        with pytest.raises(
+            OptionError,
+            match=rf"the function 'test\.double' is registered already, at {re.escape(__file__)}:\d+; give "
+            r"override=True"
+        ):
             tvm.register_func("test.double", double)
         tvm.register_func("test.double", lambda x: 3 * x, override=True)
         assert tvm.get_global_func("test.double")(4) == 12
-        with pytest.raises(OptionError, match=r"there is no registered function 'test\.duoble'; did you mean 'test\.double'"):
+        with pytest.raises(
+            OptionError, match=r"there is no registered function 'test\.duoble'; did you mean 'test\.double'"
+        ):
             tvm.get_global_func("test.duoble")
         assert tvm.get_global_func("test.duoble", allow_missing=True) is None
-        with pytest.raises(OptionError, match=r"there is no registered function 'nn\.conv2d'; it is an operator: relay\.op\.get"):
+        with pytest.raises(
+            OptionError, match=r"there is no registered function 'nn\.conv2d'; it is an operator: relay\.op\.get"
+        ):
             tvm.get_global_func("nn.conv2d")
         with pytest.raises(OptionError, match="a function is registered as 'x', and this is 3"):
             tvm.register_func("x")(3)
@@ -247,7 +284,9 @@ def test_every_name_leads_to_its_definition() -> None:
     assert '@op("nn.conv2d"' in defined(where("nn.conv2d"))
     path, _, line = where("FoldConstant").rpartition(":")
     assert path == str(SOURCE / "relay" / "transform" / "fold_constant.py")
-    assert "class FoldConstant" in "\n".join(Path(path).read_text(encoding="utf-8").split("\n")[int(line) - 1 : int(line) + 1])
+    assert "class FoldConstant" in "\n".join(
+        Path(path).read_text(encoding="utf-8").split("\n")[int(line) - 1 : int(line) + 1]
+    )
     assert '"relay.FuseOps.max_depth"' in defined(where("relay.FuseOps.max_depth"))
     with pytest.raises(OptionError, match=r"nothing is called 'nn\.conv2dd'; did you mean 'nn\.conv2d'"):
         where("nn.conv2dd")
@@ -266,7 +305,11 @@ def test_attributes_of_operators() -> None:
         assert op.get_attr("target.test") is supported and op.has_attr("target.test") and not op.has_attr("target.tset")
         for name in ("target.test", "nn.conv2d/target.test"):
             assert "register_op_attr" in defined(tvm.registry.where(name))
-        with pytest.raises(OptionError, match=r"the attribute 'target\.test' of nn\.conv2d is registered already, with level 10; .*; it is at .*test_relay_language\.py:\d+"):
+        with pytest.raises(
+            OptionError,
+            match=r"the attribute 'target\.test' of nn\.conv2d is registered already, with level 10; .*; it is at "
+            r".*test_relay_language\.py:\d+"
+        ):
             op.set_attr("target.test", 1)
         op.set_attr("target.test", 1, plevel=11)
         assert op.get_attr("target.test") == 1
@@ -276,7 +319,10 @@ def test_attributes_of_operators() -> None:
 
 
 def test_what_is_said_of_an_operator_that_does_not_exist_is_told() -> None:
-    said = r"there is no operator 'nn\.bais_add'; did you mean 'nn\.bias_add'\?; its attribute 'target\.test' has no effect .*relay\.op\.register.*; it is at .*test_relay_language\.py:\d+"
+    said = (
+        r"there is no operator 'nn\.bais_add'; did you mean 'nn\.bias_add'\?; its attribute 'target\.test' has no "
+        r"effect .*relay\.op\.register.*; it is at .*test_relay_language\.py:\d+"
+    )
     try:
         with pytest.warns(UnknownOperatorWarning, match=said):
             tvm.ir.register_op_attr("nn.bais_add", "target.test", lambda expr: True)
@@ -295,7 +341,9 @@ def test_hooks_of_operators_are_found_where_they_are_registered() -> None:
 
         relay.op.get("nn.conv2d").set_attr("FTVMStrategy", changed)
         assert "register_legalize" in defined(tvm.registry.where("nn.conv2d/FTVMLegalize"))
-        assert "set_attr" in defined(tvm.registry.where("nn.conv2d/FTVMStrategy")) and tvm.registry.where("FTVMStrategy") == tvm.registry.where("nn.conv2d/FTVMStrategy")
+        assert "set_attr" in defined(
+            tvm.registry.where("nn.conv2d/FTVMStrategy")
+        ) and tvm.registry.where("FTVMStrategy") == tvm.registry.where("nn.conv2d/FTVMStrategy")
     finally:
         reset_op_attr("nn.conv2d", "FTVMLegalize")
         reset_op_attr("nn.conv2d", "FTVMStrategy")
@@ -323,7 +371,9 @@ def test_an_operator_of_a_program_is_one_like_the_others() -> None:
 
         x = var("x", shape=(4,))
         mod = tvm.IRModule.from_expr(relay.nn.relu(Call(relay.op.get("test.cube"), [x], {"scale": 2.0})))
-        assert tvm.ir.structural_equal(tvm.parser.parse(mod.astext()), mod) and tvm.ir.structural_equal(tvm.ir.load_json(tvm.ir.save_json(mod)), mod)
+        assert tvm.ir.structural_equal(tvm.parser.parse(mod.astext()), mod) and tvm.ir.structural_equal(
+            tvm.ir.load_json(tvm.ir.save_json(mod)), mod
+        )
         assert "test.cube" in defined(tvm.registry.where("test.cube"))
         for kind in ("graph", "debug"):
             answer = relay.create_executor(kind, mod=mod, target="llvm").evaluate()(np.arange(-1, 3, dtype="float32"))
@@ -336,8 +386,12 @@ def test_levels_of_logging_by_module(caplog: pytest.LogCaptureFixture) -> None:
     loggers = [logging.getLogger(n) for n in ("tilewright", "tilewright.ir.transform", "tilewright.relay")]
     before = [(g, g.level) for g in loggers]
     try:
-        assert logs.configure("ir.transform=DEBUG,relay=info") == {"tilewright.ir.transform": logging.DEBUG, "tilewright.relay": logging.INFO}
-        assert logs.configure("DEFAULT=0;src/ir/transform.cc=2") == {"tilewright": logging.INFO, "tilewright.ir.transform": logging.DEBUG}
+        assert logs.configure("ir.transform=DEBUG,relay=info") == {
+            "tilewright.ir.transform": logging.DEBUG, "tilewright.relay": logging.INFO
+        }
+        assert logs.configure("DEFAULT=0;src/ir/transform.cc=2") == {
+            "tilewright": logging.INFO, "tilewright.ir.transform": logging.DEBUG
+        }
         relay.transform.InferType()(tvm.IRModule.from_expr(mnist()[0]))
         assert ("tilewright.ir.transform", logging.DEBUG, "InferType") in caplog.record_tuples
         with pytest.raises(OptionError, match="there is no level 'DEBGU' of logging; did you mean 'DEBUG'"):
@@ -350,7 +404,10 @@ def test_levels_of_logging_by_module(caplog: pytest.LogCaptureFixture) -> None:
 
 @pytest.mark.parametrize("variable", ["TILEWRIGHT_LOG", "TVM_LOG_DEBUG"])
 def test_the_environment_sets_the_levels(variable: str) -> None:
-    code = "import tilewright as tvm\nfrom tilewright import relay\nrelay.transform.InferType()(tvm.IRModule.from_expr(relay.var('x', shape=(1,))))"
+    code = (
+        "import tilewright as tvm\nfrom tilewright import "
+        "relay\nrelay.transform.InferType()(tvm.IRModule.from_expr(relay.var('x', shape=(1,))))"
+    )
     environment = {"PYTHONPATH": str(SOURCE.parent), variable: "ir/transform.py=1"}
     found = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
     assert re.fullmatch(r"DEBUG tilewright\.ir\.transform:\d+: InferType\n", found.stderr)
@@ -367,7 +424,9 @@ def test_accelerators_have_names_for_precisions() -> None:
 
 def parameters() -> dict[str, np.ndarray[Any, Any]]:
     kinds = ("float32", "float16", "float64", "int8", "uint8", "int64", "bool", ml_dtypes.bfloat16)
-    return {f"p{i}/é": np.arange(6).reshape(2, 3).astype(k) for i, k in enumerate(kinds)} | {"scalar": np.array(1.5), "none": np.zeros((0, 3), "int32")}
+    return {
+        f"p{i}/é": np.arange(6).reshape(2, 3).astype(k) for i, k in enumerate(kinds)
+    } | {"scalar": np.array(1.5), "none": np.zeros((0, 3), "int32")}
 
 
 def test_parameters_as_bytes() -> None:
@@ -375,15 +434,20 @@ def test_parameters_as_bytes() -> None:
     found = relay.load_param_dict(relay.save_param_dict(given))
     assert list(found) == list(given)
     for name, value in given.items():
-        assert found[name].numpy().dtype == value.dtype and found[name].numpy().tobytes() == value.tobytes() and found[name].shape == value.shape
-    assert tvm.runtime.save_param_dict({"a": nd.array(given["scalar"])}) == relay.save_param_dict({"a": given["scalar"]})
+        assert (
+            found[name].numpy().dtype == value.dtype and found[name].numpy().tobytes() == value.tobytes()
+            and found[name].shape == value.shape
+        )
+    assert tvm.runtime.save_param_dict(
+        {"a": nd.array(given["scalar"])}
+    ) == relay.save_param_dict({"a": given["scalar"]})
 
 
 def test_the_bytes_of_parameters_are_those_of_the_field() -> None:
     raw = relay.save_param_dict({"w": np.array([1.0], "float32")})
     assert raw.hex() == (
         "b79c04054f8de5f7" "0000000000000000" "0100000000000000" "0100000000000000" "77" "0100000000000000"
-        "3fa1b496f0405edd" "0000000000000000" "01000000" "00000000" "01000000" "02" "20" "0100" "0100000000000000" "0400000000000000" "0000803f"
+        "3fa1b496f0405edd" "0000000000000000" "01000000" "00000000" "01000000" "02" "20" "0100" "0100000000000000" "0400000000000000" "0000803f"  # noqa: E501
     )
 
 
@@ -414,7 +478,9 @@ def test_expressions_compare_and_are_told_apart() -> None:
 def test_ways_to_write_a_variable() -> None:
     assert var("x", "int8").checked_type == relay.scalar_type("int8")
     assert var("x", relay.TensorType((2,))).checked_type == var("y", shape=(2,)).checked_type
-    with pytest.raises(CompileError, match=r"the variable x is given the type 'int8' and the shape \(2,\); leave one of them out"):
+    with pytest.raises(
+        CompileError, match=r"the variable x is given the type 'int8' and the shape \(2,\); leave one of them out"
+    ):
         var("x", "int8", shape=(2,))
 
 
@@ -440,7 +506,9 @@ def test_fields_of_results_whose_types_are_not_known_yet() -> None:
     assert relay.topk(x, 2)[1].index == 1
     with pytest.raises(IndexError, match="field 2 of a tuple of 2"):
         relay.split(x, 2)[2]
-    with pytest.raises(CompileError, match="how many fields this has is not known; take them by index, or annotate the variables"):
+    with pytest.raises(
+        CompileError, match="how many fields this has is not known; take them by index, or annotate the variables"
+    ):
         list(relay.topk(x, 2))
     with pytest.raises(CompileError, match="the type of this Var is not known"):
         x[0]
@@ -454,13 +522,17 @@ def test_dropout_is_a_tensor_and_its_raw_form_a_tuple() -> None:
 
 def test_attributes_by_kind() -> None:
     attrs = relay.nn.conv2d(var("x"), var("w"), channels=8, kernel_size=(3, 3)).attrs
-    assert (attrs.get_int("channels"), attrs.get_str("data_layout"), attrs.get_int_tuple("kernel_size")) == (8, "NCHW", (3, 3))
+    assert (
+        attrs.get_int("channels"), attrs.get_str("data_layout"), attrs.get_int_tuple("kernel_size")
+    ) == (8, "NCHW", (3, 3))
     with pytest.raises(KeyError, match=r"nn\.conv2d has no attribute 'chanels'; it has strides, padding"):
         attrs.get_int("chanels")
 
 
 def test_numbers_and_texts_of_the_field_as_attributes_of_functions() -> None:
-    f = Function([], const(1)).with_attr("Primitive", tvm.tir.IntImm("int32", 1)).with_attr("Composite", tvm.tir.StringImm("a.b"))
+    f = Function([], const(1)).with_attr(
+        "Primitive", tvm.tir.IntImm("int32", 1)
+    ).with_attr("Composite", tvm.tir.StringImm("a.b"))
     assert f.attrs == {"Primitive": 1, "Composite": "a.b"} and type(f.attrs.Primitive) is int
     assert Function([], const(1), attrs={"scale": tvm.tir.FloatImm("float32", 0.5)}).attrs.scale == 0.5
 
@@ -468,7 +540,10 @@ def test_numbers_and_texts_of_the_field_as_attributes_of_functions() -> None:
 def test_functions_of_operators_stand_beside_their_classes() -> None:
     x = var("x", shape=(1, 2, 4, 4))
     assert relay.op.nn.relu(x).op == relay.op.get("nn.relu") and relay.op.add(x, x).op.name == "add"
-    assert relay.op.image.resize2d(x, (8, 8)).op.name == "image.resize2d" and relay.op.random.threefry_key(1).checked_type.shape == (10,)
+    assert (
+        relay.op.image.resize2d(x, (8, 8)).op.name == "image.resize2d"
+        and relay.op.random.threefry_key(1).checked_type.shape == (10,)
+    )
     assert relay.op.arange(3).checked_type.shape == (3,) and relay.op.vision.non_max_suppression
     assert (relay.op.OpPattern.OUT_ELEMWISE_FUSABLE, relay.op.OpPattern.OPAQUE) == (4, 8)
     for module in (relay.op, relay.op.nn, relay.op.vision):
@@ -485,12 +560,16 @@ def test_the_modules_of_the_field() -> None:
     x, w = var("x", shape=(2, 3)), var("w", shape=(4, 3))
     f = Function([x, w], relay.nn.dense(x, w), attrs={"a": 1})
     bound = relay.build_module.bind_params_by_name(f, {"w": np.ones((4, 3), "float32")})
-    assert [p.name_hint for p in bound.params] == ["x"] and bound.attrs == {"a": 1} and relay.build_module.build is relay.build
+    assert [
+        p.name_hint for p in bound.params
+    ] == ["x"] and bound.attrs == {"a": 1} and relay.build_module.build is relay.build
     assert relay.build_module.bind_params_by_name(f, {"other": 1}) is f
     with pytest.raises(AttributeError, match=r"'tilewright.relay.build_module' has no attribute 'nonsense'"):
         _ = relay.build_module.nonsense
     other = FunctionWithFields(f, body=relay.nn.relu(f.body), attrs={})
-    assert (other.params, other.attrs, other.body.args[0]) == (f.params, {}, f.body) and FunctionWithFields(f).body is f.body
+    assert (
+        other.params, other.attrs, other.body.args[0]
+    ) == (f.params, {}, f.body) and FunctionWithFields(f).body is f.body
     assert ExprMutator is relay.ExprMutator
 
     class Halves(TypeMutator):
@@ -508,8 +587,12 @@ def test_the_modules_of_the_field() -> None:
             self.found.append(str(tt.dtype))
 
     a, box = relay.TypeVar("A"), relay.GlobalTypeVar("Box")
-    whole = relay.FuncType([TupleType([x.checked_type, a]), relay.RefType(x.checked_type)], box(x.checked_type), [a], [])
-    assert str(Halves().visit(whole)) == "fn [A]((Tensor[(2, 3), float16], A), ref(Tensor[(2, 3), float16])) -> Box[Tensor[(2, 3), float16]]"
+    whole = relay.FuncType(
+        [TupleType([x.checked_type, a]), relay.RefType(x.checked_type)], box(x.checked_type), [a], []
+    )
+    assert str(
+        Halves().visit(whole)
+    ) == "fn [A]((Tensor[(2, 3), float16], A), ref(Tensor[(2, 3), float16])) -> Box[Tensor[(2, 3), float16]]"
     names = Names()
     names.visit(whole)
     names.visit(relay.TypeData(box, [a], [relay.Constructor("Box", [a], box)]))
@@ -526,13 +609,20 @@ def test_a_module_looks_up_by_name() -> None:
 
 
 def test_a_pass_takes_a_module() -> None:
-    with pytest.raises(CompileError, match="the pass FoldConstant takes a module, and is given a Function; make one of a function with IRModule\\.from_expr"):
+    with pytest.raises(
+        CompileError,
+        match="the pass FoldConstant takes a module, and is given a Function; make one of a function with "
+        "IRModule\\.from_expr"
+    ):
         relay.transform.FoldConstant()(Function([], const(1)))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("kind", ["debug", "graph", "vm"])
 def test_numbers_are_given_to_programs_in_the_type_of_the_parameter(kind: str) -> None:
-    mod = tvm.parser.parse("def @main(%n: int32, %x: float32) -> float32 { let %f = fn (%y: float32) -> float32 { %y + cast(%n, dtype=\"float32\") }; %f(%f(%x)) }")
+    mod = tvm.parser.parse(
+        "def @main(%n: int32, %x: float32) -> float32 { let %f = fn (%y: float32) -> float32 { %y + cast(%n, "
+        "dtype=\"float32\") }; %f(%f(%x)) }"
+    )
     run = relay.create_executor(kind, mod=mod, target="llvm").evaluate()
     assert run(3, 1).numpy() == run(3, x=1.0).numpy() == 7
     with pytest.raises(CompileError, match="int32"):
@@ -551,6 +641,9 @@ def test_tuples_inside_tuples_come_back_as_such(kind: str) -> None:
 
 def test_the_passes_of_compiling_on_their_own() -> None:
     x, w = var("x", shape=(2, 3)), var("w", shape=(4, 3))
-    mod, params = relay.optimize(tvm.IRModule.from_expr(relay.nn.relu(relay.nn.dense(x, w))), target="llvm", params={"w": np.ones((4, 3), "float32")})
+    mod, params = relay.optimize(
+        tvm.IRModule.from_expr(relay.nn.relu(relay.nn.dense(x, w))), target="llvm",
+        params={"w": np.ones((4, 3), "float32")}
+    )
     assert params == {} and [p.name_hint for p in mod["main"].params] == ["x"]
     assert len(relay.analysis.extract_fused_functions(mod)) == 1

@@ -1,7 +1,9 @@
-"""Ill-typed programs with their messages (`relay_type_errors.md`), and functional passes, before -> after (`relay_functional_passes.md`).
+"""Ill-typed programs with their messages (`relay_type_errors.md`), and functional passes, before -> after
+(`relay_functional_passes.md`).
 
-A case is a heading and a program in Relay, then the message that `InferType` gives, or, with the pass in back quotes before the program,
-the module that must come out, without types. With TILEWRIGHT_UPDATE_TEXT=1 what comes out is written instead of compared.
+A case is a heading and a program in Relay, then the message that `InferType` gives, or, with the pass in back quotes
+before the program, the module that must come out, without types. With TILEWRIGHT_UPDATE_TEXT=1 what comes out is
+written instead of compared.
 """
 
 from __future__ import annotations
@@ -25,7 +27,9 @@ from tilewright.relay.printer import astext
 TEXT = Path(__file__).parent / "text"
 ERRORS, PASSES = TEXT / "relay_type_errors.md", TEXT / "relay_functional_passes.md"
 ERROR_CASE = re.compile(r"^## (?P<name>[^\n]+)\n+```relay\n(?P<code>[^`]*)```\n+```text\n(?P<text>[^`]*)```\n", re.M)
-PASS_CASE = re.compile(r"^## (?P<name>[^\n]+)\n+`(?P<pass>[^`\n]+)`\n+```relay\n(?P<code>[^`]*)```\n+```text\n(?P<text>[^`]*)```\n", re.M)
+PASS_CASE = re.compile(
+    r"^## (?P<name>[^\n]+)\n+`(?P<pass>[^`\n]+)`\n+```relay\n(?P<code>[^`]*)```\n+```text\n(?P<text>[^`]*)```\n", re.M
+)
 VERSION = '#[version = "0.0.5"]\n'
 
 
@@ -60,7 +64,10 @@ def test_before_and_after(case: re.Match[str]) -> None:
     after = transform.InferType()(graph_pass(before))
     check_well_formed(after)
     rng = np.random.default_rng(0)
-    inputs = [np.asarray(rng.integers(1, 4, p.checked_type.shape)).astype(p.checked_type.dtype.numpy()) for p in before["main"].params]
+    inputs = [
+        np.asarray(rng.integers(1, 4, p.checked_type.shape)).astype(p.checked_type.dtype.numpy())
+        for p in before["main"].params
+    ]
     if len(after["main"].params) == len(inputs):
         np.testing.assert_equal(evaluate(after, *inputs), evaluate(before, *inputs))
         assert_structural_equal(graph_pass(after), after)
@@ -70,5 +77,8 @@ def test_before_and_after(case: re.Match[str]) -> None:
 def test_modules_come_back_as_they_are_when_there_is_nothing_to_do() -> None:
     x = relay.var("x", shape=(2,))
     mod = IRModule.from_expr(relay.Function([x], relay.nn.relu(x)))
-    for p in (transform.InferType(), transform.DeDup(), transform.LambdaLift(), transform.Inline(), transform.RemoveUnusedFunctions(), transform.ToBasicBlockNormalForm()):
+    for p in (
+        transform.InferType(), transform.DeDup(), transform.LambdaLift(), transform.Inline(),
+        transform.RemoveUnusedFunctions(), transform.ToBasicBlockNormalForm()
+    ):
         assert p(mod) is mod

@@ -1,4 +1,5 @@
-"""What holds for every operator: its type is that of its reference, and its compute, layouts and simplification mean the same."""
+"""What holds for every operator: its type is that of its reference, and its compute, layouts and simplification mean
+the same."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Operators that have a meaning in Python alone: what they give, the types they promise, and programs of which they are steps."""
+"""Operators that have a meaning in Python alone: what they give, the types they promise, and programs of which they are
+steps."""
 
 from __future__ import annotations
 
@@ -17,19 +18,24 @@ from tilewright.relay.interpreter import evaluate
 from tilewright.relay.op.registry import Op
 from tilewright.scalar.expr import UnknownDim
 
-examples = pytest.mark.parametrize("example", HOST_EXAMPLES, ids=[f"{e.op.name}-{k}" for k, e in enumerate(HOST_EXAMPLES)])
+examples = pytest.mark.parametrize(
+    "example", HOST_EXAMPLES, ids=[f"{e.op.name}-{k}" for k, e in enumerate(HOST_EXAMPLES)]
+)
 
 
 def same(found: Any, wanted: Any) -> None:
     """Equal dtypes, shapes and values; one array, or as many."""
-    for f, w in zip(found if isinstance(found, tuple) else (found,), wanted if isinstance(wanted, tuple) else (wanted,), strict=True):
+    for f, w in zip(
+        found if isinstance(found, tuple) else (found,), wanted if isinstance(wanted, tuple) else (wanted,), strict=True
+    ):
         assert (f.dtype, f.shape) == (w.dtype, w.shape)
         np.testing.assert_array_equal(f, w)
 
 
 @examples
 def test_the_reference_gives_what_is_written(example: HostExample) -> None:
-    assert type(example.op).compute is Op.compute or example.op.reads_texts  # or it belongs to `op_examples.py`, whose tests compile it
+    # or it belongs to `op_examples.py`, whose tests compile it
+    assert type(example.op).compute is Op.compute or example.op.reads_texts
     same(example.expected(), example.wanted)
 
 
@@ -41,7 +47,9 @@ def test_the_type_is_that_of_the_result_as_far_as_sizes_are_known(example: HostE
     for t, v in zip(promised.fields if isinstance(promised, TupleType) else (promised,), values, strict=True):
         assert isinstance(t, TensorType)
         assert (t.ndim, t.dtype) == (v.ndim, dtype_of(v))
-        assert [n for n, d in zip(v.shape, t.shape, strict=True) if not isinstance(d, UnknownDim)] == [d for d in t.shape if not isinstance(d, UnknownDim)]
+        assert [
+            n for n, d in zip(v.shape, t.shape, strict=True) if not isinstance(d, UnknownDim)
+        ] == [d for d in t.shape if not isinstance(d, UnknownDim)]
 
 
 @examples

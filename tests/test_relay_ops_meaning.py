@@ -1,4 +1,5 @@
-"""References against another implementation: PyTorch where numpy would only repeat the reference, onnxruntime for resizing."""
+"""References against another implementation: PyTorch where numpy would only repeat the reference, onnxruntime for
+resizing."""
 
 from __future__ import annotations
 
@@ -8,7 +9,18 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tilewright.relay.op import broadcast, elementwise, fixed_point, image, indexing, nn, reduction, scans, sorting, transform
+from tilewright.relay.op import (
+    broadcast,
+    elementwise,
+    fixed_point,
+    image,
+    indexing,
+    nn,
+    reduction,
+    scans,
+    sorting,
+    transform,
+)
 from tilewright.relay.op.blocks import DepthToSpace, SpaceToDepth
 from tilewright.relay.op.registry import Op
 
@@ -30,12 +42,18 @@ def check(op: Op, theirs: Callable[..., Any], *inputs: Array, tolerance: float =
 
 
 POINTWISE = [
-    (elementwise.Exp, "exp"), (elementwise.Log, "log"), (elementwise.Log2, "log2"), (elementwise.Sqrt, "sqrt"), (elementwise.Rsqrt, "rsqrt"),
-    (elementwise.Tanh, "tanh"), (elementwise.Sigmoid, "sigmoid"), (elementwise.Erf, "erf"), (elementwise.Sin, "sin"), (elementwise.Cos, "cos"),
-    (elementwise.Tan, "tan"), (elementwise.Asin, "asin"), (elementwise.Acos, "acos"), (elementwise.Atan, "atan"), (elementwise.Sinh, "sinh"),
-    (elementwise.Cosh, "cosh"), (elementwise.Asinh, "asinh"), (elementwise.Acosh, "acosh"), (elementwise.Atanh, "atanh"), (elementwise.Floor, "floor"),
-    (elementwise.Ceil, "ceil"), (elementwise.Trunc, "trunc"), (elementwise.Round, "round"), (elementwise.Abs, "abs"), (elementwise.Negative, "neg"),
-    (elementwise.Sign, "sign"), (elementwise.IsNan, "isnan"), (elementwise.IsInf, "isinf"), (elementwise.IsFinite, "isfinite"), (nn.Relu, "relu"),
+    (elementwise.Exp, "exp"), (elementwise.Log, "log"), (elementwise.Log2, "log2"), (elementwise.Sqrt, "sqrt"),
+    (elementwise.Rsqrt, "rsqrt"),
+    (elementwise.Tanh, "tanh"), (elementwise.Sigmoid, "sigmoid"), (elementwise.Erf, "erf"), (elementwise.Sin, "sin"),
+    (elementwise.Cos, "cos"),
+    (elementwise.Tan, "tan"), (elementwise.Asin, "asin"), (elementwise.Acos, "acos"), (elementwise.Atan, "atan"),
+    (elementwise.Sinh, "sinh"),
+    (elementwise.Cosh, "cosh"), (elementwise.Asinh, "asinh"), (elementwise.Acosh, "acosh"),
+    (elementwise.Atanh, "atanh"), (elementwise.Floor, "floor"),
+    (elementwise.Ceil, "ceil"), (elementwise.Trunc, "trunc"), (elementwise.Round, "round"), (elementwise.Abs, "abs"),
+    (elementwise.Negative, "neg"),
+    (elementwise.Sign, "sign"), (elementwise.IsNan, "isnan"), (elementwise.IsInf, "isinf"),
+    (elementwise.IsFinite, "isfinite"), (nn.Relu, "relu"),
 ]
 
 
@@ -59,21 +77,32 @@ def test_integer_division(op: Op, mode: str) -> None:
     a, b = np.meshgrid(np.arange(-9, 10), [-4, -3, -1, 1, 2, 5])
     for dtype in ("int8", "int32", "int64"):
         x, y = a.astype(dtype), b.astype(dtype)
-        np.testing.assert_array_equal(op.reference(x, y), torch.div(torch.from_numpy(x), torch.from_numpy(y), rounding_mode=mode).numpy())
+        np.testing.assert_array_equal(
+            op.reference(x, y), torch.div(torch.from_numpy(x), torch.from_numpy(y), rounding_mode=mode).numpy()
+        )
 
 
-@pytest.mark.parametrize(("op", "name"), [(broadcast.Mod(), "fmod"), (broadcast.FloorMod(), "remainder")], ids=["fmod", "remainder"])
+@pytest.mark.parametrize(
+    ("op", "name"), [(broadcast.Mod(), "fmod"), (broadcast.FloorMod(), "remainder")], ids=["fmod", "remainder"]
+)
 def test_remainders(op: Op, name: str) -> None:
     a, b = np.meshgrid(np.arange(-9, 10), [-4, -3, -1, 1, 2, 5])
     for dtype in ("int32", "float32"):
         x, y = a.astype(dtype), b.astype(dtype)
-        np.testing.assert_array_equal(op.reference(x, y), getattr(torch, name)(torch.from_numpy(x), torch.from_numpy(y)).numpy())
+        np.testing.assert_array_equal(
+            op.reference(x, y), getattr(torch, name)(torch.from_numpy(x), torch.from_numpy(y)).numpy()
+        )
 
 
-@pytest.mark.parametrize(("stride", "pad", "dilation", "groups"), [(1, 0, 1, 1), (2, 1, 1, 1), (1, 2, 2, 2), (3, 1, 1, 4), ((1, 2), (2, 0), (2, 1), 1)])
+@pytest.mark.parametrize(
+    ("stride", "pad", "dilation", "groups"),
+    [(1, 0, 1, 1), (2, 1, 1, 1), (1, 2, 2, 2), (3, 1, 1, 4), ((1, 2), (2, 0), (2, 1), 1)]
+)
 def test_conv2d(stride: Any, pad: Any, dilation: Any, groups: int) -> None:
     x, w = real(2, 4, 11, 9), real(8, 4 // groups, 3, 3)
-    check(nn.Conv2d(stride, pad, dilation, groups), lambda a, b: F.conv2d(a, b, None, stride, pad, dilation, groups), x, w)
+    check(
+        nn.Conv2d(stride, pad, dilation, groups), lambda a, b: F.conv2d(a, b, None, stride, pad, dilation, groups), x, w
+    )
     last = nn.Conv2d(stride, pad, dilation, groups, data_layout="NHWC", kernel_layout="HWIO")
     wanted = nn.Conv2d(stride, pad, dilation, groups).reference(x, w).transpose(0, 2, 3, 1)
     found = last.reference(np.ascontiguousarray(x.transpose(0, 2, 3, 1)), np.ascontiguousarray(w.transpose(2, 3, 1, 0)))
@@ -86,26 +115,39 @@ def test_conv_of_other_ranks() -> None:
 
 
 def test_integer_convolution_is_exact() -> None:
-    x, w = _random.integers(-128, 128, (1, 16, 9, 9)).astype("int8"), _random.integers(-128, 128, (4, 16, 3, 3)).astype("int8")
-    wanted = F.conv2d(torch.from_numpy(x.astype("float64")), torch.from_numpy(w.astype("float64"))).numpy().astype("int32")
+    x, w = _random.integers(
+        -128, 128, (1, 16, 9, 9)
+    ).astype("int8"), _random.integers(-128, 128, (4, 16, 3, 3)).astype("int8")
+    wanted = F.conv2d(
+        torch.from_numpy(x.astype("float64")), torch.from_numpy(w.astype("float64"))
+    ).numpy().astype("int32")
     np.testing.assert_array_equal(nn.Conv2d(out_dtype="int32").reference(x, w), wanted)
     np.testing.assert_array_equal(nn.Conv2d().reference(x, w), wanted.astype("int8"))
 
 
 @pytest.mark.parametrize(
-    ("stride", "pad", "more", "dilation", "groups"), [(1, 0, 0, 1, 1), (2, 1, 1, 1, 1), ((2, 3), (1, 0), (1, 2), 1, 2), (2, 2, 1, 2, 1)]
+    ("stride", "pad", "more", "dilation", "groups"),
+    [(1, 0, 0, 1, 1), (2, 1, 1, 1, 1), ((2, 3), (1, 0), (1, 2), 1, 2), (2, 2, 1, 2, 1)]
 )
 def test_conv2d_transpose(stride: Any, pad: Any, more: Any, dilation: Any, groups: int) -> None:
     op = nn.Conv2dTranspose(stride, pad, dilation, groups, output_padding=more)
-    check(op, lambda a, b: F.conv_transpose2d(a, b, None, stride, pad, more, groups, dilation), real(2, 4, 5, 6), real(4, 3, 3, 3))
+    check(
+        op, lambda a, b: F.conv_transpose2d(a, b, None, stride, pad, more, groups, dilation), real(2, 4, 5, 6),
+        real(4, 3, 3, 3)
+    )
 
 
 def test_conv_transpose_of_other_ranks() -> None:
     check(nn.Conv1dTranspose(3, 1), lambda a, b: F.conv_transpose1d(a, b, None, 3, 1), real(1, 4, 7), real(4, 2, 4))
-    check(nn.Conv3dTranspose(2), lambda a, b: F.conv_transpose3d(a, b, None, 2), real(1, 2, 2, 3, 4), real(2, 3, 3, 2, 2))
+    check(
+        nn.Conv3dTranspose(2), lambda a, b: F.conv_transpose3d(a, b, None, 2), real(1, 2, 2, 3, 4), real(2, 3, 3, 2, 2)
+    )
 
 
-@pytest.mark.parametrize(("k", "stride", "pad", "ceil"), [(2, 2, 0, False), (3, 2, 1, False), (3, 2, 1, True), ((2, 3), (3, 2), (1, 0), True), (5, 4, 2, True)])
+@pytest.mark.parametrize(
+    ("k", "stride", "pad", "ceil"),
+    [(2, 2, 0, False), (3, 2, 1, False), (3, 2, 1, True), ((2, 3), (3, 2), (1, 0), True), (5, 4, 2, True)]
+)
 def test_pools(k: Any, stride: Any, pad: Any, ceil: bool) -> None:
     x = real(2, 3, 12, 13)
     check(nn.MaxPool2d(k, stride, 1, pad, ceil_mode=ceil), lambda a: F.max_pool2d(a, k, stride, pad, 1, ceil), x)
@@ -166,7 +208,10 @@ def test_reductions() -> None:
     check(reduction.Mean((0, 2), True), lambda a: a.mean((0, 2), keepdim=True), x)
     check(reduction.Sum(1, exclude=True), lambda a: a.sum((0, 2)), x)
     for unbiased in (False, True):
-        check(reduction.Variance((1,), unbiased=unbiased), lambda a, m, u=unbiased: a.var(1, unbiased=u), x, x.mean(1, keepdims=True))
+        check(
+            reduction.Variance((1,), unbiased=unbiased), lambda a, m, u=unbiased: a.var(1, unbiased=u), x,
+            x.mean(1, keepdims=True)
+        )
 
 
 def test_moves() -> None:
@@ -197,32 +242,51 @@ def test_fixed_point_multiply_rounds_half_up() -> None:
 def _resize_in_onnxruntime(x: Array, attributes: dict[str, Any], roi: Any, scales: Any, sizes: Any) -> Array:
     onnx, ort = pytest.importorskip("onnx"), pytest.importorskip("onnxruntime")
     h = onnx.helper
-    initial = [onnx.numpy_helper.from_array(np.asarray(roi, "float32"), "roi"), onnx.numpy_helper.from_array(np.asarray(scales, "float32"), "scales")]
+    initial = [
+        onnx.numpy_helper.from_array(np.asarray(roi, "float32"), "roi"),
+        onnx.numpy_helper.from_array(np.asarray(scales, "float32"), "scales")
+    ]
     names = ["x", "roi", "scales"]
     if sizes is not None:
         initial.append(onnx.numpy_helper.from_array(np.asarray(sizes, "int64"), "sizes"))
         names = ["x", "roi", "", "sizes"]
     node = h.make_node("Resize", names, ["y"], **attributes)
     kind = onnx.TensorProto.FLOAT
-    graph = h.make_graph([node], "g", [h.make_tensor_value_info("x", kind, x.shape)], [h.make_tensor_value_info("y", kind, None)], initial)
+    graph = h.make_graph(
+        [node], "g", [h.make_tensor_value_info("x", kind, x.shape)], [h.make_tensor_value_info("y", kind, None)],
+        initial
+    )
     model = h.make_model(graph, opset_imports=[h.make_opsetid("", 19)], ir_version=9)
-    return np.asarray(ort.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"]).run(None, {"x": x})[0])
+    return np.asarray(
+        ort.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"]).run(None, {"x": x})[0]
+    )
 
 
 RESIZES = [
-    *[("linear", m, "", s) for m in ("half_pixel", "align_corners", "asymmetric", "pytorch_half_pixel") for s in ((8, 10), (7, 9), (2, 3), (1, 1))],
+    *[
+        ("linear", m, "", s) for m in ("half_pixel", "align_corners", "asymmetric", "pytorch_half_pixel")
+        for s in ((8, 10), (7, 9), (2, 3), (1, 1))
+    ],
     *[("cubic", m, "", s) for m in ("half_pixel", "align_corners", "asymmetric") for s in ((8, 10), (7, 9), (2, 3))],
-    *[("nearest", m, r, s) for m in ("half_pixel", "asymmetric") for r in ("floor", "ceil", "round_prefer_floor", "round_prefer_ceil") for s in ((8, 10), (2, 3))],
+    *[
+        ("nearest", m, r, s) for m in ("half_pixel", "asymmetric")
+        for r in ("floor", "ceil", "round_prefer_floor", "round_prefer_ceil") for s in ((8, 10), (2, 3))
+    ],
 ]
 
 
 @pytest.mark.parametrize(("method", "mode", "rounding", "size"), RESIZES)
 def test_resize(method: str, mode: str, rounding: str, size: tuple[int, int]) -> None:
     x = real(1, 2, 4, 5)
-    attributes = {"mode": method, "coordinate_transformation_mode": mode, "cubic_coeff_a": -0.75, **({"nearest_mode": rounding} if rounding else {})}
+    attributes = {
+        "mode": method, "coordinate_transformation_mode": mode, "cubic_coeff_a": -0.75,
+        **({"nearest_mode": rounding} if rounding else {})
+    }
     wanted = _resize_in_onnxruntime(x, attributes, [], [], (1, 2, *size))
     ours = {"nearest": "nearest_neighbor"}.get(method, method)
-    op = image.Resize2d(size, method=ours, coordinate_transformation_mode=mode, rounding_method=rounding, cubic_alpha=-0.75)
+    op = image.Resize2d(
+        size, method=ours, coordinate_transformation_mode=mode, rounding_method=rounding, cubic_alpha=-0.75
+    )
     np.testing.assert_allclose(op.reference(x), wanted, rtol=1e-5, atol=1e-5)
 
 
@@ -236,5 +300,7 @@ def test_resize_crops() -> None:
     x = real(1, 1, 6, 6)
     attributes = {"mode": "linear", "coordinate_transformation_mode": "tf_crop_and_resize", "extrapolation_value": 5.0}
     wanted = _resize_in_onnxruntime(x, attributes, [0, 0, 0.25, 0.5, 1, 1, 0.75, 1.5], [], (1, 1, 3, 4))
-    op = image.Resize2d((3, 4), (0.25, 0.5, 0.75, 1.5), coordinate_transformation_mode="tf_crop_and_resize", extrapolation_value=5)
+    op = image.Resize2d(
+        (3, 4), (0.25, 0.5, 0.75, 1.5), coordinate_transformation_mode="tf_crop_and_resize", extrapolation_value=5
+    )
     np.testing.assert_allclose(op.reference(x), wanted, rtol=1e-5, atol=1e-5)

@@ -1,4 +1,5 @@
-"""Every operator, compiled on its own for this machine, and a sample of the day for each lower kind of processor, against its reference."""
+"""Every operator, compiled on its own for this machine, and a sample of the day for each lower kind of processor,
+against its reference."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Sorts, scans, sampling, signals and random numbers: known answers, other implementations, and their public functions."""
+"""Sorts, scans, sampling, signals and random numbers: known answers, other implementations, and their public
+functions."""
 
 from __future__ import annotations
 
@@ -49,7 +50,10 @@ def check(op: Op, wanted: Any, *inputs: Array) -> None:
 def test_grid_sample(method: str, padding: str, align: bool) -> None:
     x, grid = real(2, 3, 5, 6), real(2, 4, 7, 2)
     wanted = F.grid_sample(torch.from_numpy(x), torch.from_numpy(grid), method, padding, align)
-    check(image_sampling.GridSample(method, "NCHW", padding, align), wanted, x, np.ascontiguousarray(grid.transpose(0, 3, 1, 2)))
+    check(
+        image_sampling.GridSample(method, "NCHW", padding, align), wanted, x,
+        np.ascontiguousarray(grid.transpose(0, 3, 1, 2))
+    )
 
 
 @pytest.mark.parametrize("align", [False, True])
@@ -64,19 +68,25 @@ def test_affine_grid(align: bool) -> None:
 @pytest.mark.parametrize("normalized", [False, True])
 def test_stft(normalized: bool, onesided: bool) -> None:
     x, window = real(2, 60), real(12)
-    wanted = torch.stft(torch.from_numpy(x), 16, 5, 12, torch.from_numpy(window), False, normalized=normalized, onesided=onesided, return_complex=True)
+    wanted = torch.stft(
+        torch.from_numpy(x), 16, 5, 12, torch.from_numpy(window), False, normalized=normalized, onesided=onesided,
+        return_complex=True
+    )
     check(signal.Stft(16, 5, 12, normalized, onesided), torch.view_as_real(wanted), x, window)
 
 
 def test_negative_log_likelihood() -> None:
     x, kinds, share = real(3, 5, 4), _random.integers(0, 5, (3, 4)), real(5, low=0.5)
     for how in ("mean", "sum", "none"):
-        wanted = F.nll_loss(torch.from_numpy(x), torch.from_numpy(kinds), torch.from_numpy(share), ignore_index=2, reduction=how)
+        wanted = F.nll_loss(
+            torch.from_numpy(x), torch.from_numpy(kinds), torch.from_numpy(share), ignore_index=2, reduction=how
+        )
         check(nn.NllLoss(how, 2), wanted, x, kinds, share)
 
 
 def test_threefry_known_answers() -> None:
-    """The words that the authors' own implementation (Random123) gives for 20 rounds, but for the key that it adds at the end: here 5 to the last."""
+    """The words that the authors' own implementation (Random123) gives for 20 rounds, but for the key that it adds at
+    the end: here 5 to the last."""
     zero = np.asarray([0] * 8 + [1 << 63, 0], "uint64")
     wanted = np.asarray([0x09218EBDE6C85537, 0x55941F5266D86105, 0x4BD25E16282434DC, 0xEE29EC846BD2E40B - 5], "uint64")
     np.testing.assert_array_equal(ThreefryGenerate((4,)).reference(zero)[1], wanted)
@@ -95,7 +105,11 @@ def test_random_functions() -> None:
     _, bell = evaluate(Function((), relay.random.normal(key, (4000,), "float64", 2.0, 0.5)))
     assert abs(bell.mean() - 2) < 0.05
     assert abs(bell.std() - 0.5) < 0.05
-    _, drawn = evaluate(Function((), relay.random.multinomial(key, relay.const(np.asarray([0.1, 0.0, 0.9], "float32")), num_samples=1000)))
+    _, drawn = evaluate(
+        Function(
+            (), relay.random.multinomial(key, relay.const(np.asarray([0.1, 0.0, 0.9], "float32")), num_samples=1000)
+        )
+    )
     assert 60 < (drawn == 0).sum() < 140
     assert not (drawn == 1).any()
 
@@ -104,7 +118,10 @@ def test_random_functions() -> None:
 def test_large_sorts_are_stable() -> None:
     x = _random.integers(0, 50, (3, 5000)).astype("int32")
     for up in (True, False):
-        for op in (sorting.ArgSort(1, up), sorting.TopK(900, 1, is_ascend=up), sorting.Sort(1, up), sorting.TopK(9, 1, "indices", up)):
+        for op in (
+            sorting.ArgSort(1, up), sorting.TopK(900, 1, is_ascend=up), sorting.Sort(1, up),
+            sorting.TopK(9, 1, "indices", up)
+        ):
             found, wanted = native(op, x), op.reference(x)
             for f, w in zip(found, wanted, strict=True):
                 np.testing.assert_array_equal(f, w)
@@ -119,7 +136,9 @@ def test_einsum_becomes_a_matrix_product() -> None:
     assert "nn.batch_matmul" in names
     assert "einsum" not in names
     x, y = real(2, 3, 4, 5), real(2, 3, 6, 5)
-    np.testing.assert_allclose(native(einsum.Einsum("bhid,bhjd->bhij"), x, y), np.einsum("bhid,bhjd->bhij", x, y), rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(
+        native(einsum.Einsum("bhid,bhjd->bhij"), x, y), np.einsum("bhid,bhjd->bhij", x, y), rtol=1e-5, atol=1e-5
+    )
 
 
 @pytest.mark.slow
@@ -161,7 +180,9 @@ def test_topi_functions_build() -> None:
     picture, result = real(1, 2, 4, 5), np.zeros((1, 2, 8, 10), np.float32)
     tvm.build(te.create_schedule(big.op), [small, big], "llvm")(picture, result)
     np.testing.assert_allclose(result, relay.op.image.Resize2d((8, 10)).reference(picture), rtol=1e-5, atol=1e-5)
-    assert tvm.topi.image.dilation2d_nhwc(te.placeholder((1, 7, 8, 5)), te.placeholder((3, 3, 5)), 1, 1, 1).extents == (1, 7, 8, 5)
+    assert tvm.topi.image.dilation2d_nhwc(
+        te.placeholder((1, 7, 8, 5)), te.placeholder((3, 3, 5)), 1, 1, 1
+    ).extents == (1, 7, 8, 5)
     for name in dir(tvm.topi):
         assert getattr(tvm.topi, name) is not None
     with pytest.raises(AttributeError, match=r"module 'tilewright.topi' has no attribute 'nonsense'"):

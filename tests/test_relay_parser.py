@@ -1,4 +1,5 @@
-"""Relay's text read back: everything that the printer writes, what people write by hand, and what is said of wrong texts."""
+"""Relay's text read back: everything that the printer writes, what people write by hand, and what is said of wrong
+texts."""
 
 from __future__ import annotations
 
@@ -30,7 +31,10 @@ from tilewright.scalar.expr import UnknownDim
 
 TEXTS = Path(__file__).parent / "text"
 ERRORS, WRITTEN = TEXTS / "relay_parse_errors.md", TEXTS / "relay_text.md"
-CASE = re.compile(r"^## (?P<name>[^\n]+)\n+```relay\n(?P<text>[^`]*(?:`[^`\n]+`[^`]*)*?)```\n+```text\n(?P<expected>.*?)```\n", re.M | re.S)
+CASE = re.compile(
+    r"^## (?P<name>[^\n]+)\n+```relay\n(?P<text>[^`]*(?:`[^`\n]+`[^`]*)*?)```\n+```text\n(?P<expected>.*?)```\n",
+    re.M | re.S
+)
 BLOCK = 50
 
 
@@ -87,17 +91,23 @@ def test_meta_data_of_tvm_is_read() -> None:
     array = np.arange(6, dtype="int8").reshape(2, 3)
     raw = struct.pack("<QQiiiBBHqqq", 0xDD5E40F096B4A13F, 0, 1, 0, 2, 0, 8, 1, 2, 3, array.nbytes) + array.tobytes()
     nodes = [
-        {"type_key": ""}, {"type_key": "Map", "keys": ["relay.Constant"], "data": [2]}, {"type_key": "Array", "data": [3]},
+        {"type_key": ""}, {"type_key": "Map", "keys": ["relay.Constant"], "data": [2]},
+        {"type_key": "Array", "data": [3]},
         {"type_key": "relay.Constant", "attrs": {"_checked_type_": "0", "data": "0", "span": "0"}},
     ]
-    section = json.dumps({"root": 1, "nodes": nodes, "b64ndarrays": [base64.b64encode(raw).decode()], "attrs": {"tvm_version": "0.9.0"}})
+    section = json.dumps(
+        {"root": 1, "nodes": nodes, "b64ndarrays": [base64.b64encode(raw).decode()], "attrs": {"tvm_version": "0.9.0"}}
+    )
     read = parse_expr("meta[relay.Constant][0]\n#[metadata]\n" + section)
     assert isinstance(read, Constant)
     np.testing.assert_array_equal(read.value, array)
 
 
 def test_damaged_meta_data_is_an_error() -> None:
-    for section in ("{", '{"relay.Constant": [{"dtype": "float33", "shape": [], "data": ""}]}', '{"relay.Constant": [{"dtype": "float32", "shape": [9], "data": ""}]}'):
+    for section in (
+        "{", '{"relay.Constant": [{"dtype": "float33", "shape": [], "data": ""}]}',
+        '{"relay.Constant": [{"dtype": "float32", "shape": [9], "data": ""}]}'
+    ):
         with pytest.raises(ParseError, match="metadata"):
             parse_expr("meta[relay.Constant][0]\n#[metadata]\n" + section)
 
@@ -105,8 +115,10 @@ def test_damaged_meta_data_is_an_error() -> None:
 @pytest.mark.parametrize(
     ("text", "dtype", "value"),
     [
-        ("1", "int32", 1), ("-3", "int32", -3), ("2f", "float32", 2), ("2.5", "float32", 2.5), ("1e-3f64", "float64", 1e-3), ("7i64", "int64", 7), ("-128i8", "int8", -128),
-        ("255u8", "uint8", 255), ("0.1f16", "float16", 0.1), ("3h", "float16", 3), ("1.5bf16", "bfloat16", 1.5), ("True", "bool", True), ("-0f", "float32", -0.0),
+        ("1", "int32", 1), ("-3", "int32", -3), ("2f", "float32", 2), ("2.5", "float32", 2.5),
+        ("1e-3f64", "float64", 1e-3), ("7i64", "int64", 7), ("-128i8", "int8", -128),
+        ("255u8", "uint8", 255), ("0.1f16", "float16", 0.1), ("3h", "float16", 3), ("1.5bf16", "bfloat16", 1.5),
+        ("True", "bool", True), ("-0f", "float32", -0.0),
         ("18446744073709551615u64", "uint64", 2**64 - 1), ("7i4", "int4", 7), ("2e3f", "float32", 2000),
     ],
 )
@@ -138,9 +150,14 @@ def test_strange_floats_are_read_back(value: float) -> None:
 @pytest.mark.parametrize(
     ("text", "known"),
     [
-        ("float32", TensorType((), "float32")), ("Tensor[(), bool]", TensorType((), "bool")), ("Tensor[(3), int8]", TensorType((3,), "int8")), ("Tensor[(1, 2,), bfloat16]", TensorType((1, 2), "bfloat16")),
-        ("(int32,)", TupleType([TensorType((), "int32")])), ("(int32)", TensorType((), "int32")), ("()", TupleType([])), ("ref(float32)", RefType(TensorType((), "float32"))),
-        ("fn (int32, bool) -> int8", FuncType([TensorType((), "int32"), TensorType((), "bool")], TensorType((), "int8"))),
+        ("float32", TensorType((), "float32")), ("Tensor[(), bool]", TensorType((), "bool")),
+        ("Tensor[(3), int8]", TensorType((3,), "int8")), ("Tensor[(1, 2,), bfloat16]", TensorType((1, 2), "bfloat16")),
+        ("(int32,)", TupleType([TensorType((), "int32")])), ("(int32)", TensorType((), "int32")), ("()", TupleType([])),
+        ("ref(float32)", RefType(TensorType((), "float32"))),
+        (
+            "fn (int32, bool) -> int8",
+            FuncType([TensorType((), "int32"), TensorType((), "bool")], TensorType((), "int8"))
+        ),
     ],
 )
 def test_types(text: str, known: Any) -> None:
@@ -149,7 +166,9 @@ def test_types(text: str, known: Any) -> None:
 
 
 def test_sizes() -> None:
-    read = parse_expr("fn (%x: Tensor[(n, n * 2 + 1, ?), float32], %y: Tensor[(floordiv(n, 2), min(m: int32, 4)), float32]) { %x }")
+    read = parse_expr(
+        "fn (%x: Tensor[(n, n * 2 + 1, ?), float32], %y: Tensor[(floordiv(n, 2), min(m: int32, 4)), float32]) { %x }"
+    )
     x, y = read.params  # type: ignore[attr-defined]
     n = x.type_annotation.shape[0]
     assert x.type_annotation.shape[1] is n * 2 + 1
@@ -161,7 +180,9 @@ def test_sizes() -> None:
 
 def test_infix_operators_have_their_strengths() -> None:
     read = parse_expr("free_var %a: float32; free_var %b: float32;\n-%a + %b * 2f - %a / %b < %b")
-    assert [e.op.name for e in post_order(read) if isinstance(e, Call)] == ["negative", "multiply", "add", "divide", "subtract", "less"]
+    assert [e.op.name for e in post_order(read) if isinstance(e, Call)] == [
+        "negative", "multiply", "add", "divide", "subtract", "less"
+    ]
     assert read.known_type() == TensorType((), "bool")
     same = parse_expr("free_var %a: int32; %a - 1 - -2")
     assert [getattr(a, "value", None) for e in post_order(same) if isinstance(e, Call) for a in e.args[1:]] == [1, -2]
@@ -178,7 +199,7 @@ def test_what_people_write() -> None:
       %3 = (%y, %2.0, split(%x, indices_or_sections=[1, 2], axis=1).1);
       if (True) { %3.1 } else if (False) { %y } else { %0 }
     }
-    """
+    """  # noqa: E501
     main = parse(text)["main"]
     assert main.known_type() == FuncType([TensorType((2, 3))], TensorType((2, 3)))
     assert main.attrs == {"Primitive": 1, "names": ("a", ("b", 1, -2.5, None, True)), "table": {"k": 1}}
@@ -210,7 +231,9 @@ def test_definitions_may_stand_in_any_order() -> None:
 def test_functions_call_themselves() -> None:
     mod = parse("def @down(%n: int32) -> int32 { if (%n < 1) { %n } else { @down(%n - 1) } }")
     reads_back(mod)
-    local = parse_expr("let %f: fn (int32) -> int32 = fn (%n: int32) -> int32 { if (%n < 1) { %n } else { %f(%n - 1) } }; %f(3)")
+    local = parse_expr(
+        "let %f: fn (int32) -> int32 = fn (%n: int32) -> int32 { if (%n < 1) { %n } else { %f(%n - 1) } }; %f(3)"
+    )
     assert local.known_type() == TensorType((), "int32")
     outer = parse_expr("free_var %x: float32; let %x = %x + 1f; %x")
     assert isinstance(outer, Let)
@@ -229,7 +252,10 @@ def test_types_flow_into_names_without_annotation() -> None:
 
 
 def test_patterns_nest_and_matches_may_be_incomplete() -> None:
-    mod = parse("type L { C(int32, L), N, }\ndef @f(%l: L) -> int32 { match? (%l) { C(%a, C(%b: int32, _)) => { %a + %b }, C(_, N) => 1 } }")
+    mod = parse(
+        "type L { C(int32, L), N, }\ndef @f(%l: L) -> int32 { match? (%l) { C(%a, C(%b: int32, _)) => { %a + %b }, "
+        "C(_, N) => 1 } }"
+    )
     match = mod["f"].body
     assert (match.complete, len(match.clauses)) == (False, 2)
     assert mod["f"].params[0].type_annotation == TypeCall(GlobalTypeVar("L"), [])
@@ -246,13 +272,19 @@ def test_constructors_are_told_apart_by_their_types() -> None:
 
 def test_odd_names_are_read_back() -> None:
     x, y = relay.var("a b/c", shape=(2,)), relay.var("1st", shape=(2,))
-    mod = IRModule({"main": Function((x,), relay.nn.relu(x), attrs={"an odd key": 1}), 'sub "graph"/1': Function((y,), y)}, attrs={"a key": [1, "b"]})
+    mod = IRModule(
+        {"main": Function((x,), relay.nn.relu(x), attrs={"an odd key": 1}), 'sub "graph"/1': Function((y,), y)},
+        attrs={"a key": [1, "b"]}
+    )
     reads_back(mod)
     assert [name for name, _ in parse(astext(mod)).items()] == ["main", 'sub "graph"/1']
 
 
 def test_loop_functions_are_in_modules() -> None:
-    text = '@T.prim_func\ndef kernel(A: T.Buffer((8,), "float32"), B: T.Buffer((8,), "float32")):\n    for i in T.serial(8):\n        B[i] = A[i] * 2.0\n'
+    text = (
+        '@T.prim_func\ndef kernel(A: T.Buffer((8,), "float32"), B: T.Buffer((8,), "float32")):\n    for i in '
+        'T.serial(8):\n        B[i] = A[i] * 2.0\n'
+    )
     x = relay.var("x", shape=(2,))
     mod = IRModule({"first": tvm.tir.parse(text), "main": Function((x,), x), "kernel": tvm.tir.parse(text)})
     again = parse(astext(mod))
@@ -346,11 +378,16 @@ def test_the_prelude() -> None:
     t = TensorType((), "int32")
     numbers = relay.var("l", header(t))
     assert p.length(numbers).known_type() == t
-    assert p.map(Function((x := relay.var("x", t),), relay.cast(x, "float32")), numbers).known_type() == header(TensorType((), "float32"))
+    assert p.map(
+        Function((x := relay.var("x", t),), relay.cast(x, "float32")), numbers
+    ).known_type() == header(TensorType((), "float32"))
     assert p.zip(numbers, numbers).known_type() == header(TupleType([t, t]))
     assert cons(relay.const(1), numbers).known_type() == header(t)
     assert nil().known_type() is None
-    assert {"hd", "tl", "nth", "update", "foldl", "foldr", "foldr1", "concat", "filter", "rev", "sum", "map_accumr", "unfoldl", "unfoldr", "size"} <= set(dir(p))
+    assert {
+        "hd", "tl", "nth", "update", "foldl", "foldr", "foldr1", "concat", "filter", "rev", "sum", "map_accumr",
+        "unfoldl", "unfoldr", "size"
+    } <= set(dir(p))
     assert relay.Prelude(p.mod).mod is p.mod
     with pytest.raises(AttributeError, match="the prelude has no function 'mpa'"):
         _ = p.mpa
@@ -358,7 +395,10 @@ def test_the_prelude() -> None:
         IRModule().import_from_std("prelude")
 
 
-MARKS = ("(", ")", "{", "}", "[", "]", "%", "@", "meta", "let", "fn", "match", "-", ".0", '"', "`", "=", "1e999", "99999999999999999999", "None", "_", "def", "/*", "int323")
+MARKS = (
+    "(", ")", "{", "}", "[", "]", "%", "@", "meta", "let", "fn", "match", "-", ".0", '"', "`", "=", "1e999",
+    "99999999999999999999", "None", "_", "def", "/*", "int323"
+)
 
 
 @pytest.mark.parametrize("block", range(4))
@@ -413,7 +453,11 @@ def test_wrong_texts(case: re.Match[str]) -> None:
 def test_texts_as_they_are_printed(case: re.Match[str]) -> None:
     numbers = np.random.default_rng(0)
     shapes = re.findall(r"// meta (\w+) \(([\d, ]*)\)", case["text"])
-    table = {"relay.Constant": [numbers.integers(0, 9, [int(n) for n in s.split(",") if n.strip()]).astype(d) for d, s in shapes]}
+    table = {
+        "relay.Constant": [
+            numbers.integers(0, 9, [int(n) for n in s.split(",") if n.strip()]).astype(d) for d, s in shapes
+        ]
+    }
     mod = parse(case["text"], init_meta_table=table)
     compare(WRITTEN, case, astext(mod))
     reads_back(mod)

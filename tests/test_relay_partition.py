@@ -1,12 +1,13 @@
 """The passes that give parts of a graph to targets: what the text cases of `relay_partition.md` do not show.
 
-Behaviours. MergeComposite: parallel branches, a call used twice, tables with checks, options and their order, several inputs, fields
-of tuples, a diamond that is none, types, rows that are no rows. AnnotateTarget: one and several targets by priority, what an
-attribute's function sees, composite functions and their insides, tuples with and without `include_non_call_ops`, calls without arguments,
-branches, lets, references, functions, a second run, its own results and those of another target. MergeCompilerRegions: chains, fans,
-circles through other targets and through nothing, branches, what `default` has. PartitionGraph: single calls, several results,
-equal results and inputs, constants and tuples of constants, tuples that come out or go in, default regions, names, several functions,
-functions that are external already, marks that fit nothing. Random graphs: the meaning stays, whatever the targets support.
+Behaviours. MergeComposite: parallel branches, a call used twice, tables with checks, options and their order, several
+inputs, fields of tuples, a diamond that is none, types, rows that are no rows. AnnotateTarget: one and several targets
+by priority, what an attribute's function sees, composite functions and their insides, tuples with and without
+`include_non_call_ops`, calls without arguments, branches, lets, references, functions, a second run, its own results
+and those of another target. MergeCompilerRegions: chains, fans, circles through other targets and through nothing,
+branches, what `default` has. PartitionGraph: single calls, several results, equal results and inputs, constants and
+tuples of constants, tuples that come out or go in, default regions, names, several functions, functions that are
+external already, marks that fit nothing. Random graphs: the meaning stays, whatever the targets support.
 """
 
 from __future__ import annotations
@@ -57,7 +58,9 @@ def marks(mod: IRModule) -> list[tuple[str, str, str]]:
     for e in post_order(mod["main"]):
         if isinstance(e, relay.Call) and getattr(e.op, "name", "").startswith("annotation."):
             of: Any = e.args[0]
-            kind = of.name_hint if isinstance(of, relay.Var) else getattr(getattr(of, "op", None), "name", type(of).__name__)
+            kind = of.name_hint if isinstance(of, relay.Var) else getattr(
+                getattr(of, "op", None), "name", type(of).__name__
+            )
             found.append((e.op.name.removeprefix("annotation.compiler_"), e.op.compiler, kind))
     return found
 
@@ -71,7 +74,9 @@ def operators(e: relay.Expr) -> list[str]:
 
 
 def composites(mod: IRModule) -> list[str]:
-    return [e.attrs.Composite for e in post_order(mod["main"]) if isinstance(e, relay.Function) and "Composite" in e.attrs]
+    return [
+        e.attrs.Composite for e in post_order(mod["main"]) if isinstance(e, relay.Function) and "Composite" in e.attrs
+    ]
 
 
 def partitioned(body: Any, *targets: str, **options: Any) -> IRModule:
@@ -81,7 +86,10 @@ def partitioned(body: Any, *targets: str, **options: Any) -> IRModule:
     check_well_formed(after)
     assert "annotation." not in after.astext()
     rng = np.random.default_rng(0)
-    inputs = [rng.standard_normal([int(d) for d in p.checked_type.shape]).astype(p.checked_type.dtype) for p in before["main"].params]
+    inputs = [
+        rng.standard_normal([int(d) for d in p.checked_type.shape]).astype(p.checked_type.dtype)
+        for p in before["main"].params
+    ]
     flat = np.testing.assert_array_equal
     left, right = evaluate(before, *inputs), evaluate(after, *inputs)
     for a, b in zip(left, right, strict=True) if isinstance(left, tuple) else [(left, right)]:
@@ -135,7 +143,9 @@ def test_a_diamond_that_is_none() -> None:
 
 def test_rows_that_are_no_rows() -> None:
     for row in (("npu.a",), ("npu.a", "add"), (1, ADD_RELU), ("npu.a", ADD_RELU, 3)):
-        with pytest.raises(OptionError, match=r"a row of a pattern table is \(name, pattern\) or \(name, pattern, check\)"):
+        with pytest.raises(
+            OptionError, match=r"a row of a pattern table is \(name, pattern\) or \(name, pattern, check\)"
+        ):
             MergeComposite([row])(module(x + y))
 
 
@@ -153,7 +163,10 @@ def test_pattern_tables_by_name() -> None:
 
 def test_attributes_are_registered_once_for_a_level() -> None:
     supports("npu", "tanh")
-    with pytest.raises(OptionError, match=r"the attribute 'target\.npu' of tanh is registered already, with level 10; give a level above it"):
+    with pytest.raises(
+        OptionError,
+        match=r"the attribute 'target\.npu' of tanh is registered already, with level 10; give a level above it"
+    ):
         supports("npu", "tanh")
     register_op_attr("tanh", "target.npu", lambda call: False, level=11)
     assert external(partitioned(relay.tanh(x), "npu")) == {}
@@ -185,7 +198,9 @@ def test_composite_functions_are_not_entered() -> None:
     assert {t for _, t, _ in marks(after)} == {"default"}
     assert len(marks(after)) == 3
     named = relay.Function([x, y], x + y, attrs={"Composite": "npu"})
-    assert {t for _, t, _ in marks(AnnotateTarget("npu")(module(named(x, z))))} == {"default"}, "a name without a dot is of no target"
+    assert {
+        t for _, t, _ in marks(AnnotateTarget("npu")(module(named(x, z))))
+    } == {"default"}, "a name without a dot is of no target"
 
 
 def test_tuples_with_and_without() -> None:
@@ -219,7 +234,9 @@ def test_branches_lets_references_and_functions() -> None:
     supports("npu", "add")
     cond, v = relay.var("c", shape=(), dtype="bool"), relay.var("v", shape=(4, 4))
     branch = module(relay.Function([cond, x, y], relay.If(cond, x + y, relay.tanh(x))))
-    assert [m for m in marks(AnnotateTarget("npu")(branch)) if m[0] == "end"] == [("end", "npu", "add"), ("end", "default", "tanh")]
+    assert [
+        m for m in marks(AnnotateTarget("npu")(branch)) if m[0] == "end"
+    ] == [("end", "npu", "add"), ("end", "default", "tanh")]
     let = module(relay.Let(v, x + y, v + v))
     assert [m for m in marks(AnnotateTarget("npu")(let)) if m[0] == "end"] == [("end", "npu", "add")] * 2
     ref = module(relay.RefRead(relay.RefCreate(x + y)))
@@ -308,7 +325,9 @@ def test_the_form_of_an_external_function() -> None:
     b = relay.const(np.arange(4, dtype="float32"))
     after = partitioned(relay.nn.relu(relay.nn.bias_add(x, b)), "npu")
     f = after["tvmgen_default_npu_main_0"]
-    assert dict(f.attrs) == {"Inline": 1, "Compiler": "npu", "global_symbol": "tvmgen_default_npu_main_0", "Primitive": 1}
+    assert dict(f.attrs) == {
+        "Inline": 1, "Compiler": "npu", "global_symbol": "tvmgen_default_npu_main_0", "Primitive": 1
+    }
     assert [p.name_hint for p in f.params] == ["npu_0_i0"]
     assert isinstance(f.body.args[1], relay.Constant)
     call = after["main"].body.args[0]
@@ -343,8 +362,13 @@ def test_constants_and_tuples_of_constants() -> None:
     e = relay.concatenate([c, c], axis=0) + relay.concatenate([x, c], axis=0)
     for bind in (True, False):
         after = partitioned(relay.tanh(e), "npu", bind_constants=bind)
-        calls = [a for f in post_order(after["main"]) if isinstance(f, relay.Call) and isinstance(f.op, relay.GlobalVar) for a in f.args]
-        assert any(isinstance(a, relay.Constant) or (isinstance(a, relay.Tuple) and c in a.fields[:1]) for a in calls) is not bind
+        calls = [
+            a for f in post_order(after["main"]) if isinstance(f, relay.Call) and isinstance(f.op, relay.GlobalVar)
+            for a in f.args
+        ]
+        assert any(
+            isinstance(a, relay.Constant) or (isinstance(a, relay.Tuple) and c in a.fields[:1]) for a in calls
+        ) is not bind
 
 
 def test_tuples_come_out_and_go_in() -> None:
@@ -382,22 +406,34 @@ def test_a_name_that_is_taken() -> None:
     supports("npu", "tanh")
     mod = partitioned(relay.nn.relu(x + y), "npu")
     mod["main"] = relay.Function([x, y], relay.tanh(mod["main"](x, y)))
-    with pytest.raises(CompileError, match="the module has a function @tvmgen_default_npu_main_0 already; give PartitionGraph another mod_name"):
+    with pytest.raises(
+        CompileError,
+        match="the module has a function @tvmgen_default_npu_main_0 already; give PartitionGraph another mod_name"
+    ):
         Sequential([AnnotateTarget("npu"), *PARTITION])(mod)
 
 
 def test_composites_inside_an_external_function() -> None:
-    after = Sequential([MergeComposite([("npu.add_relu", ADD_RELU)]), AnnotateTarget("npu"), *PARTITION])(module(relay.nn.relu(relay.nn.relu(x + y) + z)))
+    after = Sequential(
+        [MergeComposite([("npu.add_relu", ADD_RELU)]), AnnotateTarget("npu"), *PARTITION]
+    )(module(relay.nn.relu(relay.nn.relu(x + y) + z)))
     (f,) = external(after).values()
-    assert [e.attrs.Composite for e in post_order(f) if isinstance(e, relay.Function) and e is not f] == ["npu.add_relu"] * 2
+    assert [
+        e.attrs.Composite for e in post_order(f) if isinstance(e, relay.Function) and e is not f
+    ] == ["npu.add_relu"] * 2
     assert len(f.params) == 3
 
 
 def test_marks_that_fit_nothing() -> None:
     begin, end = relay.annotation.compiler_begin, relay.annotation.compiler_end
-    with pytest.raises(CompileError, match="a compiler_end of 'npu' has no matching compiler_begin: no region is open there"):
+    with pytest.raises(
+        CompileError, match="a compiler_end of 'npu' has no matching compiler_begin: no region is open there"
+    ):
         PartitionGraph()(module(end(relay.tanh(x), "npu")))
-    with pytest.raises(CompileError, match="a compiler_end of 'npu' has no matching compiler_begin: the region that is open there is that of 'dsp'"):
+    with pytest.raises(
+        CompileError,
+        match="a compiler_end of 'npu' has no matching compiler_begin: the region that is open there is that of 'dsp'"
+    ):
         PartitionGraph()(module(end(relay.tanh(begin(x, "dsp")), "npu")))
     with pytest.raises(CompileError, match="this Call takes values from inside regions of 'npu' and of 'dsp'"):
         PartitionGraph()(module(end(relay.add(begin(x, "npu"), begin(y, "dsp")), "npu")))
@@ -470,7 +506,9 @@ def test_the_hook_of_a_target_sees_its_functions_and_may_change_them() -> None:
         (name,) = (n for n in mod if n != "main")
         assert seen == [[name]] and mod[name].attrs["seen"] == 1 and "seen" not in mod["main"].attrs
         register_func("relay.ext.npu.optimize", lambda mod: None, override=True)
-        with pytest.raises(CompileError, match=r"hook relay\.ext\.npu\.optimize returned NoneType; it returns a module"):
+        with pytest.raises(
+            CompileError, match=r"hook relay\.ext\.npu\.optimize returned NoneType; it returns a module"
+        ):
             Sequential([AnnotateTarget("npu"), PartitionGraph()])(module(relay.tanh(relay.nn.relu(x))))
     finally:
         remove_global_func("relay.ext.npu.optimize")

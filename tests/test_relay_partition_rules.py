@@ -1,10 +1,12 @@
-"""The rules of partitions that graphs of their own show: what the field's passes do where rows, targets and regions meet.
+"""The rules of partitions that graphs of their own show: what the field's passes do where rows, targets and regions
+meet.
 
-MergeComposite: what a check sees after earlier rows, composites that are not entered, rows that take what others left, values that
-escape, tuples, order of parameters. AnnotateTarget: loops, branches with outer variables, function literals, empty tuples, several targets
-one after the other. MergeCompilerRegions: diamonds with many ways out. PartitionGraph: results that nobody uses, tuples with one and several
-results, what else a module holds, closed functions. Three accelerators in one artifact. The plumbing of external functions. Random
-programs of the whole language.
+MergeComposite: what a check sees after earlier rows, composites that are not entered, rows that take what others left,
+values that escape, tuples, order of parameters. AnnotateTarget: loops, branches with outer variables, function
+literals, empty tuples, several targets one after the other. MergeCompilerRegions: diamonds with many ways out.
+PartitionGraph: results that nobody uses, tuples with one and several results, what else a module holds, closed
+functions. Three accelerators in one artifact. The plumbing of external functions. Random programs of the whole
+language.
 """
 
 from __future__ import annotations
@@ -68,12 +70,17 @@ def operators(e: relay.Expr) -> list[str]:
 
 
 def composites(mod: IRModule) -> dict[str, relay.Function]:
-    return {str(e.attrs["Composite"]): e for e in post_order(mod["main"]) if isinstance(e, relay.Function) and "Composite" in e.attrs}
+    return {
+        str(e.attrs["Composite"]): e for e in post_order(mod["main"]) if isinstance(e, relay.Function)
+        and "Composite" in e.attrs
+    }
 
 
 def partitioned(mod: IRModule, *targets: str, **options: Any) -> IRModule:
     """Through all passes; closed functions, and the meaning that it had."""
-    after = transform.InferType()(Sequential([AnnotateTarget(list(targets)), MergeCompilerRegions(), PartitionGraph(**options)])(mod))
+    after = transform.InferType()(
+        Sequential([AnnotateTarget(list(targets)), MergeCompilerRegions(), PartitionGraph(**options)])(mod)
+    )
     analysis.check_well_formed(after)
     assert not [v for f in external(after).values() for v in free_vars(f)]
     inputs = [value_of(p.checked_type, np.random.default_rng(k)) for k, p in enumerate(mod["main"].params)]
@@ -87,7 +94,10 @@ def test_a_row_may_ask_for_types_after_an_earlier_row() -> None:
     seen: list[Any] = []
     table = [
         ("npu.add_relu", ADD_RELU),
-        ("npu.tanh", has_dtype("float32", is_op("tanh")(wildcard())), lambda e: seen.append((e.checked_type, e.args[0].checked_type)) or True),
+        (
+            "npu.tanh", has_dtype("float32", is_op("tanh")(wildcard())),
+            lambda e: seen.append((e.checked_type, e.args[0].checked_type)) or True
+        ),
         ("npu.mul", is_op("multiply")(has_dtype("float32"), has_dtype("float32"))),
     ]
     after = MergeComposite(table)(module(relay.tanh(relay.nn.relu(x + y)) * z))
@@ -96,7 +106,10 @@ def test_a_row_may_ask_for_types_after_an_earlier_row() -> None:
 
 
 def test_composites_are_not_entered_and_not_nested() -> None:
-    table = [("npu.add_relu", ADD_RELU), ("npu.add", is_op("add")(wildcard(), wildcard())), ("npu.relu", is_op("nn.relu")(wildcard()))]
+    table = [
+        ("npu.add_relu", ADD_RELU), ("npu.add", is_op("add")(wildcard(), wildcard())),
+        ("npu.relu", is_op("nn.relu")(wildcard()))
+    ]
     once = MergeComposite(table)(module(relay.nn.relu(x + y)))
     assert set(composites(once)) == {"npu.add_relu"}
     assert_structural_equal(MergeComposite(table)(once), once)
@@ -105,12 +118,18 @@ def test_composites_are_not_entered_and_not_nested() -> None:
 
 
 def test_a_row_takes_what_an_overlapping_match_left() -> None:
-    """The first add goes into the nearer match; the second match that wants it, too, is none, and the smaller row takes its relu."""
+    """The first add goes into the nearer match; the second match that wants it, too, is none, and the smaller row takes
+    its relu."""
     s = x + y
-    table = [("npu.add_relu", ADD_RELU), ("npu.relu", is_op("nn.relu")(wildcard())), ("npu.add", is_op("add")(wildcard(), wildcard()))]
+    table = [
+        ("npu.add_relu", ADD_RELU), ("npu.relu", is_op("nn.relu")(wildcard())),
+        ("npu.add", is_op("add")(wildcard(), wildcard()))
+    ]
     after = MergeComposite(table)(module(relay.Tuple([relay.nn.relu(s), relay.nn.relu(s)])))
     assert set(composites(after)) == {"npu.relu", "npu.add"}, "the sum has two users, so no larger row takes it"
-    chain = MergeComposite([("npu.two", is_op("nn.relu")(is_op("nn.relu")(wildcard())))])(module(relay.nn.relu(relay.nn.relu(relay.nn.relu(x)))))
+    chain = MergeComposite(
+        [("npu.two", is_op("nn.relu")(is_op("nn.relu")(wildcard())))]
+    )(module(relay.nn.relu(relay.nn.relu(relay.nn.relu(x)))))
     (two,) = composites(chain).values()
     assert operators(two) == ["nn.relu"] * 2
     assert operators(chain["main"]) == ["nn.relu"] * 3, "overlapping matches: the one nearer to the result"
@@ -159,17 +178,30 @@ def @main(%n: int32, %x: Tensor[(4, 4), float32]) {
 def test_loops_and_branches() -> None:
     supports("npu", "add", "nn.relu", "tanh", "less")
     after = partitioned(program(LOOP), "npu")
-    assert sorted(map(operators, external(after).values())) == [["add"], ["add", "nn.relu"], ["less"], ["nn.relu"], ["tanh"]]
-    outer = program("def @main(%c: bool, %x: Tensor[(4, 4), float32]) { %0 = add(%x, %x); if (%c) { add(%0, %x) } else { nn.relu(%0) } }")
+    assert sorted(map(operators, external(after).values())) == [
+        ["add"], ["add", "nn.relu"], ["less"], ["nn.relu"], ["tanh"]
+    ]
+    outer = program(
+        "def @main(%c: bool, %x: Tensor[(4, 4), float32]) { %0 = add(%x, %x); if (%c) { add(%0, %x) } else { "
+        "nn.relu(%0) } }"
+    )
     after = partitioned(outer, "npu")
-    assert sorted(map(operators, external(after).values())) == [["add"], ["add"], ["nn.relu"]], "a branch reads what is outside of it"
+    assert sorted(
+        map(operators, external(after).values())
+    ) == [["add"], ["add"], ["nn.relu"]], "a branch reads what is outside of it"
 
 
 def test_functions_as_values_and_references() -> None:
     supports("npu", "add", "tanh")
-    closure = program("def @main(%x: Tensor[(4, 4), float32]) { let %f = fn (%y: Tensor[(4, 4), float32]) { add(tanh(%y), %x) }; %f(%f(%x)) }")
+    closure = program(
+        "def @main(%x: Tensor[(4, 4), float32]) { let %f = fn (%y: Tensor[(4, 4), float32]) { add(tanh(%y), %x) }; "
+        "%f(%f(%x)) }"
+    )
     assert sorted(map(operators, external(partitioned(closure, "npu")).values())) == [["tanh", "add"]]
-    reference = program("def @main(%x: Tensor[(4, 4), float32]) { let %r = ref(add(%x, %x)); ref_write(%r, tanh(ref_read(%r))); add(ref_read(%r), %x) }")
+    reference = program(
+        "def @main(%x: Tensor[(4, 4), float32]) { let %r = ref(add(%x, %x)); ref_write(%r, tanh(ref_read(%r))); "
+        "add(ref_read(%r), %x) }"
+    )
     assert sorted(map(operators, external(partitioned(reference, "npu")).values())) == [["add"], ["add"], ["tanh"]]
 
 
@@ -196,7 +228,9 @@ def test_targets_one_after_the_other() -> None:
 
 
 def test_composites_of_another_target_stay_here() -> None:
-    merged = MergeComposite([("a.add_relu", ADD_RELU), ("b.tanh", is_op("tanh")(wildcard()))])(module(relay.tanh(relay.nn.relu(x + y))))
+    merged = MergeComposite(
+        [("a.add_relu", ADD_RELU), ("b.tanh", is_op("tanh")(wildcard()))]
+    )(module(relay.tanh(relay.nn.relu(x + y))))
     after = Sequential([AnnotateTarget("b"), MergeCompilerRegions(), PartitionGraph()])(merged)
     assert [f.attrs["Compiler"] for f in external(after).values()] == ["b"]
     assert set(composites(after)) == {"a.add_relu"}
@@ -236,7 +270,9 @@ def test_results_that_nobody_uses() -> None:
 def test_one_and_several_results_side_by_side() -> None:
     supports("npu", "split", "add", "nn.relu")
     parts = relay.split(x + y, 2, axis=0)
-    after = partitioned(module(relay.Tuple([relay.tanh(parts[0]), relay.nn.relu(relay.exp(parts[1])), relay.exp(parts[1])])), "npu")
+    after = partitioned(
+        module(relay.Tuple([relay.tanh(parts[0]), relay.nn.relu(relay.exp(parts[1])), relay.exp(parts[1])])), "npu"
+    )
     kinds = {tuple(operators(f)): f.ret_type for f in external(after).values()}
     assert kinds[("add", "split")] == relay.TupleType([relay.TensorType((2, 4))] * 2)
     assert kinds[("nn.relu",)] == relay.TensorType((2, 4))
@@ -251,7 +287,9 @@ def test_what_else_a_module_holds_stays() -> None:
     def @main(%x: float32, note="n") { match (Of(add(%x, 1f))) { Of(%a) => @twice(%a) } }
     """)
     after = partitioned(mod, "npu", mod_name="net-1")
-    assert (after.attrs["key"], after["main"].attrs["note"], [t.name_hint for t in after.type_definitions]) == (3, "n", ["Box"])
+    assert (
+        after.attrs["key"], after["main"].attrs["note"], [t.name_hint for t in after.type_definitions]
+    ) == (3, "n", ["Box"])
     assert sorted(external(after)) == ["tvmgen_net_1_npu_main_0", "tvmgen_net_1_npu_twice_0"]
 
 
@@ -259,7 +297,9 @@ def test_regions_are_numbered_within_their_function_and_run_once() -> None:
     supports("npu", "add")
     mod = module(relay.tanh(x + y) + relay.exp(y + z))
     after = partitioned(mod, "npu")
-    assert sorted(external(after)) == ["tvmgen_default_npu_main_0", "tvmgen_default_npu_main_2", "tvmgen_default_npu_main_3"]
+    assert sorted(external(after)) == [
+        "tvmgen_default_npu_main_0", "tvmgen_default_npu_main_2", "tvmgen_default_npu_main_3"
+    ]
     again = partitioned(mod, "npu")
     assert_structural_equal(again, after)
     assert_structural_equal(Sequential([AnnotateTarget("npu"), MergeCompilerRegions(), PartitionGraph()])(after), after)
@@ -270,11 +310,23 @@ def test_random_programs_of_the_whole_language(first: int) -> None:
     count = 0
     for seed in range(first, first + 15):
         rng = random.Random(seed)
-        mod = transform.InferType()(random_module(seed, static=True, vary=False).map_functions(lambda f: f.without_attr("Compiler"), relay.Function))
-        names = sorted({n for f in mod.functions.values() if isinstance(f, relay.Function) for n in operators(f) if not n.startswith("annotation.")})
+        mod = transform.InferType()(
+            random_module(seed, static=True, vary=False).map_functions(
+                lambda f: f.without_attr("Compiler"), relay.Function
+            )
+        )
+        names = sorted(
+            {
+                n for f in mod.functions.values() if isinstance(f, relay.Function) for n in operators(f)
+                if not n.startswith("annotation.")
+            }
+        )
         for target in "ab":
             supports(target, *[n for n in names if rng.random() < 0.5])
-        passes = [AnnotateTarget(["a", "b"], rng.random() < 0.7), *([MergeCompilerRegions()] if rng.random() < 0.8 else []), PartitionGraph(bind_constants=rng.random() < 0.7)]
+        passes = [
+            AnnotateTarget(["a", "b"], rng.random() < 0.7), *([MergeCompilerRegions()] if rng.random() < 0.8 else []),
+            PartitionGraph(bind_constants=rng.random() < 0.7)
+        ]
         marked = passes[0](mod)
         assert_structural_equal(passes[0](marked), marked)
         after = transform.InferType()(Sequential(passes)(mod))
@@ -377,7 +429,9 @@ def test_outline_equal_functions_once() -> None:
     np.testing.assert_array_equal(evaluate(out, *VALUES[:2]), evaluate(mod, *VALUES[:2]))
     again = out.copy()
     again["main"] = relay.Function([x], called_in_place("f", relay.nn.relu, x))
-    assert sorted(transform.OutlineCompilerFunctionsWithExistingGlobalSymbols()(again)) == ["f", "g", "main"], "one of the module that is equal is used"
+    assert sorted(
+        transform.OutlineCompilerFunctionsWithExistingGlobalSymbols()(again)
+    ) == ["f", "g", "main"], "one of the module that is equal is used"
     again["main"] = relay.Function([x], called_in_place("f", relay.exp, x))
     with pytest.raises(CompileError, match="two functions have the global symbol 'f'; give each its own"):
         transform.OutlineCompilerFunctionsWithExistingGlobalSymbols()(again)
@@ -385,12 +439,18 @@ def test_outline_equal_functions_once() -> None:
 
 def test_outline_refuses_what_is_not_closed() -> None:
     inner = relay.Function([y], y + x, attrs={"Compiler": "npu", "global_symbol": "f"})
-    with pytest.raises(CompileError, match="the function 'f' reads %x, which is bound outside of it; make that a parameter"):
-        transform.OutlineCompilerFunctionsWithExistingGlobalSymbols()(module(relay.Function([x], relay.Call(inner, [x]))))
+    with pytest.raises(
+        CompileError, match="the function 'f' reads %x, which is bound outside of it; make that a parameter"
+    ):
+        transform.OutlineCompilerFunctionsWithExistingGlobalSymbols()(
+            module(relay.Function([x], relay.Call(inner, [x])))
+        )
 
 
 def test_mark_and_inline_those_that_are_named() -> None:
-    mod = transform.OutlineCompilerFunctionsWithExistingGlobalSymbols()(module(called_in_place("f", lambda p: p * p, x) + called_in_place("g", relay.tanh, x)))
+    mod = transform.OutlineCompilerFunctionsWithExistingGlobalSymbols()(
+        module(called_in_place("f", lambda p: p * p, x) + called_in_place("g", relay.tanh, x))
+    )
     inlined = transform.InlineCompilerFunctionsBoundTo(["f", "no_such"])(mod)
     assert sorted(inlined) == ["g", "main"]
     assert operators(inlined["main"]) == ["multiply", "add"]

@@ -1,4 +1,5 @@
-"""Every pass of the package: values stay on random programs, a second run changes nothing, deep graphs go through, messages say what to do."""
+"""Every pass of the package: values stay on random programs, a second run changes nothing, deep graphs go through,
+messages say what to do."""
 
 from __future__ import annotations
 
@@ -36,11 +37,17 @@ OPTIONS: dict[str, list[Pass]] = {
     "CombineParallelConv2D": [transform.CombineParallelConv2D(2)],
     "CombineParallelDense": [transform.CombineParallelDense(2), transform.CombineParallelDense(2, to_batch=False)],
     "CombineParallelBatchMatmul": [transform.CombineParallelBatchMatmul(2)],
-    "ConvertLayout": [transform.ConvertLayout(), transform.ConvertLayout({"nn.conv2d": ["NHWC", "default"], "nn.max_pool2d": ["NHWC"]}), transform.ConvertLayout({"nn.conv2d": ["NCHW2c", "OIHW2i2o"], "nn.max_pool2d": ["NCHW2c"]})],
+    "ConvertLayout": [
+        transform.ConvertLayout(),
+        transform.ConvertLayout({"nn.conv2d": ["NHWC", "default"], "nn.max_pool2d": ["NHWC"]}),
+        transform.ConvertLayout({"nn.conv2d": ["NCHW2c", "OIHW2i2o"], "nn.max_pool2d": ["NCHW2c"]})
+    ],
     "Conv2dToSparse": [transform.Conv2dToSparse([], [])],
     "Conv2dToSparse2": [transform.Conv2dToSparse2("NCHW", 1, (1, 1), 0.0)],
     "DenseToSparse": [transform.DenseToSparse([], [])],
-    "FakeQuantizationToInteger": [transform.FakeQuantizationToInteger(), transform.FakeQuantizationToInteger(use_qat=True)],
+    "FakeQuantizationToInteger": [
+        transform.FakeQuantizationToInteger(), transform.FakeQuantizationToInteger(use_qat=True)
+    ],
     "InlineCompilerFunctionsBoundTo": [transform.InlineCompilerFunctionsBoundTo(["npu_0"])],
     "MergeComposite": [transform.MergeComposite([])],
     "SimplifyFCTranspose": [transform.SimplifyFCTranspose(["x"])],
@@ -49,9 +56,12 @@ OPTIONS: dict[str, list[Pass]] = {
 }
 """The passes that need options, or are worth running with several."""
 ELSEWHERE = {
-    "Sequential": "runs others", "PrintIR": "prints", "ChangeBatch": "changes the inputs", "FlexibleShapeDispatch": "changes the inputs",
-    "AnnotateTarget": "marks again where it is run again", "ToCPS": "adds a parameter", "PartitionGraph": "needs marks", "MergeCompilerRegions": "needs marks",
-    "QuantizeAnnotate": "leaves variables", "QuantizeCalibrate": "gives them values", "QuantizeRealize": "computes in integers",
+    "Sequential": "runs others", "PrintIR": "prints", "ChangeBatch": "changes the inputs",
+    "FlexibleShapeDispatch": "changes the inputs",
+    "AnnotateTarget": "marks again where it is run again", "ToCPS": "adds a parameter", "PartitionGraph": "needs marks",
+    "MergeCompilerRegions": "needs marks",
+    "QuantizeAnnotate": "leaves variables", "QuantizeCalibrate": "gives them values",
+    "QuantizeRealize": "computes in integers",
 }
 
 
@@ -66,7 +76,8 @@ def passes() -> list[Any]:
 
 @cache
 def programs() -> list[tuple[IRModule, list[Any], Any]]:
-    """Two hundred programs with inputs and what they give: straight-line graphs, and modules with functions, let and branches."""
+    """Two hundred programs with inputs and what they give: straight-line graphs, and modules with functions, let and
+    branches."""
     found: list[tuple[IRModule, list[Any], Any]] = []
     for seed in range(100):
         mod, inputs = IRModule.from_expr(random_graphs.Graph(seed).function(18)), random_graphs.inputs()
@@ -83,7 +94,9 @@ def programs() -> list[tuple[IRModule, list[Any], Any]]:
 def _value(kind: Any, rng: np.random.Generator) -> Any:
     if not isinstance(kind, TensorType):
         return tuple(_value(f, rng) for f in kind.fields)
-    return np.asarray(rng.integers(0, 2, kind.shape) if kind.dtype == "bool" else rng.uniform(1, 4, kind.shape)).astype(kind.dtype.numpy())
+    return np.asarray(
+        rng.integers(0, 2, kind.shape) if kind.dtype == "bool" else rng.uniform(1, 4, kind.shape)
+    ).astype(kind.dtype.numpy())
 
 
 def close(left: Any, right: Any, tolerance: float) -> None:
@@ -117,12 +130,18 @@ def test_a_pass_keeps_the_values_of_random_programs(graph_pass: Pass) -> None:
 
 
 QUIET = frozenset({
-    "BatchingOps", "ByteArithmetic", "CanonicalizeCast", "CollagePartition", "CombineParallelBatchMatmul", "CombineParallelConv2D", "CombineParallelDense", "Conv2dToSparse", "DeDup", "DenseToSparse", "DynamicToStatic",
-    "EtaExpand", "FakeQuantizationToInteger", "FlattenAtrousConv", "FoldGate", "FoldInputTranspose", "FuseAttention", "InferType", "Inline",
-    "InlineCompilerFunctionsBoundTo", "Legalize", "MergeComposite", "NativeTexts", "OutlineCompilerFunctionsWithExistingGlobalSymbols", "PlanDevices", "QnnCanonicalizeOps", "SettleMain", "SettleNumerics", "ChooseNumerics",
-    "QnnLegalize", "RealToQnn", "RemoveStandaloneReshapes", "SimplifyFCTranspose", "SplitArgs", "SplitBatch", "UnifyLayout", "UnifyType",
+    "BatchingOps", "ByteArithmetic", "CanonicalizeCast", "CollagePartition", "CombineParallelBatchMatmul",
+    "CombineParallelConv2D", "CombineParallelDense", "Conv2dToSparse", "DeDup", "DenseToSparse", "DynamicToStatic",
+    "EtaExpand", "FakeQuantizationToInteger", "FlattenAtrousConv", "FoldGate", "FoldInputTranspose", "FuseAttention",
+    "InferType", "Inline",
+    "InlineCompilerFunctionsBoundTo", "Legalize", "MergeComposite", "NativeTexts",
+    "OutlineCompilerFunctionsWithExistingGlobalSymbols", "PlanDevices", "QnnCanonicalizeOps", "SettleMain",
+    "SettleNumerics", "ChooseNumerics",
+    "QnnLegalize", "RealToQnn", "RemoveStandaloneReshapes", "SimplifyFCTranspose", "SplitArgs", "SplitBatch",
+    "UnifyLayout", "UnifyType",
 })
-"""What these look for does not come by in random programs, which they leave as they are; their cases in `tests/text` have it."""
+"""What these look for does not come by in random programs, which they leave as they are; their cases in `tests/text`
+have it."""
 
 
 def image(name: str = "x") -> relay.Var:
@@ -160,13 +179,20 @@ def test_a_hook_that_returns_another_type_is_named() -> None:
     mod = IRModule.from_expr(relay.exp(var("x", shape=(2, 3))))
     relay.op.register_legalize("exp")(lambda attrs, inputs, types: relay.sum(inputs[0]))
     try:
-        with pytest.raises(CompileError, match=r"the hook of exp for Legalize returned a value of type float32 for one of type Tensor\[\(2, 3\), float32\]"):
+        with pytest.raises(
+            CompileError,
+            match=r"the hook of exp for Legalize returned a value of type float32 for one of type Tensor\[\(2, 3\), "
+            r"float32\]"
+        ):
             transform.Legalize()(mod)
     finally:
         reset_op_attr("exp", "FTVMLegalize")
     relay.op.register_legalize("exp")(lambda attrs, inputs, types: 1)
     try:
-        with pytest.raises(CompileError, match="the hook of exp for Legalize returned 1; return an expression, or None to keep the call"):
+        with pytest.raises(
+            CompileError,
+            match="the hook of exp for Legalize returned 1; return an expression, or None to keep the call"
+        ):
             transform.Legalize()(mod)
     finally:
         reset_op_attr("exp", "FTVMLegalize")
@@ -191,12 +217,16 @@ def test_hooks_of_alter_op_layout() -> None:
     def last(attrs: Any, inputs: Any, types: Any, out_type: Any) -> Any:
         return relay.nn.conv2d(*inputs, **{**attrs.attributes(), "data_layout": "NHWC", "kernel_layout": "HWIO"})
 
-    mod = IRModule.from_expr(relay.nn.relu(relay.nn.conv2d(relay.nn.conv2d(image(), weights(4, 4, 1, 1)), weights(4, 4, 3, 3))))
+    mod = IRModule.from_expr(
+        relay.nn.relu(relay.nn.conv2d(relay.nn.conv2d(image(), weights(4, 4, 1, 1)), weights(4, 4, 3, 3)))
+    )
     assert transform.AlterOpLayout()(mod) is mod
     relay.op.register_alter_op_layout("nn.conv2d", last, level=11)
     try:
         after = transform.AlterOpLayout()(mod)
-        assert [c.op.name for c in calls(after["main"])] == ["transpose", "nn.conv2d", "nn.conv2d", "nn.relu", "transpose"]
+        assert [c.op.name for c in calls(after["main"])] == [
+            "transpose", "nn.conv2d", "nn.conv2d", "nn.relu", "transpose"
+        ]
         value = pixels()
         close(evaluate(after, value), evaluate(mod, value), 1e-5)
         assert_structural_equal(transform.AlterOpLayout()(after), after)
@@ -204,7 +234,9 @@ def test_hooks_of_alter_op_layout() -> None:
         reset_op_attr("nn.conv2d", "FTVMAlterOpLayout")
     relay.op.register_alter_op_layout("nn.conv2d", lambda attrs, inputs, types, out_type: relay.nn.relu(inputs[0]))
     try:
-        with pytest.raises(OptionError, match=r"the hook of nn.conv2d for AlterOpLayout must return a call of nn.conv2d on its inputs"):
+        with pytest.raises(
+            OptionError, match=r"the hook of nn.conv2d for AlterOpLayout must return a call of nn.conv2d on its inputs"
+        ):
             transform.AlterOpLayout()(mod)
     finally:
         reset_op_attr("nn.conv2d", "FTVMAlterOpLayout")
@@ -219,7 +251,9 @@ def test_hooks_of_convert_layout() -> None:
 
     relay.op.register_convert_op_layout("nn.conv2d", choose, level=11)
     try:
-        after = transform.ConvertLayout({"nn.conv2d": ["NHWC", "default"]})(IRModule.from_expr(relay.nn.conv2d(image(), weights(4, 4, 1, 1))))
+        after = transform.ConvertLayout({"nn.conv2d": ["NHWC", "default"]})(
+            IRModule.from_expr(relay.nn.conv2d(image(), weights(4, 4, 1, 1)))
+        )
     finally:
         reset_op_attr("nn.conv2d", "FTVMConvertOpLayout")
     assert seen == [["NHWC", "default"]]
@@ -238,7 +272,10 @@ def test_layers_that_keep_their_layout() -> None:
 def test_layouts_that_cannot_be_chosen() -> None:
     with pytest.raises(CompileError, match=r"there is no operator 'nn.conv2'; did you mean nn.conv2d"):
         transform.ConvertLayout({"nn.conv2": ["NHWC"]})
-    with pytest.raises(OptionError, match=r"the desired layouts of nn.conv2d must be a list of two layouts, for data and kernel, not 'NHWC'"):
+    with pytest.raises(
+        OptionError,
+        match=r"the desired layouts of nn.conv2d must be a list of two layouts, for data and kernel, not 'NHWC'"
+    ):
         transform.ConvertLayout({"nn.conv2d": "NHWC"})
     with pytest.raises(OptionError, match=r"nn.relu has no layout to choose; take it out of desired_layouts"):
         transform.ConvertLayout({"nn.relu": ["NHWC"]})(IRModule.from_expr(relay.nn.relu(image())))
@@ -275,7 +312,10 @@ def test_a_program_for_several_sizes(auto_pad: bool) -> None:
 
 def test_devices_that_are_not_there() -> None:
     mod = IRModule.from_expr(relay.annotation.on_device(relay.exp(image()), "cuda"))
-    with pytest.raises(TargetError, match="a value is to be on the device cuda:0, and the program runs on cpu:0; compile for one device"):
+    with pytest.raises(
+        TargetError,
+        match="a value is to be on the device cuda:0, and the program runs on cpu:0; compile for one device"
+    ):
         transform.PlanDevices()(mod)
     copied = IRModule.from_expr(relay.annotation.device_copy(relay.annotation.on_device(image(), "cpu"), "cpu", "cuda"))
     for m in (mod, copied):
@@ -300,7 +340,9 @@ def test_functions_of_other_compilers() -> None:
         close(evaluate(m, value), evaluate(mod, value), 1e-6)
     twice = Function((p,), relay.exp(p), attrs=inner.attrs)
     with pytest.raises(CompileError, match="two functions have the global symbol 'npu_0'; give each its own"):
-        transform.OutlineCompilerFunctionsWithExistingGlobalSymbols()(IRModule.from_expr(Function((x,), Call(twice, [Call(inner, [x])]))))
+        transform.OutlineCompilerFunctionsWithExistingGlobalSymbols()(
+            IRModule.from_expr(Function((x,), Call(twice, [Call(inner, [x])])))
+        )
 
 
 def test_spans() -> None:
@@ -325,7 +367,9 @@ def test_operators_in_another_type() -> None:
         after = recast(y, "int8", "int32", skip_layers=skip)
         assert str(after).count('out_dtype="int32"') == expected
         assert after.checked_type == y.checked_type
-    with pytest.raises(OptionError, match=r"nn.relu has no out_dtype, so its arguments cannot be in another type; take it out of ops"):
+    with pytest.raises(
+        OptionError, match=r"nn.relu has no out_dtype, so its arguments cannot be in another type; take it out of ops"
+    ):
         recast(y, "int8", "int32", ops=["nn.relu"])
 
 
@@ -358,7 +402,10 @@ def test_weights_that_are_mostly_zeros() -> None:
     same, kept = convert_to_sparse(func, params, (2, 2), 0.9)
     assert same is func
     assert sorted(kept) == ["v", "w"]
-    with pytest.raises(OptionError, match="weight_shape has three shapes for each of weight_name: of the data, the indices and the row starts"):
+    with pytest.raises(
+        OptionError,
+        match="weight_shape has three shapes for each of weight_name: of the data, the indices and the row starts"
+    ):
         transform.DenseToSparse(["w"], [[(1, 2, 2)]])
 
 
@@ -376,7 +423,8 @@ def test_categories_of_mixed_precision_that_a_program_chooses() -> None:
         relay.op.register_mixed_precision_conversion("nn.conv2d", lambda call, dtype, said=said: said, level=11)
         try:
             with pytest.raises(OptionError, match=re.escape(
-                f"the hook of nn.conv2d for ToMixedPrecision returned {said!r}; it returns 0 (always), 1 (follow) or 2 (never), "
+                f"the hook of nn.conv2d for ToMixedPrecision returned {said!r}; it returns 0 (always), 1 (follow) or 2 "
+                "(never), "
                 "the type to sum in and the type of the result, each float32 or float16"
             )):
                 half(mod)
@@ -402,7 +450,10 @@ def test_operators_without_a_category_of_mixed_precision() -> None:
     x = image()
     y = relay.nn.conv2d(relay.sin(x), weights(4, 4, 1, 1))
     mod = IRModule.from_expr(relay.cumsum(relay.sin(relay.add(y, y)), axis=1))
-    refused = r"no category in mixed precision has cumsum, sin; register one with .*, or keep them in float32 with missing_op_mode=2"
+    refused = (
+        r"no category in mixed precision has cumsum, sin; register one with .*, or keep them in float32 with "
+        r"missing_op_mode=2"
+    )
     with pytest.raises(CompileError, match=refused):
         transform.ToMixedPrecision("bfloat16", missing_op_mode=0)(mod)
     with pytest.warns(UserWarning, match="category in mixed precision and stays in float32") as said:
@@ -426,10 +477,15 @@ def test_regions_without_a_form_in_integers() -> None:
     scale, zero = const(0.5), const(0)
     mod = IRModule.from_expr(qnn.op.quantize(relay.sin(qnn.op.dequantize(x, scale, zero)), scale, zero))
     assert "sin" in str(transform.FakeQuantizationToInteger()(mod))
-    with pytest.raises(CompileError, match="sin has no integer form; quantize before it, or let it stay one of real numbers with hard_fail=False"):
+    with pytest.raises(
+        CompileError,
+        match="sin has no integer form; quantize before it, or let it stay one of real numbers with hard_fail=False"
+    ):
         transform.FakeQuantizationToInteger(hard_fail=True)(mod)
     outside = IRModule.from_expr(relay.sin(qnn.op.dequantize(x, scale, zero)))
-    mixed = IRModule.from_expr(qnn.op.quantize(relay.atan(relay.add(qnn.op.dequantize(x, scale, zero), var("y", shape=(2, 3)))), scale, zero))
+    mixed = IRModule.from_expr(
+        qnn.op.quantize(relay.atan(relay.add(qnn.op.dequantize(x, scale, zero), var("y", shape=(2, 3)))), scale, zero)
+    )
     whole = IRModule.from_expr(qnn.op.quantize(relay.nn.relu(qnn.op.dequantize(x, scale, zero)), scale, zero))
     for use_qat in (False, True):
         strict = transform.FakeQuantizationToInteger(hard_fail=True, use_qat=use_qat)
@@ -446,7 +502,11 @@ def test_arguments_without_a_form_in_integers() -> None:
     for name, body in (("concatenate", joined), ("qnn.quantize", computed)):
         mod = IRModule.from_expr(body)
         assert transform.FakeQuantizationToInteger()(mod) is mod
-        with pytest.raises(CompileError, match=f"{name} has no integer form for these arguments: a scale or zero point is computed, is one for each channel, or differs"):
+        with pytest.raises(
+            CompileError,
+            match=f"{name} has no integer form for these arguments: a scale or zero point is computed, is one for each "
+            "channel, or differs"
+        ):
             transform.FakeQuantizationToInteger(hard_fail=True)(mod)
 
 
@@ -454,13 +514,25 @@ def test_options_that_name_what_is_not_there() -> None:
     x = image()
     mod = IRModule.from_expr(relay.nn.conv2d(x, weights(4, 4, 1, 1)))
     for axis in (4, -5):
-        with pytest.raises(OptionError, match=re.escape(f"the parameter 'x' is Tensor[(1, 4, 6, 6), float32] and has no axis {axis}; name tensors in data")):
+        with pytest.raises(
+            OptionError,
+            match=re.escape(
+                f"the parameter 'x' is Tensor[(1, 4, 6, 6), float32] and has no axis {axis}; name tensors in data"
+            )
+        ):
             transform.ChangeBatch({"x": axis})(mod)
     for layer in (1, -2):
-        with pytest.raises(OptionError, match=f"skip_layers names the layer {layer}, and there are 1 calls of nn.conv2d"):
+        with pytest.raises(
+            OptionError, match=f"skip_layers names the layer {layer}, and there are 1 calls of nn.conv2d"
+        ):
             recast(mod["main"], "int8", "int32", skip_layers=[layer])
     for indices in ([1], []):
-        with pytest.raises(OptionError, match=re.escape(f"input_indices are positions among the 1 inputs, one or more, and were given as {indices!r}")):
+        with pytest.raises(
+            OptionError,
+            match=re.escape(
+                f"input_indices are positions among the 1 inputs, one or more, and were given as {indices!r}"
+            )
+        ):
             transform.FlexibleShapeDispatch(buckets=[2], input_indices=indices)(mod)
     with pytest.raises(OptionError, match="the entry function 'mian' is not in the module, which has main"):
         transform.RemoveUnusedFunctions(["mian"])(mod)
@@ -498,8 +570,10 @@ def test_deep_graphs_go_through_the_new_passes() -> None:
         e = relay.nn.relu(e) if k % 3 else relay.divide(e, const(2.0))
     mod = IRModule.from_expr(Function((x,), e))
     for p in (
-        transform.BatchingOps(), transform.FastMath(), transform.DivToMul(), transform.CanonicalizeCast(), transform.DynamicToStatic(), transform.Legalize(),
-        transform.AlterOpLayout(), transform.ConvertLayout({"nn.conv2d": ["NHWC"]}), transform.SplitArgs(4), transform.ChangeBatch({"x": 0}, 3),
+        transform.BatchingOps(), transform.FastMath(), transform.DivToMul(), transform.CanonicalizeCast(),
+        transform.DynamicToStatic(), transform.Legalize(),
+        transform.AlterOpLayout(), transform.ConvertLayout({"nn.conv2d": ["NHWC"]}), transform.SplitArgs(4),
+        transform.ChangeBatch({"x": 0}, 3),
         transform.CapturePostDfsIndexInSpans(), transform.PlanDevices(), transform.SimplifyExprPostAlterOp(),
     ):
         assert len(calls(p(mod)["main"])) == 10_000
@@ -513,7 +587,9 @@ def test_the_page_of_passes_is_what_the_classes_say() -> None:
     (source,) = re.findall(r"^```python\n(.*?)^```", text, re.M | re.S)
     exec(compile(source, "passes.md", "exec"), {})
     for name in transform.__all__:
-        if isinstance(cls := getattr(transform, name), type) and issubclass(cls, Pass) and cls.__module__.startswith("tilewright.relay."):
+        if isinstance(
+            cls := getattr(transform, name), type
+        ) and issubclass(cls, Pass) and cls.__module__.startswith("tilewright.relay."):
             assert f"`transform.{name}`" in text
 
 

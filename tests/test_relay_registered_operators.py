@@ -38,7 +38,9 @@ def test_an_operator_is_registered_and_used() -> None:
     made.set_support_level(1)
     made.set_attr("TOpPattern", relay.op.OpPattern.BROADCAST)
     made.add_type_rel("ScaledSum", lambda arg_types, attrs: arg_types[0])
-    relay.op.register_compute(NAME, lambda attrs, inputs, out_type: [topi.add(inputs[0], topi.multiply(inputs[1], 2.0))])
+    relay.op.register_compute(
+        NAME, lambda attrs, inputs, out_type: [topi.add(inputs[0], topi.multiply(inputs[1], 2.0))]
+    )
     x, y = var("x", shape=(3, 4)), var("y", shape=(3, 4))
     call = Call(made, [x, y])
     assert call.checked_type == TensorType((3, 4), "float32")

@@ -1,4 +1,5 @@
-"""`relay.testing` and `tvm.testing`: networks of the field with as many parameters and multiplications as their papers say, and short ways."""
+"""`relay.testing` and `tvm.testing`: networks of the field with as many parameters and multiplications as their papers
+say, and short ways."""
 
 from __future__ import annotations
 
@@ -19,18 +20,27 @@ NETWORKS: dict[str, tuple[Callable[..., Any], dict[str, Any], float, float]] = {
     "mlp": (testing.mlp.get_workload, {"batch_size": 1}, 0.1094, 0.1092),
     "resnet18": (testing.resnet.get_workload, {}, 11.70, 1827),
     "resnet50": (testing.resnet.get_workload, {"num_layers": 50}, 25.60, 4089),
-    "resnet18 channels last": (testing.resnet.get_workload, {"image_shape": (224, 224, 3), "layout": "NHWC"}, 11.70, 1827),
-    "resnet20 for small images": (testing.resnet.get_workload, {"num_layers": 20, "image_shape": (3, 32, 32), "num_classes": 10}, 0.2741, 41.08),
+    "resnet18 channels last": (
+        testing.resnet.get_workload, {"image_shape": (224, 224, 3), "layout": "NHWC"}, 11.70, 1827
+    ),
+    "resnet20 for small images": (
+        testing.resnet.get_workload, {"num_layers": 20, "image_shape": (3, 32, 32), "num_classes": 10}, 0.2741, 41.08
+    ),
     "mobilenet": (testing.mobilenet.get_workload, {}, 4.254, 569),
-    "mobilenet channels last": (testing.mobilenet.get_workload, {"image_shape": (224, 224, 3), "layout": "NHWC"}, 4.254, 569),
-    "vgg11 of a small image": (testing.vgg.get_workload, {"batch_size": 1, "image_shape": (3, 32, 32), "num_classes": 10}, 28.15, 172.0),
+    "mobilenet channels last": (
+        testing.mobilenet.get_workload, {"image_shape": (224, 224, 3), "layout": "NHWC"}, 4.254, 569
+    ),
+    "vgg11 of a small image": (
+        testing.vgg.get_workload, {"batch_size": 1, "image_shape": (3, 32, 32), "num_classes": 10}, 28.15, 172.0
+    ),
     "squeezenet 1.0": (testing.squeezenet.get_workload, {}, 1.248, 777),
     "squeezenet 1.1": (testing.squeezenet.get_workload, {"version": "1.1"}, 1.235, 349),
     "densenet121": (testing.densenet.get_workload, {"batch_size": 1}, 8.063, 2834),
     "inception_v3": (testing.inception_v3.get_workload, {}, 23.87, 5713),
     "dqn": (testing.dqn.get_workload, {"batch_size": 1}, 1.693, 9.352),
 }
-"""The network, its arguments, its parameters (batch norms' statistics among them), and its products of weights, both in millions."""
+"""The network, its arguments, its parameters (batch norms' statistics among them), and its products of weights, both in
+millions."""
 
 
 @pytest.mark.parametrize("name", NETWORKS)
@@ -48,7 +58,9 @@ def test_networks_compile_and_answer(name: str) -> None:
     if name in NETWORKS:
         make, arguments, _, _ = NETWORKS[name]
     else:
-        make, arguments = (testing.dcgan.get_workload, {"batch_size": 1, "ngf": 8}) if name == "dcgan" else (testing.lstm.get_workload, {"iterations": 3, "num_hidden": 16})
+        make, arguments = (testing.dcgan.get_workload, {"batch_size": 1, "ngf": 8}) if name == "dcgan" else (
+            testing.lstm.get_workload, {"iterations": 3, "num_hidden": 16}
+        )
     mod, params = make(**arguments)
     shape = tuple(mod["main"].params[0].checked_type.shape)
     data = np.random.default_rng(0).standard_normal(shape, np.float32)
@@ -70,14 +82,20 @@ def test_workloads_are_the_same_for_the_same_seed() -> None:
 
 @pytest.mark.parametrize(("make", "message"), [
     (lambda: testing.resnet.get_net(1, num_layers=19), "ResNet has no variant of 19 layers; choose from 18, 34, 50"),
-    (lambda: testing.resnet.get_net(1, num_layers=18, image_shape=(3, 32, 32)), "of 18 layers for small images; use 6n \\+ 2"),
+    (
+        lambda: testing.resnet.get_net(1, num_layers=18, image_shape=(3, 32, 32)),
+        "of 18 layers for small images; use 6n \\+ 2"
+    ),
     (lambda: testing.resnet.get_net(1, layout="CHWN"), "the layout is NCHW or NHWC, and was given as 'CHWN'"),
     (lambda: testing.vgg.get_net(1, (3, 32, 32), 10, "float32", 12), "there is no VGG of 12 layers"),
     (lambda: testing.squeezenet.get_net(1, (3, 64, 64), 10, "2", "float32"), "there is no SqueezeNet '2'"),
     (lambda: testing.densenet.get_net(100), "there is no DenseNet of 100 layers"),
     (lambda: testing.dcgan.get_net(1, oshape=(3, 32, 32)), "images of 64x64, and 32x32 are asked for"),
     (lambda: testing.layers.dense_add_bias(relay.var("x", shape=(1, 2)), name="fc"), "the layer fc needs `units`"),
-    (lambda: testing.layers.conv2d(relay.var("x", shape=(1, relay.Any(), 4, 4)), channels=1, kernel_size=1), "the channels of .* are not a number"),
+    (
+        lambda: testing.layers.conv2d(relay.var("x", shape=(1, relay.Any(), 4, 4)), channels=1, kernel_size=1),
+        "the channels of .* are not a number"
+    ),
 ])
 def test_networks_that_there_are_none_of(make: Callable[[], Any], message: str) -> None:
     with pytest.raises(CompileError, match=message):
@@ -89,7 +107,9 @@ def test_passes_on_an_expression() -> None:
     body = relay.add(x, relay.add(relay.const(1.0), relay.const(2.0)))
     folded = testing.run_opt_pass(body, relay.transform.FoldConstant())
     assert structural_equal(folded, relay.add(x, relay.const(3.0)), map_free_vars=True)
-    function = testing.run_opt_pass(relay.Function([x], body), [relay.transform.FoldConstant(), relay.transform.ToANormalForm()])
+    function = testing.run_opt_pass(
+        relay.Function([x], body), [relay.transform.FoldConstant(), relay.transform.ToANormalForm()]
+    )
     assert isinstance(function, relay.Function) and isinstance(function.body, relay.Let)
     assert testing.run_infer_type(relay.nn.relu(x)).checked_type == x.checked_type
 

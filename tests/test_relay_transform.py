@@ -77,7 +77,9 @@ def run_plan(plan: MemoryPlan, inputs: list[np.ndarray[Any, Any]]) -> list[np.nd
     for step in plan.steps:
         values = [at(place).copy() for place in step.inputs]
         results = values if step.call is None else evaluate(step.call.op, *values)
-        for place, value in zip(step.outputs, results if isinstance(results, (tuple, list)) else [results], strict=True):
+        for place, value in zip(
+            step.outputs, results if isinstance(results, (tuple, list)) else [results], strict=True
+        ):
             at(place)[...] = value
     return outputs
 
@@ -121,7 +123,9 @@ def test_the_size_of_kernels_is_an_option() -> None:
 
 def test_channels_last_is_an_option() -> None:
     x = var("x", shape=(1, 4, 6, 6))
-    mod = IRModule.from_expr(relay.nn.conv2d(x, const(np.ones((8, 4, 3, 3), "float32")), kernel_size=(3, 3), channels=8))
+    mod = IRModule.from_expr(
+        relay.nn.conv2d(x, const(np.ones((8, 4, 3, 3), "float32")), kernel_size=(3, 3), channels=8)
+    )
     with PassContext(config={"relay.ConvertLayout.enabled": False}):
         assert transform.ConvertLayout()(mod) is mod
     assert transform.ConvertLayout()(mod) is not mod
@@ -138,14 +142,18 @@ def test_folding_has_a_limit() -> None:
 def test_weights_are_not_copied_by_the_pipeline() -> None:
     weight = np.ones((8, 4, 3, 3), "float32")
     x = var("x", shape=(1, 4, 6, 6))
-    mod = optimize(IRModule.from_expr(relay.nn.relu(relay.nn.conv2d(x, Constant(weight), kernel_size=(3, 3), channels=8))))
+    mod = optimize(
+        IRModule.from_expr(relay.nn.relu(relay.nn.conv2d(x, Constant(weight), kernel_size=(3, 3), channels=8)))
+    )
     (found,) = [c for c in plan_memory(mod["main"]).constants if c.size == weight.size]
     assert np.shares_memory(found, weight)
 
 
 def test_biases_meet_when_the_scale_between_them_is_folded_away() -> None:
     random = np.random.default_rng(0)
-    x, weight, bias = var("x", shape=(1, 4, 6, 6)), random.standard_normal((8, 4, 3, 3), "float32"), random.standard_normal((8, 1, 1), "float32")
+    x, weight, bias = var(
+        "x", shape=(1, 4, 6, 6)
+    ), random.standard_normal((8, 4, 3, 3), "float32"), random.standard_normal((8, 1, 1), "float32")
     made = relay.add(relay.nn.conv2d(x, Constant(weight), kernel_size=(3, 3), channels=8), Constant(bias))
     mod = IRModule.from_expr(relay.add(relay.multiply(made, const(0.5)), const(0.25)))
     after = optimize(mod)
@@ -169,11 +177,16 @@ def test_external_functions_are_left_alone() -> None:
 def test_results_that_no_kernel_makes_are_copied() -> None:
     x = var("x", shape=(4,))
     y = relay.exp(x)
-    mod = optimize(IRModule.from_expr(Function((x,), Tuple((x, const([1.0, 2.0]), y, y, relay.reshape(y, newshape=(2, 2)))))))
+    mod = optimize(
+        IRModule.from_expr(Function((x,), Tuple((x, const([1.0, 2.0]), y, y, relay.reshape(y, newshape=(2, 2))))))
+    )
     plan = plan_memory(mod["main"])
     assert [s.call is None for s in plan.steps] == [False, True, True, True, True]
     value = np.arange(4, dtype="float32")
-    check_close(run_plan(plan, [value]), [value, np.array([1, 2], "float32"), np.exp(value), np.exp(value), np.exp(value).reshape(2, 2)])
+    check_close(
+        run_plan(plan, [value]),
+        [value, np.array([1, 2], "float32"), np.exp(value), np.exp(value), np.exp(value).reshape(2, 2)]
+    )
     assert plan.workspace_bytes == 0
     assert "copy: input[0]: Tensor[(4), float32] -> output[0]: Tensor[(4), float32]" in repr(plan)
 
@@ -197,10 +210,16 @@ def test_the_plan_refuses_what_it_cannot_do() -> None:
 
     n = Size("n")
     x, c = var("x", TensorType((n, 4))), var("c", TensorType((), "bool"))
-    with pytest.raises(CompileError, match=r"the shape of Tensor\[\(n, 4\), float32\] is symbolic; fix the input shapes before compiling"):
+    with pytest.raises(
+        CompileError,
+        match=r"the shape of Tensor\[\(n, 4\), float32\] is symbolic; fix the input shapes before compiling"
+    ):
         plan_memory(Function((x,), relay.nn.relu(x)))
     y = var("y", shape=(2,))
-    with pytest.raises(CompileError, match="an expression of the kind If cannot be compiled to straight-line code; only calls and tuples can"):
+    with pytest.raises(
+        CompileError,
+        match="an expression of the kind If cannot be compiled to straight-line code; only calls and tuples can"
+    ):
         plan_memory(Function((c, y), If(c, y, relay.nn.relu(y))))
     with pytest.raises(CompileError, match="the variable 'x' is bound by a let; convert to graph form first"):
         plan_memory(Function((), relay.nn.relu(var("x", shape=(2,)))))
@@ -215,7 +234,11 @@ def test_a_rule_that_changes_a_type_is_a_fault() -> None:
     def wrong(e: Expr) -> Expr | None:
         return const([1.0, 2.0, 3.0]) if isinstance(e, Call) else None
 
-    with pytest.raises(InternalError, match=r"the rule .*wrong replaced a value of type Tensor\[\(2\), float32\] by one of type Tensor\[\(3\), float32\]"):
+    with pytest.raises(
+        InternalError,
+        match=r"the rule .*wrong replaced a value of type Tensor\[\(2\), float32\] by one of type Tensor\[\(3\), "
+        r"float32\]"
+    ):
         rewrite(relay.nn.relu(x), wrong)
 
 
@@ -249,7 +272,10 @@ def test_a_reshape_of_a_permuted_value() -> None:
     assert kept > 100
 
 
-@pytest.mark.parametrize(("asked", "runs"), [({}, False), ({"opt_level": 3}, False), ({"opt_level": 4}, True), ({"required_pass": ["FastMath"]}, True)])
+@pytest.mark.parametrize(
+    ("asked", "runs"),
+    [({}, False), ({"opt_level": 3}, False), ({"opt_level": 4}, True), ({"required_pass": ["FastMath"]}, True)]
+)
 def test_passes_of_the_highest_level_run_where_they_are_asked_for(asked: dict[str, Any], runs: bool) -> None:
     x = var("x", shape=(4, 8))
     image = relay.reshape(relay.exp(x), (1, 8, 2, 2))
@@ -277,7 +303,9 @@ def test_the_interpreter_runs_the_branch_that_is_taken_and_names_wrong_inputs() 
 
     with pytest.raises(InputError, match="1 inputs were given, and there are 2: c, x"):
         evaluate(program, value)
-    with pytest.raises(InputError, match=r"input 'x' is Tensor\[\(2\), float32\], and was given float64 of shape \(2,\)"):
+    with pytest.raises(
+        InputError, match=r"input 'x' is Tensor\[\(2\), float32\], and was given float64 of shape \(2,\)"
+    ):
         evaluate(program, np.array(True), value.astype("float64"))
 
 

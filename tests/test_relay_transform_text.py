@@ -23,9 +23,12 @@ from tilewright.relay import dataflow_pattern, transform
 from tilewright.relay.interpreter import evaluate
 from tilewright.relay.printer import text_of
 
-OTHERS = ("relay_parse_errors", "relay_text", "relay_functional_passes", "relay_type_errors")  # of test_relay_parser.py and test_relay_language_text.py
+# of test_relay_parser.py and test_relay_language_text.py
+OTHERS = ("relay_parse_errors", "relay_text", "relay_functional_passes", "relay_type_errors")
 FILES = sorted(f for f in (Path(__file__).parent / "text").glob("relay_*.md") if f.stem not in OTHERS)
-CASE = re.compile(r"^## (?P<name>[^\n]+)\n+`(?P<pass>[^`\n]+)`\n+```python\n(?P<code>[^`]*)```\n+```text\n(?P<text>[^`]*)```\n", re.M)
+CASE = re.compile(
+    r"^## (?P<name>[^\n]+)\n+`(?P<pass>[^`\n]+)`\n+```python\n(?P<code>[^`]*)```\n+```text\n(?P<text>[^`]*)```\n", re.M
+)
 REGISTERED: list[tuple[str, str]] = []
 
 
@@ -49,7 +52,8 @@ def weights(*shape: int, dtype: str = "float32") -> relay.Constant:
 
 def run_case(case: re.Match[str]) -> str:
     names: dict[str, Any] = {
-        "IRModule": IRModule, "relay": relay, "nn": relay.nn, "qnn": relay.qnn.op, "np": np, "weights": weights, "var": relay.var, "const": relay.const, "supports": supports,
+        "IRModule": IRModule, "relay": relay, "nn": relay.nn, "qnn": relay.qnn.op, "np": np, "weights": weights,
+        "var": relay.var, "const": relay.const, "supports": supports,
         "alters": alters,
     }
     exec(case["code"], names)
@@ -57,7 +61,10 @@ def run_case(case: re.Match[str]) -> str:
     graph_pass = eval(case["pass"], {**vars(transform), "relay": relay, "p": dataflow_pattern})
     after = graph_pass(before)
     inputs = [random_input(p.type_annotation, k) for k, p in enumerate(before["main"].params)]
-    compare(evaluate(before, *inputs), evaluate(after, *inputs), halves="MixedPrecision" in case["pass"] or "float16" in case["code"])
+    compare(
+        evaluate(before, *inputs), evaluate(after, *inputs),
+        halves="MixedPrecision" in case["pass"] or "float16" in case["code"]
+    )
     assert_structural_equal(graph_pass(after), after)
     return text_of(after["main"]) if len(after) == 1 else after.astext().partition("\n")[2]
 
@@ -97,7 +104,9 @@ def compare(left: Any, right: Any, halves: bool) -> None:
 def test_the_files_hold_cases_only() -> None:
     for f in FILES:
         headings = f.read_text().count("\n## ")
-        assert headings == len(CASE.findall(f.read_text())), f"a case in {f.name} is not of the form that this file describes"
+        assert headings == len(
+            CASE.findall(f.read_text())
+        ), f"a case in {f.name} is not of the form that this file describes"
     assert FILES
 
 

@@ -1,4 +1,5 @@
-"""Devices elsewhere: sessions, the tracker's queues, the proxy, what happens to who does not know the secret, and to what breaks."""
+"""Devices elsewhere: sessions, the tracker's queues, the proxy, what happens to who does not know the secret, and to
+what breaks."""
 
 from __future__ import annotations
 
@@ -59,14 +60,16 @@ def tracker() -> Iterator[rpc.Tracker]:
 
 
 class Program:
-    """A program of `tilewright.exec` in a process that ends with this one; where it listens stands on its first line."""
+    """A program of `tilewright.exec` in a process that ends with this one; where it listens stands on its first
+    line."""
 
     def __init__(self, name: str, *options: str) -> None:
         theirs, self._life = os.pipe()
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(HERE), str(HERE.parent / "src")])}
         self.process = subprocess.Popen(
             [sys.executable, str(HERE / "rpc_process.py"), str(theirs), name, *options],
-            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, pass_fds=(theirs,), start_new_session=True, text=True, env=environment,
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, pass_fds=(theirs,),
+            start_new_session=True, text=True, env=environment,
         )
         os.close(theirs)
         assert self.process.stdout is not None
@@ -133,12 +136,17 @@ def test_what_crashes_or_hangs_ends_its_process_and_not_the_server() -> None:
     with LocalBuilder(n_parallel=1) as builder:
         built = builder.build([planted("segfault", 0, False), planted("endless run", 0, False)], ".so")
     with rpc.Server(port=0) as server, rpc.connect("127.0.0.1", server.port) as remote:
-        for one, kind, text in ((built[0], WorkerCrashed, "SIGSEGV"), (built[1], WorkerTimedOut, "no answer within 0.5 s")):
+        for one, kind, text in (
+            (built[0], WorkerCrashed, "SIGSEGV"), (built[1], WorkerTimedOut, "no answer within 0.5 s")
+        ):
             assert one.image is not None
             remote.upload(one.image.library, "code.so")
             f = remote.load_module("code.so")
             with pytest.raises(kind, match=text):
-                remote.call("tilewright.runtime.rpc.service:call", f._arguments("double", [np.zeros(64, "float32")] * 2)[0], [bytes(256)] * 2, 0.5)
+                remote.call(
+                    "tilewright.runtime.rpc.service:call", f._arguments("double", [np.zeros(64, "float32")] * 2)[0],
+                    [bytes(256)] * 2, 0.5
+                )
 
 
 def test_who_does_not_know_the_secret_is_refused(library: Path) -> None:
@@ -202,12 +210,16 @@ def test_a_session_ends_when_its_time_is_over() -> None:
 
 def test_one_session_at_a_time() -> None:
     with rpc.Server(port=0) as server:
-        with rpc.connect("127.0.0.1", server.port), pytest.raises(RPCError, match="the server is busy with another session"):
+        with rpc.connect("127.0.0.1", server.port), pytest.raises(
+            RPCError, match="the server is busy with another session"
+        ):
             rpc.connect("127.0.0.1", server.port, patience=0.1)
         rpc.connect("127.0.0.1", server.port).close()
         with pytest.raises(RPCError, match="this server has the key '', and 'board' was asked for"):
             rpc.connect("127.0.0.1", server.port, key="board")
-        with rpc.connect_tracker("127.0.0.1", server.port) as wrong, pytest.raises(RPCError, match="this is a server of sessions, and 'client' was asked for"):
+        with rpc.connect_tracker("127.0.0.1", server.port) as wrong, pytest.raises(
+            RPCError, match="this is a server of sessions, and 'client' was asked for"
+        ):
             wrong.summary()
 
 
@@ -263,7 +275,9 @@ def test_the_most_urgent_request_is_next_and_who_leaves_is_forgotten(tracker: rp
     watcher.close()
 
 
-def test_a_client_that_never_comes_does_not_keep_the_server(tracker: rpc.Tracker, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_client_that_never_comes_does_not_keep_the_server(
+    tracker: rpc.Tracker, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("tilewright.runtime.rpc.server._UNCLAIMED_SECONDS", 0.2)
     monkeypatch.setattr("tilewright.runtime.rpc.server._HEARTBEAT", 0.1)
     address = ("127.0.0.1", tracker.port)
@@ -302,7 +316,9 @@ def test_the_proxy_refuses_strangers() -> None:
     try:
         with pytest.raises(RPCError, match="the secrets differ"):
             rpc.connect("127.0.0.1", proxy.port, key="hidden", secret="another secret of the tests")
-        with rpc.connect_tracker(*address) as wrong, pytest.raises(RPCError, match="a proxy joins servers and clients, and 'client' was asked for"):
+        with rpc.connect_tracker(*address) as wrong, pytest.raises(
+            RPCError, match="a proxy joins servers and clients, and 'client' was asked for"
+        ):
             wrong.summary()
     finally:
         proxy.close()
@@ -333,17 +349,25 @@ def test_without_a_tracker_each_candidate_says_so(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as closed:
         port = closed.getsockname()[1]
     with LocalBuilder(n_parallel=1) as builder:
-        (result,) = measure([planted("right")], builder, RPCRunner("board", "127.0.0.1", port, patience=0.1), Records(tmp_path / "r.json"))
+        (result,) = measure(
+            [planted("right")], builder, RPCRunner("board", "127.0.0.1", port, patience=0.1),
+            Records(tmp_path / "r.json")
+        )
     assert result.error_no == MeasureErrorNo.UNKNOWN_ERROR and "no connection to 127.0.0.1" in result.error
     assert not (tmp_path / "r.json").exists()
 
 
 @pytest.mark.slow
-def test_two_servers_of_a_tracker_one_killed_and_no_trial_lost(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_two_servers_of_a_tracker_one_killed_and_no_trial_lost(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     programs = [Program("rpc_tracker", "--port", "0")]
     try:
         host, port = parse_address(programs[0].address)
-        programs += [Program("rpc_server", "--port", "0", "--key", "board", "--tracker", f"{host}:{port}", "--threads", "1") for _ in range(2)]
+        programs += [
+            Program("rpc_server", "--port", "0", "--key", "board", "--tracker", f"{host}:{port}", "--threads", "1")
+            for _ in range(2)
+        ]
         client = rpc.connect_tracker(host, port)
         until(lambda: client.summary()["queue_info"].get("board") == {"free": 2, "pending": 0})
         assert query_rpc_tracker.main(["--port", str(port)]) == 0 and "board" in capsys.readouterr().out
@@ -370,8 +394,12 @@ def test_two_servers_of_a_tracker_one_killed_and_no_trial_lost(tmp_path: Path, c
 
 
 def test_programs_say_what_is_wrong() -> None:
-    for options, text in ((["--tracker", "nowhere"], "is not an address; write host:port"), (["--tracker", "127.0.0.1:9"], "needs a key")):
-        done = subprocess.run([sys.executable, "-m", "tilewright.compat.exec.rpc_server", *options], capture_output=True, text=True, timeout=60, check=False,
+    for options, text in (
+        (["--tracker", "nowhere"], "is not an address; write host:port"), (["--tracker", "127.0.0.1:9"], "needs a key")
+    ):
+        done = subprocess.run([
+            sys.executable, "-m", "tilewright.compat.exec.rpc_server", *options
+        ], capture_output=True, text=True, timeout=60, check=False,
                               env={**os.environ, "PYTHONPATH": str(HERE.parent / "src")})
         assert done.returncode in (1, 2) and text in done.stderr and "Traceback" not in done.stderr
     assert TRIAL.endswith(":trial")
@@ -380,7 +408,9 @@ def test_programs_say_what_is_wrong() -> None:
 @pytest.mark.parametrize("kind", ["server", "tracker", "proxy"])
 def test_silent_connections_keep_nobody_out(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connection, "MOST_UNPROVEN", 4)
-    listening = rpc.Server(port=0) if kind == "server" else rpc.Tracker(port=0) if kind == "tracker" else rpc.Proxy(port=0)
+    listening = (
+        rpc.Server(port=0) if kind == "server" else rpc.Tracker(port=0) if kind == "tracker" else rpc.Proxy(port=0)
+    )
     before = threading.active_count()
     silent = []
     try:
@@ -390,7 +420,8 @@ def test_silent_connections_keep_nobody_out(kind: str, monkeypatch: pytest.Monke
                 with pytest.raises(RPCError, match=r"was asked for|serves servers and clients"):
                     dial("127.0.0.1", listening.port, shared_secret(None), {"role": "nobody"}).answer(10)
         until(lambda: threading.active_count() <= before + 4)
-        assert [s.recv(1 << 14)[:4] for s in silent[-2:]] == [b"TWM1", b"TWM1"]  # the newest may still show that they know it
+        # the newest may still show that they know it
+        assert [s.recv(1 << 14)[:4] for s in silent[-2:]] == [b"TWM1", b"TWM1"]
     finally:
         for one in silent:
             one.close()

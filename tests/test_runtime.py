@@ -81,7 +81,10 @@ def test_several_outputs_and_copies(two):
         ((X, X, X), {}, "3 inputs were given, the model has 2"),
         ((X,), {"c": X}, "the model has no input 'c'; it has float32 x"),
         ((X,), {"x": X, "b": X}, "input 'x' was given twice: by position 0 and by name"),
-        ((X, X.astype("float64")), {}, r"input 'b' has dtype float64, expected float32 b\[2, 4\]; convert it with .astype\('float32'\)"),
+        (
+            (X, X.astype("float64")), {},
+            r"input 'b' has dtype float64, expected float32 b\[2, 4\]; convert it with .astype\('float32'\)"
+        ),
         ((X, X.reshape(4, 2)), {}, r"input 'b' has shape \[4, 2\], expected float32 b\[2, 4\]"),
     ],
 )
@@ -154,7 +157,9 @@ def test_binding_of_threads_from_the_environment(monkeypatch):
     executable = programs.squares(threads=2).executable()
     threads.POOLS.close()
     monkeypatch.setenv(threads.BINDING, "no")
-    with pytest.raises(OptionError, match="TILEWRIGHT_BIND_THREADS is 'no'; set it to 0 to let the system place the threads"):
+    with pytest.raises(
+        OptionError, match="TILEWRIGHT_BIND_THREADS is 'no'; set it to 0 to let the system place the threads"
+    ):
         executable()
     for value in ("0", "1"):
         threads.POOLS.close()
@@ -244,7 +249,9 @@ def test_benchmark_result_and_its_text():
     result = BenchmarkResult((0.001, 0.002, 0.006))
     assert (result.min, result.median, result.max) == (0.001, 0.002, 0.006)
     assert result.mean == pytest.approx(0.003) and result.std == pytest.approx(0.00216, rel=1e-2)
-    assert str(result).splitlines()[1].split() == ["mean", "(ms)", "median", "(ms)", "max", "(ms)", "min", "(ms)", "std", "(ms)"]
+    assert str(result).splitlines()[1].split() == [
+        "mean", "(ms)", "median", "(ms)", "max", "(ms)", "min", "(ms)", "std", "(ms)"
+    ]
     assert str(result).splitlines()[2].split() == ["3.0000", "2.0000", "6.0000", "1.0000", "2.1602"]
 
 
@@ -283,9 +290,13 @@ def test_any_name_is_a_symbol():
 
 
 def test_inputs_are_fetched_before_the_first_kernel_that_reads_them():
-    small, large = TensorInfo("small", (3, 100), DataType("float32")), TensorInfo("large", (1 << 20,), DataType("float32"))
+    small, large = TensorInfo("small", (3, 100), DataType("float32")), TensorInfo(
+        "large", (1 << 20,), DataType("float32")
+    )
     step = KernelCall("add", (Place("input", 0), Place("input", 1), Place("output", 0)))
-    lines = [line.strip() for line in emit_entry(Manifest("both", (small, large), (programs.Y,), (step, step))).splitlines()]
+    lines = [
+        line.strip() for line in emit_entry(Manifest("both", (small, large), (programs.Y,), (step, step))).splitlines()
+    ]
     calls = [line for line in lines if line.startswith("call void") and "llvm" not in line]
     add = "call void @add(ptr %ctx, ptr %arg0, ptr %arg1, ptr %arg2)"
     assert calls == ["call void @fetch(ptr %arg0, i64 1200)", add, add]

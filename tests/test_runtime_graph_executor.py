@@ -125,11 +125,15 @@ def test_save_with_a_format(tmp_path):
 
 def test_a_program_in_stages_knows_its_outputs_when_it_has_run():
     x = relay.var("x", shape=(relay.Any(), 2))
-    library = relay.build(IRModule.from_expr(relay.Function([x], relay.Tuple([relay.argwhere(x), relay.exp(x)]))), "llvm")
+    library = relay.build(
+        IRModule.from_expr(relay.Function([x], relay.Tuple([relay.argwhere(x), relay.exp(x)]))), "llvm"
+    )
     module = graph_executor.GraphModule(library["default"](nd.cpu(0)))
     assert module.get_num_outputs() == 2 and module.get_input_index("x") == 0
     for ask in (lambda: module.get_output(0), module.get_output_info):
-        with pytest.raises(InputError, match=r"the sizes of the outputs are only known when the model has run; call run\(\) first"):
+        with pytest.raises(
+            InputError, match=r"the sizes of the outputs are only known when the model has run; call run\(\) first"
+        ):
             ask()
     with pytest.raises(InputError, match="the model has no output 2; it has 2"):
         module.get_output(2)
@@ -139,7 +143,9 @@ def test_a_program_in_stages_knows_its_outputs_when_it_has_run():
         np.testing.assert_array_equal(module.get_output(0).numpy(), np.argwhere(value))
         np.testing.assert_allclose(module.get_output(1).numpy(), np.exp(value), rtol=1e-5)
         shapes, dtypes = module.get_output_info()
-        assert list(shapes.values()) == [np.argwhere(value).shape, value.shape] and list(dtypes.values())[1] == "float32"
+        assert list(shapes.values()) == [
+            np.argwhere(value).shape, value.shape
+        ] and list(dtypes.values())[1] == "float32"
         assert module.get_input_info() == ({"x": value.shape}, {"x": "float32"})
     with pytest.raises(InputError, match=r"an array of shape \(3,\) cannot be copied into one of shape \(1, 2\)"):
         module.set_input("x", np.zeros(3, np.float32))
@@ -147,10 +153,15 @@ def test_a_program_in_stages_knows_its_outputs_when_it_has_run():
 
 
 def test_strings_go_in_and_come_out():
-    assert nd.empty((2, 0), "string").shape == (2, 0) and nd.array(np.array(["a", "b"], object)).numpy().tolist() == ["a", "b"]
+    assert nd.empty((2, 0), "string").shape == (2, 0) and nd.array(
+        np.array(["a", "b"], object)
+    ).numpy().tolist() == ["a", "b"]
     node = onnx.helper.make_node("StringConcat", ["x", "y"], ["z"])
     infos = [onnx.helper.make_tensor_value_info(n, onnx.TensorProto.STRING, [2]) for n in "xyz"]
-    model = onnx.helper.make_model(onnx.helper.make_graph([node], "g", infos[:2], infos[2:]), opset_imports=[onnx.helper.make_opsetid("", 20)], ir_version=9)
+    model = onnx.helper.make_model(
+        onnx.helper.make_graph([node], "g", infos[:2], infos[2:]), opset_imports=[onnx.helper.make_opsetid("", 20)],
+        ir_version=9
+    )
     module = graph_executor.GraphModule(relay.build(relay.frontend.from_onnx(model)[0], "llvm")["default"](nd.cpu(0)))
     module.run(x=np.array(["a", "b"], object), y=np.array(["c", "d"], object))
     assert module.get_output(0).numpy().tolist() == ["ac", "bd"]

@@ -32,7 +32,10 @@ for k in range(int(sys.argv[4])):
 """
 
 
-def model(kind: str, inputs: dict[str, Any], kinds: dict[str, int] | None = None, outputs: tuple[str, ...] = ("y",), **attributes: Any) -> onnx.ModelProto:
+def model(
+    kind: str, inputs: dict[str, Any], kinds: dict[str, int] | None = None, outputs: tuple[str, ...] = ("y",),
+    **attributes: Any
+) -> onnx.ModelProto:
     taken = [helper.make_tensor_value_info(n, (kinds or {}).get(n, FLOAT), s) for n, s in inputs.items()]
     given = [helper.make_tensor_value_info(n, (kinds or {}).get(n, FLOAT), None) for n in outputs]
     graph = helper.make_graph([helper.make_node(kind, list(inputs), list(outputs), **attributes)], "g", taken, given)
@@ -50,9 +53,17 @@ def test_another_process_goes_on_without_the_model(tmp_path: Path) -> None:
         compiled(picture(*counts))
     saved = compiled.save(tmp_path / "detector.tar")
     feeds = [picture(*counts) for counts in ((2, 3, 4), (0, 0, 0), (24, 24, 24), (5, 0, 11))]
-    np.savez(tmp_path / "given.npz", **{f"{n}{k}": v for k, feed in enumerate(feeds) for n, v in feed.items()})  # type: ignore[arg-type]
-    np.savez(tmp_path / "wanted.npz", **{f"y{k}_{j}": y for k, feed in enumerate(feeds) for j, y in enumerate(compiled(feed))})
-    command = [sys.executable, "-c", _READER, str(saved), str(tmp_path / "given.npz"), str(tmp_path / "wanted.npz"), str(len(feeds))]
+    np.savez(
+        tmp_path / "given.npz", **{f"{n}{k}": v for k, feed in enumerate(feeds) for n, v in feed.items()}
+    )  # type: ignore[arg-type]
+    np.savez(
+        tmp_path / "wanted.npz",
+        **{f"y{k}_{j}": y for k, feed in enumerate(feeds) for j, y in enumerate(compiled(feed))}
+    )
+    command = [
+        sys.executable, "-c", _READER, str(saved), str(tmp_path / "given.npz"), str(tmp_path / "wanted.npz"),
+        str(len(feeds))
+    ]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
 
@@ -101,7 +112,11 @@ def test_sizes_that_it_was_not_called_with(tmp_path: Path) -> None:
     loaded = again(compiled, tmp_path)
     for n in (5, 3):
         np.testing.assert_array_equal(loaded(floats(n, seed=n)), np.stack(np.nonzero(floats(n, seed=n))))
-    with pytest.raises(InputError, match=r"takes \(x: \(n\)\), and was not called with inputs of the shapes \(4,\) before it was saved; compile the model"):
+    with pytest.raises(
+        InputError,
+        match=r"takes \(x: \(n\)\), and was not called with inputs of the shapes \(4,\) before it was saved; compile "
+        r"the model"
+    ):
         loaded(floats(4))
 
 
@@ -142,14 +157,19 @@ def test_a_file_of_another_form_is_refused(tmp_path: Path) -> None:
 
 def test_what_else_reads_artifacts_says_where_it_is_read(tmp_path: Path) -> None:
     path = saved(tmp_path)
-    with pytest.raises(ArtifactError, match=r"a program in stages, which is no single artifact; read it with tilewright\.load"):
+    with pytest.raises(
+        ArtifactError, match=r"a program in stages, which is no single artifact; read it with tilewright\.load"
+    ):
         runtime.load(path)
 
 
 def test_programs_in_stages_are_no_libraries(tmp_path: Path) -> None:
     compiled = tilewright.compile(model("NonZero", {"x": (4,)}, {"y": INT64}))
     compiled(floats(4))
-    with pytest.raises(ArtifactError, match=r"m\.so: a program in stages, which goes on growing while it runs, is saved as \.tar, not as '\.so'"):
+    with pytest.raises(
+        ArtifactError,
+        match=r"m\.so: a program in stages, which goes on growing while it runs, is saved as \.tar, not as '\.so'"
+    ):
         compiled.save(tmp_path / "m.so")
 
 

@@ -1,4 +1,5 @@
-"""The types of scalar expressions, the range of constants, and folding: an expression of constants has the value that the machine computes."""
+"""The types of scalar expressions, the range of constants, and folding: an expression of constants has the value that
+the machine computes."""
 
 from __future__ import annotations
 
@@ -20,9 +21,12 @@ from tilewright.tir.stmt import SERIAL, For, PrimFunc, Stmt, Store, seq
 INTEGERS = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")
 TYPES = (*INTEGERS, "bool", "float16", "float32", "float64", "bfloat16")
 MEET = {
-    ("bool", "int32"): "int32", ("int32", "float32"): "float32", ("int32", "int64"): "int64", ("uint32", "int8"): "uint32", ("uint32", "int32"): "uint32",
-    ("uint8", "int8"): "uint8", ("uint8", "int32"): "int32", ("uint64", "int64"): "uint64", ("int64", "uint32"): "int64", ("int64", "float16"): "float16",
-    ("float32", "float64"): "float64", ("float16", "float32"): "float32", ("bfloat16", "float32"): "float32", ("bool", "float32"): "float32", ("uint8", "bool"): "uint8",
+    ("bool", "int32"): "int32", ("int32", "float32"): "float32", ("int32", "int64"): "int64",
+    ("uint32", "int8"): "uint32", ("uint32", "int32"): "uint32",
+    ("uint8", "int8"): "uint8", ("uint8", "int32"): "int32", ("uint64", "int64"): "uint64",
+    ("int64", "uint32"): "int64", ("int64", "float16"): "float16",
+    ("float32", "float64"): "float64", ("float16", "float32"): "float32", ("bfloat16", "float32"): "float32",
+    ("bool", "float32"): "float32", ("uint8", "bool"): "uint8",
 }
 
 
@@ -45,8 +49,9 @@ def test_numbers_of_python() -> None:
 
 
 CONSTANTS: list[tuple[Any, str]] = [
-    (1, "int32"), (256, "int32"), (-(2**31), "int32"), (2**31, "int64"), (True, "bool"), (1.5, "float32"), (1e300, "float64"),
-    (np.int8(3), "int8"), (np.uint64(2**64 - 1), "uint64"), (np.float16(1.5), "float16"), (float("inf"), "float32"),
+    (1, "int32"), (256, "int32"), (-(2**31), "int32"), (2**31, "int64"), (True, "bool"), (1.5, "float32"),
+    (1e300, "float64"), (np.int8(3), "int8"), (np.uint64(2**64 - 1), "uint64"), (np.float16(1.5), "float16"),
+    (float("inf"), "float32"),
 ]
 
 
@@ -74,9 +79,10 @@ def test_the_range_of_a_constant(dtype: str) -> None:
 
 
 WRONG: list[tuple[Any, str, str]] = [
-    (65520.0, "float16", "65520.0 is not a value of float16, whose greatest number is less"), (1e39, "float32", "1e.39 is not a value of float32"),
-    (float("inf"), "int32", "inf is not a value of int32"), (float("nan"), "uint8", "nan is not a value of uint8"), ("3", "int32", "'3' .str. is no constant of int32"),
-    (3, "handle", "3 .int. is no constant of handle"),
+    (65520.0, "float16", "65520.0 is not a value of float16, whose greatest number is less"),
+    (1e39, "float32", "1e.39 is not a value of float32"),
+    (float("inf"), "int32", "inf is not a value of int32"), (float("nan"), "uint8", "nan is not a value of uint8"),
+    ("3", "int32", "'3' .str. is no constant of int32"), (3, "handle", "3 .int. is no constant of handle"),
 ]
 
 
@@ -95,7 +101,8 @@ def test_a_text_with_a_number_out_of_range() -> None:
 # Folding and run time.
 Op = Callable[[PrimExpr, PrimExpr], PrimExpr]
 ANY: dict[str, Op] = {
-    "+": E.add, "-": E.sub, "*": E.mul, "min": E.minimum, "max": E.maximum, "<": lambda a, b: a < b, "<=": lambda a, b: a <= b, "==": lambda a, b: E.compare(E.EQ, a, b),
+    "+": E.add, "-": E.sub, "*": E.mul, "min": E.minimum, "max": E.maximum, "<": lambda a, b: a < b,
+    "<=": lambda a, b: a <= b, "==": lambda a, b: E.compare(E.EQ, a, b),
 }
 WHOLE: dict[str, Op] = {"//": E.floordiv, "%": E.floormod, "truncdiv": E.truncdiv, "truncmod": E.truncmod}
 FLOATS: dict[str, Op] = {"/": E.div}
@@ -117,25 +124,38 @@ def ops_of(a: str, b: str) -> dict[str, Op]:
 
 
 def cases_of(a: str, b: str) -> list[tuple[str, Op, list[tuple[Any, Any]]]]:
-    """The operations with the pairs of values that have a result: no division by zero, and none whose quotient has no place.
+    """The operations with the pairs of values that have a result: no division by zero, and none whose quotient has no
+    place.
 
-    Half floats are computed in float32 and rounded at the end, so that operands of other types are those that they have too.
+    Half floats are computed in float32 and rounded at the end, so that operands of other types are those that they have
+    too.
     """
     made = []
     for name, op in ops_of(a, b).items():
         meet = (Var("x", a) + Var("y", b)).dtype
         pairs = [(x, y) for x in values_of(a) for y in values_of(b)]
         if meet in ("float16", "bfloat16"):
-            pairs = [(x, y) for x, y in pairs if all(E.number_of(E.cast(meet, E.const(v, t))) == v for v, t in ((x, a), (y, b)))]
+            pairs = [
+                (x, y) for x,
+                y in pairs if all(E.number_of(E.cast(meet, E.const(v, t))) == v for v, t in ((x, a), (y, b)))
+            ]
         if name in (*WHOLE, *FLOATS):
             low = LIMITS.get(str(meet), (None,))[0]
             pairs = [(x, y) for x, y in pairs if E.number_of(E.cast(meet, E.const(y, b))) != 0]
-            pairs = [(x, y) for x, y in pairs if not (low and E.number_of(E.cast(meet, E.const(x, a))) == low and E.number_of(E.cast(meet, E.const(y, b))) == -1)]
+            pairs = [
+                (x, y) for x,
+                y in pairs if not (
+                    low and E.number_of(E.cast(meet, E.const(x, a))) == low
+                    and E.number_of(E.cast(meet, E.const(y, b))) == -1
+                )
+            ]
         made.append((name, op, pairs))
     return made
 
 
-def program(name: str, a: str, b: str, cases: Sequence[tuple[str, Op, list[tuple[Any, Any]]]]) -> tuple[PrimFunc, list[Any], list[Any]]:
+def program(
+    name: str, a: str, b: str, cases: Sequence[tuple[str, Op, list[tuple[Any, Any]]]]
+) -> tuple[PrimFunc, list[Any], list[Any]]:
     """A function that computes all cases, the arrays for it, and what folding makes of each case."""
     params, body, arrays, folded = list[Buffer](), list[Stmt](), list[Any](), list[Any]()
     for k, (_, op, pairs) in enumerate(cases):
@@ -147,7 +167,9 @@ def program(name: str, a: str, b: str, cases: Sequence[tuple[str, Op, list[tuple
         params += [x, y, z]
         constants = [op(E.const(v, a), E.const(w, b)) for v, w in pairs]
         assert all(isinstance(c, (IntImm, FloatImm)) and c.dtype is value.dtype for c in constants), (name, constants)
-        columns = [np.array([p[0] for p in pairs], DataType(a).numpy()), np.array([p[1] for p in pairs], DataType(b).numpy())]
+        columns = [
+            np.array([p[0] for p in pairs], DataType(a).numpy()), np.array([p[1] for p in pairs], DataType(b).numpy())
+        ]
         arrays += [*columns, np.zeros(len(pairs), value.dtype.numpy())]
         folded.append(np.array([E.number_of(c) for c in constants], value.dtype.numpy()))
     return PrimFunc(name, tuple(params), seq(*body)), arrays, folded
@@ -177,15 +199,28 @@ def test_casts_of_constants(target: str) -> None:
     params, body, arrays, folded = list[Buffer](), list[Stmt](), list[Any](), list[Any]()
     for a in TYPES:
         for b in TYPES:
-            values = [v for v in values_of(a) if a in (*INTEGERS, "bool") or b not in INTEGERS or LIMITS[b][0] <= v <= LIMITS[b][1]]
+            values = [
+                v for v in values_of(a) if a in (*INTEGERS, "bool") or b not in INTEGERS
+                or LIMITS[b][0] <= v <= LIMITS[b][1]
+            ]
             if a == b or (target == "c" and "bfloat16" in (a, b)):
                 continue
             k, i = len(folded), Var("i")
             x, z = Buffer(f"x{k}", (len(values),), a), Buffer(f"z{k}", (len(values),), b)
-            body.append(For(i, E.const(0, "int64"), E.const(len(values), "int64"), SERIAL, Store(z, E.cast(b, Load(x, (i,))), (i,))))
+            body.append(
+                For(
+                    i, E.const(0, "int64"), E.const(len(values), "int64"), SERIAL,
+                    Store(z, E.cast(b, Load(x, (i,))), (i,))
+                )
+            )
             params += [x, z]
             arrays += [np.array(values, DataType(a).numpy()), np.zeros(len(values), DataType(b).numpy())]
-            folded.append((f"{a} -> {b}: {values}", np.array([E.number_of(E.cast(b, E.const(v, a))) for v in values], DataType(b).numpy())))
+            folded.append(
+                (
+                    f"{a} -> {b}: {values}",
+                    np.array([E.number_of(E.cast(b, E.const(v, a))) for v in values], DataType(b).numpy())
+                )
+            )
     tvm.build(PrimFunc("casts", tuple(params), seq(*body)), target=target)(*arrays)
     for k, (what, want) in enumerate(folded):
         np.testing.assert_array_equal(want, arrays[2 * k + 1], err_msg=what)

@@ -34,7 +34,10 @@ def check(func: PrimFunc) -> None:
     lowered = lower_blocks(func)
     for program in (lowered, lower_loops(lowered)):
         out = np.full((M, N), np.nan, "float32")
-        run(program, [x if program is lowered else x.ravel() for x in (a, b)] + [out if program is lowered else out.reshape(-1)])
+        run(
+            program,
+            [x if program is lowered else x.ravel() for x in (a, b)] + [out if program is lowered else out.reshape(-1)]
+        )
         np.testing.assert_allclose(out, a @ b + 1, rtol=1e-5, atol=1e-5)
 
 
@@ -88,7 +91,9 @@ STEPS: dict[str, Callable[[Schedule], object]] = {
     "split in three": lambda s: s.split(s.loops("C")[1], [2, None, 4]),
     "split with overlap": lambda s: s.split(s.loops("C")[1], [None, 4], overlap=True),
     "split with overlap, in lanes": lambda s: s.vectorize(s.split(s.loops("D")[1], [None, 8], overlap=True)[1]),
-    "compute_at in a split with overlap": lambda s: s.compute_at("C", s.split(s.loops("D")[1], [None, 8], overlap=True)[0]),
+    "compute_at in a split with overlap": lambda s: s.compute_at(
+        "C", s.split(s.loops("D")[1], [None, 8], overlap=True)[0]
+    ),
     "fuse": lambda s: s.fuse(*s.loops("C")[:2]),
     "reorder": lambda s: s.reorder(s.loops("C")[2], s.loops("C")[0]),
     "tile": lambda s: s.tile(*s.loops("C")[:2], 4, 4),
@@ -157,9 +162,18 @@ def test_the_steps_are_the_schedule() -> None:
         (lambda s: s.split(s.loops("C")[0], [2, 3]), "loop 'i' has 10 trips, and the factors .2, 3. cover only 6"),
         (lambda s: s.split(s.loops("C")[0], [None, None]), "only one factor may be left open"),
         (lambda s: s.split(s.loops("C")[0], [0, None]), "factors are 1 or more"),
-        (lambda s: s.split(s.loops("C")[0], [2, 3, 2], overlap=True), "split of loop 'i' with overlap takes two factors, the inner one at most 10"),
-        (lambda s: s.split(s.loops("C")[0], [None, 16], overlap=True), "split of loop 'i' with overlap takes two factors, the inner one at most 10"),
-        (lambda s: s.split(s.loops("C")[2], [None, 4], overlap=True), "block 'C' adds up along loop 'k', or has no axes"),
+        (
+            lambda s: s.split(s.loops("C")[0], [2, 3, 2], overlap=True),
+            "split of loop 'i' with overlap takes two factors, the inner one at most 10"
+        ),
+        (
+            lambda s: s.split(s.loops("C")[0], [None, 16], overlap=True),
+            "split of loop 'i' with overlap takes two factors, the inner one at most 10"
+        ),
+        (
+            lambda s: s.split(s.loops("C")[2], [None, 4], overlap=True),
+            "block 'C' adds up along loop 'k', or has no axes"
+        ),
         (lambda s: s.fuse(s.loops("C")[0], s.loops("C")[2]), "'k' is not directly inside 'i'"),
         (lambda s: s.reorder(s.loops("C")[0], s.loops("D")[0]), "other statements between the loops"),
         (lambda s: (s.vectorize(s.loops("C")[1]), s.unroll(s.loops("C")[1])), "loop 'j' is vectorized already"),
@@ -167,17 +181,32 @@ def test_the_steps_are_the_schedule() -> None:
         (lambda s: s.set_scope("D", "local"), "block 'D' computes the parameter 'D'"),
         (lambda s: s.compute_at("D", s.loops("C")[0]), "'D' is not read inside loop 'i'"),
         (lambda s: s.compute_at("C", s.loops("C")[0]), "block 'C' is inside loop 'i' already"),
-        (lambda s: s.set_scope("C", "shared"), "there is no memory 'shared' on a CPU; use 'global' .memory. or 'local'"),
+        (
+            lambda s: s.set_scope("C", "shared"),
+            "there is no memory 'shared' on a CPU; use 'global' .memory. or 'local'"
+        ),
         (lambda s: s.cache_read("E", "local", ["C"]), "there is no buffer 'E'; the buffers are A, B, D, C"),
         (lambda s: s.cache_read("A", "local", ["D"]), "block 'D' does not read 'A', so it cannot read a copy of it"),
         (lambda s: s.cache_read("A", "local", ["E"]), "there is no block 'E'; the blocks are C, D"),
         (lambda s: s.cache_read("A", "local", []), "cache_read of 'A' needs the blocks that will read the copy"),
-        (lambda s: s.cache_read("C", "local", ["C"]), "'C' is not complete before block 'C' reads it; cache_read before compute_at"),
-        (lambda s: s.rfactor("C", s.loops("C")[0]), "rfactor of block 'C' along 'i': this is not a loop of its reduction"),
+        (
+            lambda s: s.cache_read("C", "local", ["C"]),
+            "'C' is not complete before block 'C' reads it; cache_read before compute_at"
+        ),
+        (
+            lambda s: s.rfactor("C", s.loops("C")[0]),
+            "rfactor of block 'C' along 'i': this is not a loop of its reduction"
+        ),
         (lambda s: s.rfactor("C", s.loops("D")[0]), "loop 'i' is not around block 'C'; its loops are i, j, k"),
         (lambda s: s.rfactor("D", s.loops("D")[0]), "rfactor of block 'D' along 'i': the block is not a reduction"),
-        (lambda s: s.rfactor("C", s.loops("C")[2], 3), "rfactor of block 'C' along 'k': factor_axis=3 is not between -3 and 2"),
-        (lambda s: s.prefetch_next("C", *s.loops("C")[:2]), "there is no parameter 'C' to prefetch; the parameters are A, B, D"),
+        (
+            lambda s: s.rfactor("C", s.loops("C")[2], 3),
+            "rfactor of block 'C' along 'k': factor_axis=3 is not between -3 and 2"
+        ),
+        (
+            lambda s: s.prefetch_next("C", *s.loops("C")[:2]),
+            "there is no parameter 'C' to prefetch; the parameters are A, B, D"
+        ),
         (lambda s: s.prefetch_next("B", s.loops("C")[1], s.loops("C")[0]), "loop 'i' is not inside loop 'j'"),
         (lambda s: s.prefetch("C", 64), "there is no parameter 'C' to prefetch; the parameters are A, B, D"),
     ],
@@ -193,9 +222,13 @@ def test_an_illegal_step_says_what_is_at_fault(step: Callable[[Schedule], object
 def test_steps_that_come_too_late() -> None:
     s = product()
     s.compute_at("C", s.loops("D")[0])
-    with pytest.raises(ScheduleError, match="'C' is read in the loops that compute it already; cache_write before compute_at"):
+    with pytest.raises(
+        ScheduleError, match="'C' is read in the loops that compute it already; cache_write before compute_at"
+    ):
         s.cache_write("C", "local")
-    with pytest.raises(ScheduleError, match="the loops around block 'C' hold other blocks too; rfactor before compute_at"):
+    with pytest.raises(
+        ScheduleError, match="the loops around block 'C' hold other blocks too; rfactor before compute_at"
+    ):
         s.rfactor("C", s.loops("C")[-1])
     s = product()
     fused = s.fuse(*s.loops("C")[1:])
@@ -224,13 +257,18 @@ def test_a_loop_that_is_gone_is_named() -> None:
         s.unroll(i)
 
 
-@pytest.mark.parametrize(("shape", "axis"), [((1 << 17,), (0,)), ((40_000, 3), (0, 1)), ((100_000, 16), (0,)), ((2, 1 << 17), (1,)), ((16_000, 5, 7), (0, 2))])
+@pytest.mark.parametrize(
+    ("shape", "axis"),
+    [((1 << 17,), (0,)), ((40_000, 3), (0, 1)), ((100_000, 16), (0,)), ((2, 1 << 17), (1,)), ((16_000, 5, 7), (0, 2))]
+)
 def test_long_sums_are_made_of_pieces(shape: tuple[int, ...], axis: tuple[int, ...]) -> None:
     """Equal numbers are rounded the same way in each addition, so that the errors of one long sum add up."""
     x = np.full(shape, 0.1, "float32")
     v = relay.var("x", shape=shape)
     for target in ("llvm", "c"):
-        found = np.asarray(tvm.compile(tvm.IRModule.from_expr(relay.Function([v], relay.sum(v, axis))), target=target)(x), "float64")
+        found = np.asarray(
+            tvm.compile(tvm.IRModule.from_expr(relay.Function([v], relay.sum(v, axis))), target=target)(x), "float64"
+        )
         wanted = x.astype("float64").sum(axis)
         assert np.abs(found - wanted).max() < 4e-6 * wanted.max(), "without pieces it is 1.6e-5 and more"
 
@@ -256,7 +294,11 @@ def test_pieces_of_a_long_sum_lose_less() -> None:
 def test_the_part_of_the_next_trip_is_asked_for_in_shares() -> None:
     a, b = te.placeholder((6, 48), name="A"), te.placeholder((4, 48, 8), name="B")
     k = te.reduce_axis((0, 48), "k")
-    s = Schedule(create_prim_func([a, b], [te.compute((4, 6, 8), lambda p, m, n: te.sum(a[m, k] * b[p, k, n], axis=k), name="C")]))
+    s = Schedule(
+        create_prim_func(
+            [a, b], [te.compute((4, 6, 8), lambda p, m, n: te.sum(a[m, k] * b[p, k, n], axis=k), name="C")]
+        )
+    )
     p, m, n, k_loop = s.loops("C")
     ko, ki = s.split(k_loop, [None, 4])
     s.reorder(p, m, ko, ki, n)
@@ -271,5 +313,7 @@ def test_what_is_no_run_of_memory_is_not_prefetched() -> None:
     s.reorder(j, i)
     s.compute_at("C", j)
     s.prefetch_next("B", j, s.loops("C")[-1])
-    with pytest.raises(ScheduleError, match="what a trip of loop 'j' reads of 'B' is not one run of memory; it cannot be prefetched"):
+    with pytest.raises(
+        ScheduleError, match="what a trip of loop 'j' reads of 'B' is not one run of memory; it cannot be prefetched"
+    ):
         lower_blocks(s.func)

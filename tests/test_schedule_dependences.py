@@ -1,4 +1,5 @@
-"""Steps that would change what a program computes are refused, by name of the loop, the memory and both accesses; those that do not are done."""
+"""Steps that would change what a program computes are refused, by name of the loop, the memory and both accesses; those
+that do not are done."""
 
 from __future__ import annotations
 
@@ -149,35 +150,71 @@ def loops(s: tir.Schedule, block: str = "z") -> Any:
 
 
 REFUSED: dict[str, tuple[str, Step, str]] = {
-    "parallel": (CARRIED, lambda s: s.parallel(loops(s)[0]), r"loop 'i' cannot be parallel: 'Z' is written at Z\[\(i \+ 1\), j\] and read at Z\[i, j\]"),
+    "parallel": (
+        CARRIED, lambda s: s.parallel(loops(s)[0]),
+        r"loop 'i' cannot be parallel: 'Z' is written at Z\[\(i \+ 1\), j\] and read at Z\[i, j\]"
+    ),
     "vectorize": (CARRIED, lambda s: s.vectorize(loops(s)[0]), "loop 'i' cannot be vectorized: 'Z'"),
     "sums out of their order": (
         TRANSPOSED, lambda s: s.reorder(*reversed(s.split(s.fuse(*loops(s)), [3, 2]))), "cannot run in the order"),
-    "blockize of a mixed loop": (TRANSPOSED, lambda s: s.blockize(s.fuse(*loops(s))), "over a spatial and a reduction axis of block .z. at once"),
+    "blockize of a mixed loop": (
+        TRANSPOSED, lambda s: s.blockize(s.fuse(*loops(s))), "over a spatial and a reduction axis of block .z. at once"
+    ),
     "bind": (CARRIED, lambda s: s.bind(loops(s)[0], "threadIdx.x"), "loop 'i' cannot be bound to threads: 'Z'"),
     "parallel after a fuse": (CARRIED, lambda s: s.parallel(s.fuse(*loops(s))), "loop 'i_j' cannot be parallel: 'Z'"),
-    "inner part of a split": (CARRIED, lambda s: s.vectorize(s.split(loops(s)[0], [None, 4])[1]), "loop 'i_1' cannot be vectorized"),
-    "reorder": (SKEWED, lambda s: s.reorder(*reversed(loops(s))), r"cannot run in the order j, i: 'Z' is written at Z\[\(i \+ 1\), j\] and read at Z\[i, \(j \+ 1\)\]"),
-    "tile": (SKEWED, lambda s: s.reorder(*reversed(s.split(loops(s)[1], [None, 2])), loops(s)[0]), "cannot run in the order"),
+    "inner part of a split": (
+        CARRIED, lambda s: s.vectorize(s.split(loops(s)[0], [None, 4])[1]), "loop 'i_1' cannot be vectorized"
+    ),
+    "reorder": (
+        SKEWED, lambda s: s.reorder(*reversed(loops(s))),
+        r"cannot run in the order j, i: 'Z' is written at Z\[\(i \+ 1\), j\] and read at Z\[i, \(j \+ 1\)\]"
+    ),
+    "tile": (
+        SKEWED, lambda s: s.reorder(*reversed(s.split(loops(s)[1], [None, 2])), loops(s)[0]), "cannot run in the order"
+    ),
     "several trips at one element": (SCATTER, lambda s: s.parallel(loops(s)[0]), "which may be one element"),
-    "the last one counts": (SCATTER, lambda s: s.reorder(s.split(loops(s)[0], [None, 2])[1], loops(s)[0]), "cannot run in the order"),
-    "an index that is read": (INDIRECT, lambda s: s.parallel(loops(s)[0]), "may be one element in different iterations"),
-    "fuse of a triangle": (TRIANGLE, lambda s: s.fuse(*loops(s)), "loop 'k' goes from 0 for .* trips, which depends on loop 'i'"),
-    "reorder of a triangle": (TRIANGLE, lambda s: s.reorder(*reversed(loops(s))), "loop 'k' goes from 0 for .* trips, which depends on loop 'i': it stays inside"),
+    "the last one counts": (
+        SCATTER, lambda s: s.reorder(s.split(loops(s)[0], [None, 2])[1], loops(s)[0]), "cannot run in the order"
+    ),
+    "an index that is read": (
+        INDIRECT, lambda s: s.parallel(loops(s)[0]), "may be one element in different iterations"
+    ),
+    "fuse of a triangle": (
+        TRIANGLE, lambda s: s.fuse(*loops(s)), "loop 'k' goes from 0 for .* trips, which depends on loop 'i'"
+    ),
+    "reorder of a triangle": (
+        TRIANGLE, lambda s: s.reorder(*reversed(loops(s))),
+        "loop 'k' goes from 0 for .* trips, which depends on loop 'i': it stays inside"
+    ),
     "rfactor of a triangle": (TRIANGLE, lambda s: s.rfactor(loops(s)[1], 0), "visit a part of its axes only"),
     "decompose where points are visited again": (
-        TWICE, lambda s: (s.compute_at("c", loops(s)[0]), s.decompose_reduction("c", loops(s)[0])), "loop 'i' compute points of block 'c' again"),
-    "compute_inline past a change": (CHAIN, lambda s: s.compute_inline("c"), "block 'c' cannot be computed in block 'z'"),
-    "compute_at past a change": (CHAIN, lambda s: s.compute_at("c", loops(s)[0]), "block 'c' reads Z.* and cannot move past block 'change', which writes"),
-    "cache_write in place": (IN_PLACE, lambda s: s.cache_write("z", 0, "local"), "block 'z' reads .* which it also writes"),
+        TWICE, lambda s: (s.compute_at("c", loops(s)[0]), s.decompose_reduction("c", loops(s)[0])),
+        "loop 'i' compute points of block 'c' again"),
+    "compute_inline past a change": (
+        CHAIN, lambda s: s.compute_inline("c"), "block 'c' cannot be computed in block 'z'"
+    ),
+    "compute_at past a change": (
+        CHAIN, lambda s: s.compute_at("c", loops(s)[0]),
+        "block 'c' reads Z.* and cannot move past block 'change', which writes"
+    ),
+    "cache_write in place": (
+        IN_PLACE, lambda s: s.cache_write("z", 0, "local"), "block 'z' reads .* which it also writes"
+    ),
     "reindex in place": (IN_PLACE, lambda s: s.reindex("z", ("write", 0)), "block 'z' reads .* which it also writes"),
-    "compute_at of a running sum": (PREFIX, lambda s: s.compute_at("c", loops(s)[1]), "block 'c' reads .* which it also writes"),
-    "compute_inline of a running sum": (PREFIX, lambda s: s.compute_inline("c"), "block 'c' reads .* which it also writes"),
-    "transform_block_layout of a running sum": (PREFIX, lambda s: s.transform_block_layout("c", "lambda i, j: (j // 4, i, j % 4)"), "cannot go by"),
+    "compute_at of a running sum": (
+        PREFIX, lambda s: s.compute_at("c", loops(s)[1]), "block 'c' reads .* which it also writes"
+    ),
+    "compute_inline of a running sum": (
+        PREFIX, lambda s: s.compute_inline("c"), "block 'c' reads .* which it also writes"
+    ),
+    "transform_block_layout of a running sum": (
+        PREFIX, lambda s: s.transform_block_layout("c", "lambda i, j: (j // 4, i, j % 4)"), "cannot go by"
+    ),
     "cache_write of a part": (PART, lambda s: s.cache_write("z", 0, "local"), "for a part of 'Z' only"),
     "reduction in no known order": (RECURRENCE, lambda s: s.reorder(*loops(s)[:0:-1]), "cannot run in the order"),
     "a value of the trip before, around a loop of one trip": (
-        BEFORE, lambda s: s.reorder(*[s.split(loops(s)[0], [None, 2])[1], loops(s)[2], loops(s)[0]]), "cannot run in the order .*: 'C'"),
+        BEFORE, lambda s: s.reorder(*[s.split(loops(s)[0], [None, 2])[1], loops(s)[2], loops(s)[0]]),
+        "cannot run in the order .*: 'C'"),
     "a value kept from trip to trip": (RUNNING, lambda s: s.parallel(loops(s)[0]), "loop 'i' cannot be parallel: 'C'"),
 }
 
@@ -199,7 +236,9 @@ ACCEPTED: dict[str, tuple[str, Step]] = {
     "a fused and split loop": (IN_PLACE, lambda s: s.parallel(s.split(s.fuse(*loops(s)), [None, 12])[0])),
     "rows of a triangle": (TRIANGLE, lambda s: (s.decompose_reduction("z", loops(s)[1]), s.parallel(loops(s)[0]))),
     "a value for each trip": (TWICE, lambda s: (s.compute_at("c", loops(s)[0]), s.parallel(loops(s)[0]))),
-    "decompose inside of the trip": (TWICE, lambda s: (s.compute_at("c", loops(s)[0]), s.decompose_reduction("c", loops(s, "c")[1]))),
+    "decompose inside of the trip": (
+        TWICE, lambda s: (s.compute_at("c", loops(s)[0]), s.decompose_reduction("c", loops(s, "c")[1]))
+    ),
     "columns of a running sum": (PREFIX, lambda s: s.reorder(*reversed(loops(s, "c")))),
     "a recurrence over rows": (RECURRENCE, lambda s: s.parallel(loops(s)[0])),
     "a recurrence around its rows": (RECURRENCE, lambda s: s.reorder(*loops(s)[1:], loops(s)[0])),

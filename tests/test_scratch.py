@@ -1,4 +1,5 @@
-"""Memory between the stages of kernels: how much goes on the stack, what is asked before a run, and what is said where there is none."""
+"""Memory between the stages of kernels: how much goes on the stack, what is asked before a run, and what is said where
+there is none."""
 
 from __future__ import annotations
 
@@ -36,14 +37,19 @@ def staged(size: Any, stages: int) -> FunctionModule:
 
 
 def pool(op: str, image: list[Any], **attributes: Any) -> ModelProto:
-    values = [helper.make_tensor_value_info("x", TensorProto.FLOAT, image)], [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)]
+    values = [
+        helper.make_tensor_value_info("x", TensorProto.FLOAT, image)
+    ], [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)]
     graph = helper.make_graph([helper.make_node(op, ["x"], ["y"], name="wide", **attributes)], "pools", *values)
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
 
 
 def without_memory(text: str) -> str:
     """LLVM text, with a C library that has no memory."""
-    return text.replace("declare ptr @aligned_alloc(i64, i64)", "define internal ptr @aligned_alloc(i64 %a, i64 %b) {\n  ret ptr null\n}")
+    return text.replace(
+        "declare ptr @aligned_alloc(i64, i64)",
+        "define internal ptr @aligned_alloc(i64 %a, i64 %b) {\n  ret ptr null\n}"
+    )
 
 
 def test_a_function_takes_little_of_the_stack() -> None:
@@ -94,7 +100,11 @@ def test_what_the_c_library_refuses_is_said(size: Any) -> None:
     assert (y == 3).all()
     y[:] = 0
     takes = "1.53 MB for each thread" if size == 200_000 else "as much as its sizes ask for"
-    with pytest.raises(RunError, match=f"too little memory for the scratch buffers of 'staged': staged needs the most, {takes}; use smaller sizes"):
+    with pytest.raises(
+        RunError,
+        match=f"too little memory for the scratch buffers of 'staged': staged needs the most, {takes}; use smaller "
+        "sizes"
+    ):
         without(x, y)
     assert not y.any()
     module(x, y)
@@ -107,22 +117,45 @@ def test_a_model_says_which_operator_had_no_memory(batch: int, monkeypatch: pyte
     model = pool("AveragePool", [batch, 4, 8, 100_000], kernel_shape=[3, 3])
     x = np.ones((batch, 4, 8, 100_000), np.float32)
     good = tilewright.compile(model, threads=2)
-    monkeypatch.setattr(llvm_compile, "compile_text", lambda text, target, **options: compile_text(text if "@tw_pool_create" in text else without_memory(text), target, **options))
+    monkeypatch.setattr(
+        llvm_compile, "compile_text",
+        lambda text, target, **options: compile_text(
+            text if "@tw_pool_create" in text else without_memory(text), target, **options
+        )
+    )
     bad = tilewright.compile(model, threads=2)
     for _ in range(2):
         assert (good(x) == 1).all()
-        with pytest.raises(RunError, match=r"too little memory for the scratch buffers of 'model': AveragePool 'wide' needs the most, .* for each thread"):
+        with pytest.raises(
+            RunError,
+            match=r"too little memory for the scratch buffers of 'model': AveragePool 'wide' needs the most, .* for "
+            r"each thread"
+        ):
             bad(x)
 
 
 def test_control_flow_says_it_too(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TILEWRIGHT_CACHE_DIR", "off")
-    branches = {name: helper.make_graph([helper.make_node(op, ["x"], ["z"], name=f"the_{op}", kernel_shape=[3, 3])], name, [], [helper.make_tensor_value_info("z", TensorProto.FLOAT, None)])
+    branches = {name: helper.make_graph(
+        [helper.make_node(op, ["x"], ["z"], name=f"the_{op}", kernel_shape=[3, 3])], name, [],
+        [helper.make_tensor_value_info("z", TensorProto.FLOAT, None)]
+    )
                 for name, op in (("then_branch", "AveragePool"), ("else_branch", "MaxPool"))}
-    given = [helper.make_tensor_value_info("c", TensorProto.BOOL, []), helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 1, 8, 100_000])]
-    graph = helper.make_graph([helper.make_node("If", ["c"], ["y"], **branches)], "either", given, [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)])
+    given = [
+        helper.make_tensor_value_info("c", TensorProto.BOOL, []),
+        helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 1, 8, 100_000])
+    ]
+    graph = helper.make_graph(
+        [helper.make_node("If", ["c"], ["y"], **branches)], "either", given,
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)]
+    )
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
-    monkeypatch.setattr(llvm_compile, "compile_text", lambda text, target, **options: compile_text(text if "@tw_pool_create" in text else without_memory_of_kernels(text), target, **options))
+    monkeypatch.setattr(
+        llvm_compile, "compile_text",
+        lambda text, target, **options: compile_text(
+            text if "@tw_pool_create" in text else without_memory_of_kernels(text), target, **options
+        )
+    )
     with pytest.raises(RunError, match="too little memory for the scratch buffers of 'model'"):
         tilewright.compile(model, threads=1)(np.array(True), np.ones((1, 1, 8, 100_000), np.float32))
 
@@ -135,8 +168,14 @@ def without_memory_of_kernels(text: str) -> str:
 def test_what_the_machine_has_no_memory_for_is_not_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TILEWRIGHT_CACHE_DIR", "off")
     known = memory_limits.check_scratch
-    monkeypatch.setattr(kernel_code, "check_scratch", lambda takes, target: known(replace(takes, heap=takes.heap << 30), target))
-    with pytest.raises(CompileError, match=r"AveragePool 'wide' needs .* of memory for each thread between its stages, and there are .*correct the sizes, the padding and the windows"):
+    monkeypatch.setattr(
+        kernel_code, "check_scratch", lambda takes, target: known(replace(takes, heap=takes.heap << 30), target)
+    )
+    with pytest.raises(
+        CompileError,
+        match=r"AveragePool 'wide' needs .* of memory for each thread between its stages, and there are .*correct the "
+        r"sizes, the padding and the windows"
+    ):
         tilewright.compile(pool("AveragePool", [1, 4, 8, 100_000], kernel_shape=[3, 3]))
 
 
@@ -149,7 +188,12 @@ def test_pools_with_huge_padding_keep_no_rows(op: str) -> None:
     x = np.random.default_rng(0).standard_normal((1, 2, 5, 6)).astype(np.float32)
     made = compiled(x)
     assert made.shape == (1, 2, 5, 5)
-    inner = np.stack([x[:, :, max(0, k - 1) : k + 2].sum((2, 3)) / (3 * much) if op == "AveragePool" else x[:, :, max(0, k - 1) : k + 2].max((2, 3)) for k in range(5)], 2)
+    inner = np.stack(
+        [
+            x[:, :, max(0, k - 1) : k + 2].sum((2, 3)) / (3 * much) if op == "AveragePool"
+            else x[:, :, max(0, k - 1) : k + 2].max((2, 3)) for k in range(5)
+        ], 2
+    )
     np.testing.assert_allclose(made[..., 1], inner, rtol=1e-4, atol=1e-9)
 
 

@@ -20,7 +20,10 @@ from tilewright.runtime.rpc.files import file
 
 def test_sparse_members_are_refused_before_they_are_read(tmp_path: Path) -> None:
     info = tarfile.TarInfo("mod.so")
-    info.pax_headers = {"GNU.sparse.major": "1", "GNU.sparse.minor": "0", "GNU.sparse.name": "mod.so", "GNU.sparse.realsize": str(3 << 30)}
+    info.pax_headers = {
+        "GNU.sparse.major": "1", "GNU.sparse.minor": "0", "GNU.sparse.name": "mod.so",
+        "GNU.sparse.realsize": str(3 << 30)
+    }
     content = b"0\n".ljust(512, b"\0")
     info.size = len(content)
     with tarfile.open(tmp_path / "m.tar", "w", format=tarfile.PAX_FORMAT) as archive:
@@ -80,4 +83,6 @@ def test_the_tests_that_the_security_page_names_exist() -> None:
     named = re.findall(r"`(tests/\w+\.py)::(test_\w+)`", (root / "SECURITY.md").read_text(encoding="utf-8"))
     assert len(named) >= 10
     for path, name in named:
-        assert re.search(rf"^def {name}\b", (root / path).read_text(encoding="utf-8"), re.MULTILINE), f"{path} has no {name}"
+        assert re.search(
+            rf"^def {name}\b", (root / path).read_text(encoding="utf-8"), re.MULTILINE
+        ), f"{path} has no {name}"

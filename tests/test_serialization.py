@@ -73,7 +73,9 @@ def test_what_is_shared_stays_shared() -> None:
     assert save_json(back).count('"data"') == 1
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "bfloat16", "int8", "uint8", "int16", "int64", "bool", "int4", "uint4"])
+@pytest.mark.parametrize(
+    "dtype", ["float32", "float64", "float16", "bfloat16", "int8", "uint8", "int16", "int64", "bool", "int4", "uint4"]
+)
 def test_constants_of_every_type(dtype: str) -> None:
     value = np.arange(6).reshape(2, 3).astype(tvm.nd.empty((1,), dtype).numpy().dtype)
     back = load_json(save_json(Constant(value)))
@@ -90,7 +92,10 @@ def test_bytes_are_little_endian_whatever_the_array() -> None:
 
 def test_types_spans_and_plain_values() -> None:
     a, n = TypeVar("A"), scalar.Var("n", "int64")
-    for t in (TensorType((1, n, n + 1), "int8"), TupleType([RefType(TensorType(()))]), FuncType([a], a, [a]), GlobalTypeVar("List")(TensorType((2,)))):
+    for t in (
+        TensorType((1, n, n + 1), "int8"), TupleType([RefType(TensorType(()))]), FuncType([a], a, [a]),
+        GlobalTypeVar("List")(TensorType((2,)))
+    ):
         assert repr(load_json(save_json(t))) == repr(t)
     shape = load_json(save_json(TensorType((n, n, relay.Any())))).shape
     assert shape[0] is shape[1] and isinstance(shape[2], scalar.UnknownDim)
@@ -154,7 +159,9 @@ def test_modules_pickle_and_copy() -> None:
 
 
 def test_what_cannot_be_saved_is_named() -> None:
-    with pytest.raises(CompileError, match=r"a object cannot be saved as JSON: <object object at .*; modules, expressions"):
+    with pytest.raises(
+        CompileError, match=r"a object cannot be saved as JSON: <object object at .*; modules, expressions"
+    ):
         save_json(Function((), const(1.0), attrs={"x": object()}))
 
 
@@ -171,16 +178,28 @@ def test_damaged_texts_name_the_place() -> None:
         "no JSON that is read here: NaN is no number": '{"format": NaN}',
         "no program saved as JSON": '{"nodes": []}',
         "of version 7, and version 1 is read": damaged(text, '"version": 1', '"version": 7'),
-        r"at nodes\[\d\]: there is no kind of node 'relay\.Vra'; did you mean 'relay\.Var'": damaged(text, "relay.Var", "relay.Vra"),
-        r"at nodes\[\d\] \(relay\.GlobalVar\): a relay\.GlobalVar has no field 'nam_hint'; did you mean 'name_hint'": damaged(text, '"name_hint"', '"nam_hint"'),
-        r"at nodes\[\d\] \(relay\.Var\): the field 'name_hint' is str, and this is 3": damaged(text, '"name_hint": "x"', '"name_hint": 3'),
+        r"at nodes\[\d\]: there is no kind of node 'relay\.Vra'; did you mean 'relay\.Var'": damaged(
+            text, "relay.Var", "relay.Vra"
+        ),
+        r"at nodes\[\d\] \(relay\.GlobalVar\): a relay\.GlobalVar has no field 'nam_hint'; did you mean 'name_hint'": damaged(text, '"name_hint"', '"nam_hint"'),  # noqa: E501
+        r"at nodes\[\d\] \(relay\.Var\): the field 'name_hint' is str, and this is 3": damaged(
+            text, '"name_hint": "x"', '"name_hint": 3'
+        ),
         r"there is no operator 'addd'; did you mean add": damaged(text, '"op": "add"', '"op": "addd"'),
         r"there is no node 99 before it; there are": damaged(text, '{"node": 1}', '{"node": 99}'),
-        r"at arrays\[0\]: an array of float32 of shape \(3,\) has 12 bytes, and there are 8": damaged(text, '"shape": [2], "data"', '"shape": [3], "data"'),
-        r"at arrays\[0\]: the arrays take more than the limit; this one has 4000000000000000 bytes": damaged(text, '"shape": [2], "data"', '"shape": [1000000000000000], "data"'),
+        r"at arrays\[0\]: an array of float32 of shape \(3,\) has 12 bytes, and there are 8": damaged(
+            text, '"shape": [2], "data"', '"shape": [3], "data"'
+        ),
+        r"at arrays\[0\]: the arrays take more than the limit; this one has 4000000000000000 bytes": damaged(
+            text, '"shape": [2], "data"', '"shape": [1000000000000000], "data"'
+        ),
         r"at arrays\[0\]: its contents are no base64": damaged(text, '"AACA', '"AA!A'),
-        r"at root, functions\[0\]: a name, its GlobalVar and a function are expected": damaged(text, '[["main"', '[["mian"'),
-        r"at nodes\[\d\] \(relay\.Call\): add\(.*\): shapes \(5,\) and \(2,\) do not broadcast": damaged(text, '"shape": [2], "dtype"', '"shape": [5], "dtype"'),
+        r"at root, functions\[0\]: a name, its GlobalVar and a function are expected": damaged(
+            text, '[["main"', '[["mian"'
+        ),
+        r"at nodes\[\d\] \(relay\.Call\): add\(.*\): shapes \(5,\) and \(2,\) do not broadcast": damaged(
+            text, '"shape": [2], "dtype"', '"shape": [5], "dtype"'
+        ),
     }
     for message, broken in faults.items():
         with pytest.raises(ParseError, match=message):
@@ -191,7 +210,10 @@ def test_damaged_texts_name_the_place() -> None:
 
 def test_nesting_is_bounded() -> None:
     for depth in (100, 100_000):
-        text = '{"format": "tilewright", "version": 1, "root": ' + "[" * depth + "]" * depth + ', "nodes": [], "arrays": []}'
+        text = (
+            '{"format": "tilewright", "version": 1, "root": ' + "[" * depth + "]" * depth
+            + ', "nodes": [], "arrays": []}'
+        )
         with pytest.raises(ParseError, match=r"nests deeper than 64|no JSON that is read here"):
             load_json(text)
 

@@ -1,4 +1,5 @@
-"""What is shipped: every damaged bit is seen before anything is loaded, equal models are equal files, and the part beside the model is small."""
+"""What is shipped: every damaged bit is seen before anything is loaded, equal models are equal files, and the part
+beside the model is small."""
 
 from __future__ import annotations
 
@@ -32,7 +33,8 @@ ROOT = Path(__file__).parent.parent
 WASM = "llvm -mtriple=wasm32-unknown-unknown"
 FLIPS = 100
 SEES = {
-    "model.so": load, "model.tar": load, "model.wasm": load, "library.tar": TVMCPackage, "package.tar": TVMCPackage, "stages.tar": load_executable,
+    "model.so": load, "model.tar": load, "model.wasm": load, "library.tar": TVMCPackage, "package.tar": TVMCPackage,
+    "stages.tar": load_executable,
 }
 """The files, and who reads them."""
 
@@ -56,10 +58,14 @@ def shipped(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize("name", SEES)
 def test_every_flipped_bit_is_seen(shipped: Path, name: str, tmp_path: Path) -> None:
-    """Half of the bits anywhere, half near the ends, where headers, digests and padding are; the file as it is is read."""
+    """Half of the bits anywhere, half near the ends, where headers, digests and padding are; the file as it is is
+    read."""
     data = bytearray((shipped / name).read_bytes())
     path, random = tmp_path / name, np.random.default_rng(len(data))
-    places = [*random.integers(0, len(data), FLIPS // 2), *(int(p) % len(data) for p in random.integers(-2500, 2500, FLIPS // 2))]
+    places = [
+        *random.integers(0, len(data), FLIPS // 2),
+        *(int(p) % len(data) for p in random.integers(-2500, 2500, FLIPS // 2))
+    ]
     missed = []
     for place in map(int, places):
         bit = 1 << int(random.integers(8))
@@ -101,13 +107,19 @@ console.log(seen);
 @pytest.mark.skipif(shutil.which("node") is None, reason="Node.js is not installed")
 def test_javascript_sees_every_flipped_bit(shipped: Path) -> None:
     (shipped / "flip.mjs").write_text(FLIP)
-    done = subprocess.run(["node", "flip.mjs"], cwd=shipped, capture_output=True, text=True, timeout=200, check=False, stdin=subprocess.DEVNULL)
+    done = subprocess.run(
+        ["node", "flip.mjs"], cwd=shipped, capture_output=True, text=True, timeout=200, check=False,
+        stdin=subprocess.DEVNULL
+    )
     assert (done.stdout, done.stderr) == ("200\n", "")
 
 
 def test_a_seal_is_the_last_member_and_of_all_before(shipped: Path, tmp_path: Path) -> None:
     data = (shipped / "model.tar").read_bytes()
-    for name, changed in {"more.tar": data + bytes(10240), "less.tar": data[:-512], "none.tar": data.replace(SEAL.encode(), b"archive.sha255"), "empty.tar": b""}.items():
+    for name, changed in {
+        "more.tar": data + bytes(10240), "less.tar": data[:-512],
+        "none.tar": data.replace(SEAL.encode(), b"archive.sha255"), "empty.tar": b""
+    }.items():
         (tmp_path / name).write_bytes(changed)
         assert not is_sealed(tmp_path / name)
     assert is_sealed(shipped / "model.tar")
@@ -130,7 +142,7 @@ if "windows" in sys.argv:
     tilewright.compile(out / "model.onnx", target="llvm -mtriple=x86_64-pc-windows-gnu").save(out / "model.dll")
 mod, params = relay.frontend.from_onnx(str(out / "model.onnx"))
 export_model_library_format(relay.build(mod, "llvm -mtriple=aarch64-linux-gnu", params=params), out / "library.tar", [mod])
-"""
+"""  # noqa: E501
 
 
 def built(folder: Path, seed: str) -> dict[str, bytes]:
@@ -139,7 +151,10 @@ def built(folder: Path, seed: str) -> dict[str, bytes]:
     paths = os.pathsep.join(map(str, (ROOT / "src", ROOT / "tests", ROOT)))
     environment = {**os.environ, "PYTHONPATH": paths, "PYTHONHASHSEED": seed, "TILEWRIGHT_CACHE_DIR": "off"}
     extra = ["windows"] if has_zig() else []
-    done = subprocess.run([sys.executable, "-c", BUILD, *extra], cwd=folder, env=environment, capture_output=True, text=True, timeout=300, check=False, stdin=subprocess.DEVNULL)
+    done = subprocess.run(
+        [sys.executable, "-c", BUILD, *extra], cwd=folder, env=environment, capture_output=True, text=True, timeout=300,
+        check=False, stdin=subprocess.DEVNULL
+    )
     assert done.returncode == 0, done.stderr
     return {p.name: p.read_bytes() for p in folder.iterdir()}
 
@@ -161,7 +176,10 @@ def test_what_stands_beside_a_model_is_small(tmp_path: Path) -> None:
     manifest = tilewright.compile(cnn(2)).artifact.manifest
     (tmp_path / "pool.o").write_bytes(pool_object(target))
     (tmp_path / "entry.o").write_bytes(compile_text(emit_c_entry(manifest), target))
-    done = subprocess.run([tool, "-A", "pool.o", "entry.o"], cwd=tmp_path, capture_output=True, text=True, timeout=60, check=True, stdin=subprocess.DEVNULL)
+    done = subprocess.run(
+        [tool, "-A", "pool.o", "entry.o"], cwd=tmp_path, capture_output=True, text=True, timeout=60, check=True,
+        stdin=subprocess.DEVNULL
+    )
     rows = [line.split() for line in done.stdout.splitlines() if line.startswith((".text", ".rodata", ".data"))]
     assert 1000 < sum(int(row[1]) for row in rows) < 60_000
     assert LOADER.stat().st_size < 12_000

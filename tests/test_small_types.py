@@ -34,7 +34,9 @@ def _floats() -> Array:
     exact = np.concatenate(near)
     bits = np.random.default_rng(0).integers(0, 1 << 32, 20000, np.uint32).view(np.float32)
     special = np.float32([0, -0.0, np.inf, -np.inf, np.nan, 1e-45, 1.17e-38, 3.4e38, 5e-8])
-    return np.concatenate([exact, np.nextafter(exact, np.float32(np.inf)), np.nextafter(exact, np.float32(-np.inf)), bits, special])
+    return np.concatenate(
+        [exact, np.nextafter(exact, np.float32(np.inf)), np.nextafter(exact, np.float32(-np.inf)), bits, special]
+    )
 
 
 def _cast(values: Array, dtype: str) -> Array:
@@ -79,11 +81,15 @@ def test_doubles_are_rounded_once(dtype: str) -> None:
     np.testing.assert_array_equal(_bits(_cast(values, dtype)), _bits(expected))
 
 
-@pytest.mark.parametrize(("source", "to"), [*itertools.product(MINIFLOATS, (*MINIFLOATS, "float16", "bfloat16", "float32", "float64", "bool"))])
+@pytest.mark.parametrize(
+    ("source", "to"),
+    [*itertools.product(MINIFLOATS, (*MINIFLOATS, "float16", "bfloat16", "float32", "float64", "bool"))]
+)
 def test_every_code_of_a_small_float_converts(source: str, to: str) -> None:
     values = _codes(source)
     expected, got = converted(values, to), _cast(values, to)
-    if (source, to) == ("float8_e8m0fnu", "bfloat16"):  # the least is subnormal there, which the machine may take as zero
+    # the least is subnormal there, which the machine may take as zero
+    if (source, to) == ("float8_e8m0fnu", "bfloat16"):
         expected, got = expected[1:], got[1:]
     if DataType(to).bits > 8:
         with np.errstate(all="ignore"):  # what signals there is no number
@@ -92,11 +98,18 @@ def test_every_code_of_a_small_float_converts(source: str, to: str) -> None:
         np.testing.assert_array_equal(_bits(got), _bits(expected))
 
 
-@pytest.mark.parametrize(("source", "to"), [*itertools.product(INTEGERS, (*INTEGERS, *OTHERS, *MINIFLOATS)), *itertools.product(OTHERS, INTEGERS)])
+@pytest.mark.parametrize(
+    ("source", "to"),
+    [*itertools.product(INTEGERS, (*INTEGERS, *OTHERS, *MINIFLOATS)), *itertools.product(OTHERS, INTEGERS)]
+)
 def test_small_integers_convert(source: str, to: str) -> None:
     kind = DataType(source)
-    values = _codes(source) if source in INTEGERS else np.arange(-3, 4).astype(kind.numpy()) if kind.code != "uint" else np.arange(7).astype(kind.numpy())
-    expected = np.array([int(v) & ((1 << DataType(to).bits) - 1) for v in values], np.uint8) if to in INTEGERS else converted(values, to)
+    values = _codes(source) if source in INTEGERS else np.arange(-3, 4).astype(
+        kind.numpy()
+    ) if kind.code != "uint" else np.arange(7).astype(kind.numpy())
+    expected = np.array(
+        [int(v) & ((1 << DataType(to).bits) - 1) for v in values], np.uint8
+    ) if to in INTEGERS else converted(values, to)
     np.testing.assert_array_equal(_bits(_cast(values, to)), _bits(expected))
     np.testing.assert_array_equal(_bits(converted(values, to)), _bits(expected))
 
@@ -107,7 +120,9 @@ def test_moves_keep_every_code(dtype: str) -> None:
     x = relay.var("x", shape=(4, 64), dtype=dtype)
     moved = relay.concatenate([relay.transpose(x), relay.transpose(relay.reverse(x, axis=1))], axis=0)
     taken = relay.take(moved, relay.const(np.array([3, 1, 15], np.int32)), axis=0)
-    chosen = relay.where(relay.const(np.array([True, False, True, False])), taken, relay.strided_slice(moved, begin=[0, 0], end=[3, 4]))
+    chosen = relay.where(
+        relay.const(np.array([True, False, True, False])), taken, relay.strided_slice(moved, begin=[0, 0], end=[3, 4])
+    )
     function = relay.Function([x], relay.Tuple([moved, chosen, relay.reshape(x, (256,))]))
     expected = evaluate(function, values)
     for got, wanted in zip(tvm.compile(tvm.IRModule.from_expr(function))(values), expected, strict=True):
@@ -134,7 +149,9 @@ def test_arithmetic_is_that_of_float32_rounded_each_time(dtype: str) -> None:
 
 @pytest.mark.parametrize("dtype", [*MINIFLOATS, *INTEGERS])
 def test_text_json_and_parameters_keep_them(dtype: str) -> None:
-    module = tvm.IRModule.from_expr(relay.Function([relay.var("x", shape=(2,), dtype=dtype)], relay.Constant(_codes(dtype))))
+    module = tvm.IRModule.from_expr(
+        relay.Function([relay.var("x", shape=(2,), dtype=dtype)], relay.Constant(_codes(dtype)))
+    )
     assert tvm.ir.structural_equal(tvm.parser.parse(module.astext(show_meta_data=True)), module)
     assert tvm.ir.structural_equal(tvm.ir.load_json(tvm.ir.save_json(module)), module)
     back = relay.load_param_dict(relay.save_param_dict({"w": _codes(dtype)}))["w"]

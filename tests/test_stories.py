@@ -1,6 +1,8 @@
-"""The acceptance scripts beside this project, each a user's day from its first line to its last, in a process and a folder of its own.
+"""The acceptance scripts beside this project, each a user's day from its first line to its last, in a process and a
+folder of its own.
 
-They are looked for in the folder that the environment variable `TILEWRIGHT_STORIES` names, then in `shared/stories`; their models in `shared/models`.
+They are looked for in the folder that the environment variable `TILEWRIGHT_STORIES` names, then in `shared/stories`;
+their models in `shared/models`.
 """
 
 from __future__ import annotations
@@ -26,7 +28,8 @@ STORIES = {
     "tvmc.sh": ("mobilenet_v1_0.25_224_quant.tflite",),
 }
 TIMED = "tuning made the model slower"
-"""What one script says where its second timing is the longer one, which other programs on the machine may cause as well."""
+"""What one script says where its second timing is the longer one, which other programs on the machine may cause as
+well."""
 ATTEMPTS = 4
 TOOLS = {"tvmc.sh": ("aarch64-linux-gnu-gcc", "file"), "segfault.py": ("gcc",)}
 
@@ -39,9 +42,15 @@ def test_a_story_runs_from_start_to_end(name: str, tmp_path: Path) -> None:
     if missing:
         pytest.skip(f"{missing[0]} is not installed")
     paths = {"PYTHONPATH": str(ROOT / "src"), "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
-    command = ["sh" if name.endswith(".sh") else sys.executable, str(FOLDER / name), *(str(MODELS / model) for model in STORIES[name])]
+    command = [
+        "sh" if name.endswith(".sh") else sys.executable, str(FOLDER / name),
+        *(str(MODELS / model) for model in STORIES[name])
+    ]
     for _ in range(ATTEMPTS):
-        done = subprocess.run(command, cwd=tmp_path, env=os.environ | paths, capture_output=True, text=True, timeout=800, check=False, stdin=subprocess.DEVNULL)
+        done = subprocess.run(
+            command, cwd=tmp_path, env=os.environ | paths, capture_output=True, text=True, timeout=800, check=False,
+            stdin=subprocess.DEVNULL
+        )
         if TIMED not in done.stderr:
             break
     assert done.returncode == 0, done.stderr[-2000:]

@@ -1,4 +1,5 @@
-"""A day's work in the field's own words, on a trained network: import, build, run, time. Beside ONNX Runtime's answers."""
+"""A day's work in the field's own words, on a trained network: import, build, run, time. Beside ONNX Runtime's
+answers."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """One quantized convolution in two shapes, and an accelerator that takes one of them: two rewrites make the other fit.
 
-As PyTorch's models come, weights and biases are quantized in the graph, and values are requantized to int32, clipped and cast.
-As TFLite's come, weights and biases are integers, and values are requantized to uint8. Both mean the same.
+As PyTorch's models come, weights and biases are quantized in the graph, and values are requantized to int32, clipped
+and cast. As TFLite's come, weights and biases are integers, and values are requantized to uint8. Both mean the same.
 """
 
 from __future__ import annotations
@@ -32,23 +32,35 @@ def i32(value: Any) -> relay.Constant:
 
 
 def convolution(x: relay.Var, weight: Any, bias: Any) -> relay.Call:
-    data = relay.nn.pad(relay.qnn.op.quantize(x, f32(S_IN), i32(Z_IN), out_dtype="uint8", axis=1), [[0, 0], [0, 0], [1, 1], [1, 1]], float(Z_IN))
-    y = relay.qnn.op.conv2d(data, weight, i32(Z_IN), i32(0), f32(S_IN), f32(S_W), kernel_size=(3, 3), channels=8, strides=(2, 2), padding=(0, 0), out_dtype="int32")
+    data = relay.nn.pad(
+        relay.qnn.op.quantize(x, f32(S_IN), i32(Z_IN), out_dtype="uint8", axis=1), [[0, 0], [0, 0], [1, 1], [1, 1]],
+        float(Z_IN)
+    )
+    y = relay.qnn.op.conv2d(
+        data, weight, i32(Z_IN), i32(0), f32(S_IN), f32(S_W), kernel_size=(3, 3), channels=8, strides=(2, 2),
+        padding=(0, 0), out_dtype="int32"
+    )
     return relay.nn.bias_add(y, bias)
 
 
 def pytorch_shape() -> tvm.IRModule:
     x = relay.var("input", shape=(1, 3, 12, 12))
     weight = relay.qnn.op.quantize(relay.const(WEIGHT * S_W), f32(S_W), i32(0), out_dtype="int8", axis=0)
-    bias = relay.qnn.op.quantize(relay.const((BIAS * S_B).astype("float32")), f32(S_B), i32(0), out_dtype="int32", axis=0)
-    y = relay.qnn.op.requantize(convolution(x, weight, bias), f32(S_B), i32(0), f32(S_OUT), i32(0), axis=1, out_dtype="int32")
+    bias = relay.qnn.op.quantize(
+        relay.const((BIAS * S_B).astype("float32")), f32(S_B), i32(0), out_dtype="int32", axis=0
+    )
+    y = relay.qnn.op.requantize(
+        convolution(x, weight, bias), f32(S_B), i32(0), f32(S_OUT), i32(0), axis=1, out_dtype="int32"
+    )
     return tvm.IRModule.from_expr(relay.Function([x], relay.cast(relay.clip(y, 0.0, 255.0), "uint8")))
 
 
 def tflite_shape() -> tvm.IRModule:
     x = relay.var("input", shape=(1, 3, 12, 12))
     y = convolution(x, relay.const(WEIGHT), relay.const(BIAS))
-    return tvm.IRModule.from_expr(relay.Function([x], relay.qnn.op.requantize(y, f32(S_B), i32(0), f32(S_OUT), i32(0), axis=1, out_dtype="uint8")))
+    return tvm.IRModule.from_expr(
+        relay.Function([x], relay.qnn.op.requantize(y, f32(S_B), i32(0), f32(S_OUT), i32(0), axis=1, out_dtype="uint8"))
+    )
 
 
 class FoldQuantizedConstants(DFPatternCallback):
@@ -67,7 +79,9 @@ class RemoveClipAfterRequantize(DFPatternCallback):
 
     def __init__(self) -> None:
         super().__init__()
-        self.requantize = is_op("qnn.requantize")(wildcard(), is_constant(), is_constant(), is_constant(), is_constant())
+        self.requantize = is_op("qnn.requantize")(
+            wildcard(), is_constant(), is_constant(), is_constant(), is_constant()
+        )
         self.pattern = is_op("cast")(is_op("clip")(self.requantize)).has_attr({"dtype": "uint8"})
 
     def callback(self, pre: Any, post: Any, node_map: Any) -> relay.Expr:
@@ -83,8 +97,8 @@ def accelerated_pattern() -> DFPattern:
 
 def offloaded(mod: tvm.IRModule) -> list[Any]:
     passes = [
-        transform.InferType(), transform.MergeComposite([("ethos-n.qnn_conv2d", accelerated_pattern())]), transform.AnnotateTarget("ethos-n"),
-        transform.MergeCompilerRegions(), transform.PartitionGraph(),
+        transform.InferType(), transform.MergeComposite([("ethos-n.qnn_conv2d", accelerated_pattern())]),
+        transform.AnnotateTarget("ethos-n"), transform.MergeCompilerRegions(), transform.PartitionGraph(),
     ]
     parts = tvm.transform.Sequential(passes)(mod)
     image = np.random.default_rng(1).uniform(-2, 2, (1, 3, 12, 12)).astype("float32")
@@ -101,7 +115,9 @@ def test_only_the_shape_of_tflite_fits_the_accelerator() -> None:
 
 
 def test_two_rewrites_make_the_shape_of_tflite() -> None:
-    for callbacks in ([RemoveClipAfterRequantize(), FoldQuantizedConstants()], [FoldQuantizedConstants(), RemoveClipAfterRequantize()]):
+    for callbacks in (
+        [RemoveClipAfterRequantize(), FoldQuantizedConstants()], [FoldQuantizedConstants(), RemoveClipAfterRequantize()]
+    ):
         fixed = tvm.IRModule.from_expr(rewrite(callbacks, pytorch_shape()["main"]))
         assert_structural_equal(fixed, tflite_shape())
         assert len(offloaded(fixed)) == 1

@@ -21,27 +21,42 @@ def test_native_target_is_this_machine() -> None:
 
 def test_options_of_the_field() -> None:
     target = Target("llvm -mcpu=znver4 -mtriple=x86_64-linux-gnu -mattr=+avx2,-avx512f -num-cores=2 -device=arm_cpu")
-    assert (target.mcpu, target.mtriple, target.mattr, target.cores) == ("znver4", "x86_64-linux-gnu", ("+avx2", "-avx512f"), 2)
+    assert (
+        target.mcpu, target.mtriple, target.mattr, target.cores
+    ) == ("znver4", "x86_64-linux-gnu", ("+avx2", "-avx512f"), 2)
     assert target.keys == ("arm_cpu", "cpu")
-    assert target.vector_bits == 256 and target.vector_registers == 16 and not any(f.startswith("avx512") for f in target.features)
+    assert target.vector_bits == 256 and target.vector_registers == 16 and not any(
+        f.startswith("avx512") for f in target.features
+    )
     assert target.attrs["num-cores"] == 2
 
 
-@pytest.mark.parametrize("text", ["llvm", "npu, llvm", "npu -size=16 -name='a, b', ethos-n, llvm -mattr=+avx2,-avx512f", "llvm -mcpu=x86-64-v3 -mtriple=x86_64-linux-gnu", "llvm -mattr=+avx2,-avx512f", "llvm -num-cores=3 -keys=a,b"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "llvm", "npu, llvm", "npu -size=16 -name='a, b', ethos-n, llvm -mattr=+avx2,-avx512f",
+        "llvm -mcpu=x86-64-v3 -mtriple=x86_64-linux-gnu", "llvm -mattr=+avx2,-avx512f", "llvm -num-cores=3 -keys=a,b"
+    ]
+)
 def test_text_dictionary_and_json_round_trip(text: str) -> None:
     target = Target(text)
     assert str(target) == text
-    assert Target(str(target)) == target == Target(target.export()) == Target(json.dumps(target.export())) == Target(target)
+    assert Target(str(target)) == target == Target(target.export()) == Target(
+        json.dumps(target.export())
+    ) == Target(target)
     assert hash(Target(text)) == hash(target)
     assert target != Target("llvm -mtriple=aarch64-linux-gnu")
 
 
 @pytest.mark.parametrize(("cpu", "bits", "registers", "fma", "lanes"), [
-    ("x86-64", 128, 16, False, 4), ("x86-64-v2", 128, 16, False, 4), ("x86-64-v3", 256, 16, True, 8), ("x86-64-v4", 512, 32, True, 16),
-    ("znver5", 512, 32, True, 16), ("haswell", 256, 16, True, 8), ("sandybridge", 256, 16, False, 8)])
+    ("x86-64", 128, 16, False, 4), ("x86-64-v2", 128, 16, False, 4), ("x86-64-v3", 256, 16, True, 8),
+    ("x86-64-v4", 512, 32, True, 16), ("znver5", 512, 32, True, 16), ("haswell", 256, 16, True, 8),
+    ("sandybridge", 256, 16, False, 8)])
 def test_x86_levels(cpu: str, bits: int, registers: int, fma: bool, lanes: int) -> None:
     target = Target(f"llvm -mtriple=x86_64-linux-gnu -mcpu={cpu}")
-    assert (target.vector_bits, target.vector_registers, target.has_fma, target.lanes("float32")) == (bits, registers, fma, lanes)
+    assert (
+        target.vector_bits, target.vector_registers, target.has_fma, target.lanes("float32")
+    ) == (bits, registers, fma, lanes)
     assert target.lanes("int8") == 4 * lanes and target.lanes("float64") == lanes // 2
 
 
@@ -57,8 +72,14 @@ def test_aarch64() -> None:
     ("", "the target is empty; write for example 'llvm' or 'llvm -mcpu=x86-64-v3'"),
     ("llvm -mcp=znver4", "'-mcp' is not an option of a target: did you mean 'mcpu'?"),
     ("llvm -mcpu=znver44 -mtriple=x86_64-linux-gnu", "CPU 'znver44' is not known for x86_64: did you mean 'znver4'?"),
-    ("llvm -mcpu=cortex-a72 -mtriple=x86_64-linux-gnu", "CPU 'cortex-a72' is not known for x86_64: it is one of aarch64; give its -mtriple"),
-    ("llvm -mcpu=quantum -mtriple=aarch64-linux-gnu", "CPU 'quantum' is not known for aarch64: the known CPUs are a64fx, ampere1"),
+    (
+        "llvm -mcpu=cortex-a72 -mtriple=x86_64-linux-gnu",
+        "CPU 'cortex-a72' is not known for x86_64: it is one of aarch64; give its -mtriple"
+    ),
+    (
+        "llvm -mcpu=quantum -mtriple=aarch64-linux-gnu",
+        "CPU 'quantum' is not known for aarch64: the known CPUs are a64fx, ampere1"
+    ),
     ("llvm -mtriple=x86-linux", "'x86-linux' is not a triple that code can be made for: did you mean 'x86_64'?"),
     ("llvm -mattr=avx2", "'avx2' in -mattr is not a change of features; write +avx2 or -avx2"),
     ("llvm -num-cores=many", "the target's option '-num-cores' is 'many'; it must be a number"),
@@ -98,7 +119,9 @@ def test_current_target() -> None:
 
 def test_accelerators_stand_before_the_processor() -> None:
     target = Target("npu -size=16 -kind=a,b, other,llvm -mattr=+avx2,+fma")
-    assert [(a.name, a.options) for a in target.accelerators] == [("npu", (("size", "16"), ("kind", "a,b"))), ("other", ())]
+    assert [(a.name, a.options) for a in target.accelerators] == [
+        ("npu", (("size", "16"), ("kind", "a,b"))), ("other", ())
+    ]
     assert target.processor == Target("llvm -mattr=+avx2,+fma") != target and not target.processor.accelerators
     assert target.mattr == ("+avx2", "+fma") and Target("llvm").processor == Target("llvm")
 

@@ -1,4 +1,5 @@
-"""Targets with hooks: loop programs for the host, modules made of loop programs, constants that are handed over once."""
+"""Targets with hooks: loop programs for the host, modules made of loop programs, constants that are handed over
+once."""
 
 from __future__ import annotations
 
@@ -126,10 +127,23 @@ def test_a_target_makes_its_own_module_of_loop_programs() -> None:
 def test_hooks_that_do_something_else_are_told() -> None:
     mod = partitioned(SUM, "add")
     cases: list[tuple[Any, str]] = [
-        (lambda m: 1, r"RelayToTIR of 'wide', at .*test_target_hooks.py:\d+, returned a int; it returns an IRModule of loop programs"),
-        (lambda m: tvm.IRModule(), "RelayToTIR of 'wide' made no loop program 'tvmgen_default_wide_main_.'; it makes one for each function"),
-        (lambda m: tvm.IRModule({n: te.create_prim_func([a := te.placeholder((3,), name="a"), te.compute((3,), lambda i: a[i])]) for n, _ in m.items()}),
-         r"the loop program 'tvmgen_default_wide_main_.' that RelayToTIR of 'wide' made takes .*; inputs and outputs are float32\[4, 6\], float32\[4, 6\], float32\[4, 6\]"),
+        (
+            lambda m: 1,
+            r"RelayToTIR of 'wide', at .*test_target_hooks.py:\d+, returned a int; it returns an IRModule of loop "
+            r"programs"
+        ),
+        (
+            lambda m: tvm.IRModule(),
+            "RelayToTIR of 'wide' made no loop program 'tvmgen_default_wide_main_.'; it makes one for each function"
+        ),
+        (lambda m: tvm.IRModule(
+            {
+                n: te.create_prim_func([a := te.placeholder((3,), name="a"), te.compute((3,), lambda i: a[i])]) for n,
+                _ in m.items()
+            }
+        ),
+         r"the loop program 'tvmgen_default_wide_main_.' that RelayToTIR of 'wide' made takes .*; inputs and outputs "
+         r"are float32\[4, 6\], float32\[4, 6\], float32\[4, 6\]"),
         (lambda m: tvm.IRModule({**dict(loops(m).items()), "more": next(iter(dict(loops(m).items()).values()))}),
          "RelayToTIR of 'wide' made more, which nothing calls on the host; give the target TIRToRuntime"),
     ]
@@ -138,14 +152,22 @@ def test_hooks_that_do_something_else_are_told() -> None:
         with pytest.raises(CompileError, match=message):
             relay.build(mod, "llvm")
     register_target_kind("wide", {"RelayToTIR": loops, "TIRToRuntime": lambda m, t: 1}, override=True)
-    with pytest.raises(CompileError, match=r"TIRToRuntime of 'wide', at .*, returned a int; it returns a tvm.runtime.ModuleNode"):
+    with pytest.raises(
+        CompileError, match=r"TIRToRuntime of 'wide', at .*, returned a int; it returns a tvm.runtime.ModuleNode"
+    ):
         relay.build(mod, "llvm")
 
 
 def test_hooks_have_the_names_of_the_field() -> None:
-    with pytest.raises(OptionError, match=r"a target has no hook 'RelayToTir'; did you mean 'RelayToTIR'\?; there are RelayToTIR, TIRToRuntime"):
+    with pytest.raises(
+        OptionError,
+        match=r"a target has no hook 'RelayToTir'; did you mean 'RelayToTIR'\?; there are RelayToTIR, TIRToRuntime"
+    ):
         register_target_kind("wide", {"RelayToTir": loops})
-    with pytest.raises(OptionError, match="the target 'wide' has TIRToRuntime and nothing that makes loop programs; give it RelayToTIR, too"):
+    with pytest.raises(
+        OptionError,
+        match="the target 'wide' has TIRToRuntime and nothing that makes loop programs; give it RelayToTIR, too"
+    ):
         register_target_kind("wide", {"TIRToRuntime": loops})
     register_target_kind("wide", {"RelayToTIR": loops})
     with pytest.raises(OptionError, match="registered already"):
@@ -184,7 +206,10 @@ class Scaled(ModuleNode):
 def test_constants_are_handed_over_once(suffix: str, tmp_path: Path) -> None:
     register_module(Scaled)
     register_func("relay.ext.wide", lambda f: Scaled(str(f.attrs["global_symbol"])))
-    register_func("relay.ext.wide.constant_updater", lambda f, symbol: {"factor": np.float32(2), "names": np.array([1, 2], np.int8)})
+    register_func(
+        "relay.ext.wide.constant_updater",
+        lambda f, symbol: {"factor": np.float32(2), "names": np.array([1, 2], np.int8)}
+    )
     lib = relay.build(partitioned(SUM, "add"), "llvm")
     Scaled.initialized.clear()
     for _ in range(2):
@@ -205,8 +230,14 @@ def test_constants_that_nobody_takes_are_told() -> None:
 
     register_func("relay.ext.wide", lambda f: Deaf(str(f.attrs["global_symbol"])))
     register_func("relay.ext.wide.constant_updater", lambda f, symbol: {"factor": np.float32(2)})
-    with pytest.raises(ArtifactError, match=r"the module 'deaf' has constants for 'tvmgen_default_wide_main_.', and no function '__init_tvmgen_default_wide_main_.'"):
+    with pytest.raises(
+        ArtifactError,
+        match=r"the module 'deaf' has constants for 'tvmgen_default_wide_main_.', and no function "
+        r"'__init_tvmgen_default_wide_main_.'"
+    ):
         _ = relay.build(partitioned(SUM, "add"), "llvm").executable
     register_func("relay.ext.wide.constant_updater", lambda f, symbol: [1], override=True)
-    with pytest.raises(CompileError, match=r"the constant updater of 'wide', at .*, returned list; it returns arrays by name"):
+    with pytest.raises(
+        CompileError, match=r"the constant updater of 'wide', at .*, returned list; it returns arrays by name"
+    ):
         relay.build(partitioned(SUM, "add"), "llvm")

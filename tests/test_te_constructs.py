@@ -1,4 +1,5 @@
-"""Constructs of te beyond compute: open sizes, scans, hybrid script, tuples, extern programs. What they mean is numpy's, natively run."""
+"""Constructs of te beyond compute: open sizes, scans, hybrid script, tuples, extern programs. What they mean is
+numpy's, natively run."""
 
 from __future__ import annotations
 
@@ -24,7 +25,8 @@ def call(s: te.Schedule, args: Sequence[Any], *given: Any) -> None:
     tvm.build(s, args, "llvm")(*given)
 
 
-# --- open sizes -----------------------------------------------------------------------------------------------------------
+# --- open sizes
+# -----------------------------------------------------------------------------------------------------------
 
 
 def addition() -> tuple[te.Schedule, list[te.Tensor]]:
@@ -48,7 +50,9 @@ def test_any_length_can_be_added(tmp_path: Path) -> None:
             a, b, c = RNG.random(n, np.float32), RNG.random(n, np.float32), np.empty(n, np.float32)
             f(a, b, c)
             np.testing.assert_array_equal(c, a + b)
-    with pytest.raises(InputError, match=r"argument 1 of add, 'B', has shape \[5\], expected float32 B\[n\] where n = 6"):
+    with pytest.raises(
+        InputError, match=r"argument 1 of add, 'B', has shape \[5\], expected float32 B\[n\] where n = 6"
+    ):
         module(np.zeros(6, np.float32), np.zeros(5, np.float32), np.zeros(6, np.float32))
 
 
@@ -57,7 +61,9 @@ def test_any_length_can_be_added(tmp_path: Path) -> None:
 def test_a_product_of_open_sizes(nparts: int | None) -> None:
     n, m, depth_of = te.var("n"), te.size_var("m"), te.var("l")
     alpha = te.var("alpha", "float32")
-    a, b, k = te.placeholder((n, depth_of), name="A"), te.placeholder((depth_of, m), name="B"), te.reduce_axis((0, depth_of), "k")
+    a, b, k = te.placeholder(
+        (n, depth_of), name="A"
+    ), te.placeholder((depth_of, m), name="B"), te.reduce_axis((0, depth_of), "k")
     d = te.compute((depth_of, m), lambda i, j: b[i, j] * 2.0, name="D")
     c = te.compute((n, m), lambda i, j: te.sum(a[i, k] * d[k, j], axis=k), name="C")
     e = te.compute((n, m), lambda i, j: c[i, j] * alpha, name="E")
@@ -72,7 +78,9 @@ def test_a_product_of_open_sizes(nparts: int | None) -> None:
     s[e].parallel(io)
     args = [alpha, a, b, e]
     module = tvm.build(s, args, "llvm")
-    assert repr(module.entry_func) == "default_function(float32 alpha, float32 A[n, l], float32 B[l, m], float32 E[n, m])"
+    assert repr(
+        module.entry_func
+    ) == "default_function(float32 alpha, float32 A[n, l], float32 B[l, m], float32 E[n, m])"
     for rows, columns, depth in ((3, 5, 7), (20, 33, 17), (16, 32, 8)):
         x, y = RNG.random((rows, depth), np.float32), RNG.random((depth, columns), np.float32)
         got = np.empty((rows, columns), np.float32)
@@ -106,14 +114,18 @@ def test_rows_that_are_apart_are_read_where_they_are() -> None:
     n = te.var("n")
     a = te.placeholder((n, 6), name="A")
     b = te.compute((n, 6), lambda i, j: a[i, j] + 1.0, name="B")
-    module = tvm.build(te.create_schedule(b.op), [a, b], binds={a: tvm.tir.decl_buffer(a.shape, a.dtype, "A", strides=[te.var("s"), 1])})
+    module = tvm.build(
+        te.create_schedule(b.op), [a, b],
+        binds={a: tvm.tir.decl_buffer(a.shape, a.dtype, "A", strides=[te.var("s"), 1])}
+    )
     wide, got = RNG.random((5, 16), np.float32), np.empty((5, 6), np.float32)
     for x in (wide[:, :6], wide[:, 1:7], np.ascontiguousarray(wide[:, :6])):
         module(x, got)
         np.testing.assert_array_equal(got, x + 1)
 
 
-# --- reductions -----------------------------------------------------------------------------------------------------------
+# --- reductions
+# -----------------------------------------------------------------------------------------------------------
 
 
 def test_argmax_of_the_tuple_tutorial() -> None:
@@ -133,7 +145,8 @@ def test_argmax_of_the_tuple_tutorial() -> None:
     np.testing.assert_array_equal(best, x.max(1))
 
 
-# --- scans ----------------------------------------------------------------------------------------------------------------
+# --- scans
+# ----------------------------------------------------------------------------------------------------------------
 
 
 def running_sum() -> tuple[te.Tensor, te.Tensor, te.Tensor, te.Tensor]:
@@ -174,7 +187,9 @@ def test_a_scan_with_a_reduction_and_two_states() -> None:
     """A recurrent cell: h = tanh(W h + x), and a counter beside it."""
     steps, width = 5, 8
     x, w = te.placeholder((steps, width), name="X"), te.placeholder((width, width), name="W")
-    h, c, k = te.placeholder((steps, width), name="h"), te.placeholder((steps, 1), name="c"), te.reduce_axis((0, width), "k")
+    h, c, k = te.placeholder(
+        (steps, width), name="h"
+    ), te.placeholder((steps, 1), name="c"), te.reduce_axis((0, width), "k")
     h0, c0 = te.compute((1, width), lambda _, i: x[0, i], name="h0"), te.compute((1, 1), lambda _, i: 1.0, name="c0")
     mixed = te.compute((steps, width), lambda t, i: te.sum(w[i, k] * h[t - 1, k], axis=k), name="mixed")
     h1 = te.compute((steps, width), lambda t, i: te.tanh(mixed[t, i] + x[t, i]), name="h1")
@@ -193,9 +208,18 @@ def test_a_scan_with_a_reduction_and_two_states() -> None:
 def test_scans_that_cannot_be() -> None:
     x, result, _, update = running_sum()
     refused: list[tuple[Callable[[te.Schedule], object], str]] = [
-        (lambda s: s[update].parallel(update.op.axis[0]), r"loop 't' of 'update' goes over the steps of scan 'scan': it stays outside and serial"),
-        (lambda s: s[update].reorder(*reversed(update.op.axis)), r"loop 't' of 'update' goes over the steps of scan 'scan'"),
-        (lambda s: s[result].parallel(result.op.scan_axis), r"'scan' is a scan, whose steps run one after another; schedule its update 'update' instead"),
+        (
+            lambda s: s[update].parallel(update.op.axis[0]),
+            r"loop 't' of 'update' goes over the steps of scan 'scan': it stays outside and serial"
+        ),
+        (
+            lambda s: s[update].reorder(*reversed(update.op.axis)),
+            r"loop 't' of 'update' goes over the steps of scan 'scan'"
+        ),
+        (
+            lambda s: s[result].parallel(result.op.scan_axis),
+            r"'scan' is a scan, whose steps run one after another; schedule its update 'update' instead"
+        ),
     ]
     for step, message in refused:
         s = te.create_schedule(result.op)
@@ -205,17 +229,22 @@ def test_scans_that_cannot_be() -> None:
     with pytest.raises(CompileError, match="'update' is a part of scan 'scan' and cannot be an argument"):
         schedule_func(te.create_schedule([result.op, update.op]), [x, result, update])
     state, init = te.placeholder((4, 2)), te.compute((1, 2), lambda t, i: 0.0)
-    with pytest.raises(CompileError, match=r"te.scan 'scan' takes one init, update and state for each result, but was given 1, 2 and 1"):
+    with pytest.raises(
+        CompileError, match=r"te.scan 'scan' takes one init, update and state for each result, but was given 1, 2 and 1"
+    ):
         te.scan(init, [init, init], state)
     with pytest.raises(CompileError, match=r"te.scan 'scan': the state 'compute' is a te.placeholder"):
         te.scan(init, init, init)
     with pytest.raises(CompileError, match=r"te.scan 'scan': init and update are made by te.compute"):
         te.scan(init, state, state)
-    with pytest.raises(CompileError, match=r"te.scan 'scan': state and update have one shape and type, and init but for its steps"):
+    with pytest.raises(
+        CompileError, match=r"te.scan 'scan': state and update have one shape and type, and init but for its steps"
+    ):
         te.scan(init, init, state)
 
 
-# --- hybrid script --------------------------------------------------------------------------------------------------------
+# --- hybrid script
+# --------------------------------------------------------------------------------------------------------
 
 SCALE = 3
 
@@ -288,7 +317,8 @@ def test_hybrid_script_that_cannot_be() -> None:
         te.hybrid.script(3)  # type: ignore[arg-type]
 
 
-# --- programs from elsewhere ----------------------------------------------------------------------------------------------
+# --- programs from elsewhere
+# ----------------------------------------------------------------------------------------------
 
 
 @T.prim_func
@@ -308,7 +338,9 @@ def test_a_loop_program_as_a_stage() -> None:
     again = np.empty_like(x)
     run(lower_blocks(func), [x, again])
     np.testing.assert_array_equal(again, got)
-    with pytest.raises(CompileError, match="extern_primfunc of 'halve' takes a program over 2 inputs and at least one result"):
+    with pytest.raises(
+        CompileError, match="extern_primfunc of 'halve' takes a program over 2 inputs and at least one result"
+    ):
         te.extern_primfunc([a, a], halve)
     with pytest.raises(CompileError, match="create_prim_func takes the tensors of a program"):
         te.create_prim_func([1])
@@ -330,8 +362,14 @@ define float @twice(float %x) {
 
 def test_functions_from_llvm_text() -> None:
     a = te.placeholder((8, 12), name="A")
-    copied = te.extern((8, 12), [a], lambda i, o: tvm.tir.call_extern("void", "copy_it", i[0].access_ptr("r"), o[0].access_ptr("w"), 96), name="copied")
-    b = te.compute((8, 12), lambda i, j: copied[i, j] * tvm.tir.call_pure_extern("float32", "twice", copied[i, j]), name="B")
+    copied = te.extern(
+        (8, 12), [a],
+        lambda i, o: tvm.tir.call_extern("void", "copy_it", i[0].access_ptr("r"), o[0].access_ptr("w"), 96),
+        name="copied"
+    )
+    b = te.compute(
+        (8, 12), lambda i, j: copied[i, j] * tvm.tir.call_pure_extern("float32", "twice", copied[i, j]), name="B"
+    )
     s = te.create_schedule(b.op)
     s[b].vectorize(b.op.axis[1])
     s[b].pragma(b.op.axis[0], "import_llvm", C_LIKE)
@@ -348,7 +386,9 @@ def test_functions_from_llvm_text() -> None:
 
 def test_axes_are_values_and_reducers_take_two() -> None:
     a, r = te.placeholder((8,), name="A"), te.reduce_axis((0, 3), "r")
-    b = te.compute((6,), lambda i: te.sum(te.if_then_else(r == 1, a[i + r] * 2.0, te.max(a[r + i], 0.5)), axis=r), name="B")
+    b = te.compute(
+        (6,), lambda i: te.sum(te.if_then_else(r == 1, a[i + r] * 2.0, te.max(a[r + i], 0.5)), axis=r), name="B"
+    )
     x, y = RNG.random(8, np.float32), np.empty(6, np.float32)
     call(te.create_schedule(b.op), [a, b], x, y)
     m = np.maximum(x, 0.5)
@@ -374,7 +414,9 @@ def test_a_reduction_that_ends_at_an_axis() -> None:
         got = np.full(8, 77, "float32")
         tvm.build(te.create_schedule(c.op), [*args, c], "llvm")(*given, got)
         np.testing.assert_array_equal(got, [data[r, :n].sum() for r, n in enumerate(until)])
-        for step, message in ((lambda s, c=c: s[c].fuse(*s[c].leaf_iter_vars), "cannot be fused"), (lambda s, c=c: s.rfactor(c, c.op.reduce_axis[0]), "how often loop 'k' runs"),
+        for step, message in ((lambda s, c=c: s[c].fuse(*s[c].leaf_iter_vars), "cannot be fused"), (
+            lambda s, c=c: s.rfactor(c, c.op.reduce_axis[0]), "how often loop 'k' runs"
+        ),
                               (lambda s, c=c: s[c].reorder(*reversed(s[c].leaf_iter_vars)), "it stays inside of that")):
             s = te.create_schedule(c.op)
             step(s)

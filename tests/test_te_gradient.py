@@ -55,7 +55,8 @@ def summed(output: te.Tensor) -> list[int]:
     return [int(np.prod([int(a.extent) for a in op.reduce_axis])) for op in ops]  # type: ignore[call-overload]
 
 
-# --- single expressions -----------------------------------------------------------------------------------------------------
+# --- single expressions
+# -----------------------------------------------------------------------------------------------------
 
 SMOOTH = ["exp", "tanh", "sigmoid", "erf", "sin", "cos", "tan", "atan", "sinh", "cosh", "asinh", "abs"]
 POSITIVE = ["log", "log2", "sqrt", "rsqrt"]
@@ -77,7 +78,8 @@ EXPRESSIONS: dict[str, Callable[[Any, Any], Any]] = {
     "max": lambda a, b: te.if_then_else(a < b, a * 2.0, b) + te.max(a, b * b),
     "min": lambda a, b: te.min(a, b) - te.fma(a, b, a),
     "steps": lambda a, b: te.floor(a) * b + te.round(b) + te.ceil(a) * a + te.trunc(b) * a,
-    "cast": lambda a, b: (a.astype("float32") * b.astype("float32")).astype("float64") * 0.0 + a * b.astype("int32").astype("float64"),
+    "cast": lambda a, b: (a.astype("float32") * b.astype("float32")).astype("float64") * 0.0 + a
+    * b.astype("int32").astype("float64"),
 }
 
 
@@ -96,7 +98,8 @@ def test_what_is_read_several_times_is_added_up() -> None:
     assert summed(g) == []
 
 
-# --- indices ----------------------------------------------------------------------------------------------------------------
+# --- indices
+# ----------------------------------------------------------------------------------------------------------------
 
 
 def through(read: Callable[[te.Tensor], te.Tensor], *shape: int) -> te.Tensor:
@@ -137,7 +140,8 @@ def test_a_gather_adds_up_what_was_taken_from_one_place() -> None:
     np.testing.assert_allclose(value(g, {at: where, head: weights}), [2 * (1 + 2), 0, 2 * 3, 2 * (0 + 4 + 5)])
 
 
-# --- reductions -------------------------------------------------------------------------------------------------------------
+# --- reductions
+# -------------------------------------------------------------------------------------------------------------
 
 
 def reduced(by: Callable[..., Any], *shape: int) -> tuple[te.Tensor, te.Tensor]:
@@ -176,7 +180,8 @@ def test_of_equal_maxima_the_first_counts() -> None:
     np.testing.assert_array_equal(value(g, {a: np.array([1.0, 5.0, 5.0, 2.0]), head: np.ones(1)}), [0, 1, 0, 0])
 
 
-# --- layers -----------------------------------------------------------------------------------------------------------------
+# --- layers
+# -----------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("stride", "padding", "dilation"), [(1, 0, 1), (1, 1, 1), (2, 1, 1), (1, 2, 2), (2, 0, 2)])
@@ -200,7 +205,9 @@ LAYERS: dict[str, tuple[tuple[int, ...], Callable[[te.Tensor], te.Tensor]]] = {
     "relu": ((3, 4), topi.nn.relu),
     "leaky relu": ((3, 4), lambda a: topi.nn.leaky_relu(a, 0.1)),
     "max pool": ((1, 2, 5, 5), lambda a: topi.nn.pool2d(a, (2, 2), (1, 1), (1, 1), (0, 0, 0, 0), "max")),
-    "average pool": ((1, 2, 4, 4), lambda a: topi.nn.pool2d(a, (2, 2), (2, 2), (1, 1), (1, 1, 1, 1), "avg", count_include_pad=False)),
+    "average pool": (
+        (1, 2, 4, 4), lambda a: topi.nn.pool2d(a, (2, 2), (2, 2), (1, 1), (1, 1, 1, 1), "avg", count_include_pad=False)
+    ),
     "global pool": ((1, 2, 3, 3), lambda a: topi.nn.global_pool(a, "avg")),
     "mean": ((3, 4), lambda a: topi.divide(topi.sum(a, axis=1), 4.0)),
 }
@@ -218,7 +225,8 @@ def test_dense_and_what_stands_on_it() -> None:
     check(topi.tanh(topi.nn.dense(x, w, b)), [x, w, b])
 
 
-# --- the head ---------------------------------------------------------------------------------------------------------------
+# --- the head
+# ---------------------------------------------------------------------------------------------------------------
 
 
 def test_without_a_head_it_is_the_jacobian() -> None:
@@ -263,18 +271,24 @@ def test_open_sizes_and_native_code() -> None:
     np.testing.assert_allclose(got_w, np.correlate(a, h, "valid"), rtol=1e-5)
 
 
-# --- refusals ---------------------------------------------------------------------------------------------------------------
+# --- refusals
+# ---------------------------------------------------------------------------------------------------------------
 
 
 def test_refusals() -> None:
     a, whole = tensor(3), te.placeholder((3,), "int32", "N")
     c = te.compute((3,), lambda i: a[i] * 2.0, name="C")
-    with pytest.raises(CompileError, match="'N' has type int32, and only floating-point values have derivatives; cast it to float32"):
+    with pytest.raises(
+        CompileError, match="'N' has type int32, and only floating-point values have derivatives; cast it to float32"
+    ):
         te.gradient(c, [whole])
     with pytest.raises(CompileError, match=r"the head .* has to end in the dimensions of 'C', \[3\]"):
         te.gradient(c, [a], tensor(4, name="H"))
     unknown = te.compute((3,), lambda i: te.call_pure_extern("float64", "cbrt", a[i]), name="D")
-    with pytest.raises(CompileError, match="there is no derivative of 'cbrt'; write what it computes with functions that have one: exp, "):
+    with pytest.raises(
+        CompileError,
+        match="there is no derivative of 'cbrt'; write what it computes with functions that have one: exp, "
+    ):
         te.gradient(unknown, [a])
 
     def loops(ins: Any, outs: Any) -> Any:
@@ -285,5 +299,7 @@ def test_refusals() -> None:
         return irb.get()
 
     copied = te.extern((3,), [a], loops, name="E", dtype="float64")
-    with pytest.raises(CompileError, match="'E' is a ExternOp, and 'F' depends on the inputs through it; only values of te"):
+    with pytest.raises(
+        CompileError, match="'E' is a ExternOp, and 'F' depends on the inputs through it; only values of te"
+    ):
         te.gradient(te.compute((3,), lambda i: copied[i] * 2.0, name="F"), [a])

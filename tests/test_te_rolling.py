@@ -1,4 +1,5 @@
-"""Windows over values that are computed in the loops of their readers, and keep in rings what the next trip reads again."""
+"""Windows over values that are computed in the loops of their readers, and keep in rings what the next trip reads
+again."""
 
 from __future__ import annotations
 
@@ -18,18 +19,25 @@ from tilewright.tir.transform.inject_double_buffer import inject_double_buffer
 from tilewright.tir.transform.lower_blocks import lower_blocks
 
 pytestmark = pytest.mark.slow
-NOTHING_KEPT = "does not move on along one dimension by less than its size|is computed by itself|is vectorized, and a ring keeps"
+NOTHING_KEPT = (
+    "does not move on along one dimension by less than its size|is computed by itself|is vectorized, and a ring keeps"
+)
 
 
 def windows(seed: int) -> tuple[te.Schedule, list[te.Tensor], list[np.ndarray[Any, Any]], np.ndarray[Any, Any]]:
     """Windows of a doubled value, summed up, and windows of those sums: some of the values roll along random loops."""
     choose = random.Random(seed)
-    h, w, kh, kw, step = choose.randrange(9, 14), choose.randrange(9, 14), choose.randrange(1, 4), choose.randrange(1, 4), choose.randrange(1, 3)
+    h, w, kh, kw, step = (
+        choose.randrange(9, 14), choose.randrange(9, 14), choose.randrange(1, 4), choose.randrange(1, 4),
+        choose.randrange(1, 3)
+    )
     a = te.placeholder((h, w), name="A")
     double = te.compute((h, w), lambda i, j: a[i, j] * 2.0, name="double")
     y, x = te.reduce_axis((0, kh), "y"), te.reduce_axis((0, kw), "x")
     rows, columns = (h - kh) // step + 1, (w - kw) // step + 1
-    sums = te.compute((rows, columns), lambda i, j: te.sum(double[i * step + y.var, j * step + x.var], axis=[y, x]), name="sums")
+    sums = te.compute(
+        (rows, columns), lambda i, j: te.sum(double[i * step + y.var, j * step + x.var], axis=[y, x]), name="sums"
+    )
     out = te.compute((rows - 2, columns), lambda i, j: sums[i, j] + sums[i + 2, j], name="out")
     s = te.create_schedule(out.op)
     for value, user in ((sums, out), (double, sums)):
@@ -45,7 +53,9 @@ def windows(seed: int) -> tuple[te.Schedule, list[te.Tensor], list[np.ndarray[An
         if choose.random() < 0.3:
             s[value].storage_align(value.op.axis[0], 8, 3)  # type: ignore[attr-defined]
     for value in (sums, double):
-        if choose.random() < 0.3 and (last := value.op.axis[1]) in s[value].leaf_iter_vars:  # type: ignore[attr-defined]
+        if choose.random() < 0.3 and (
+            last := value.op.axis[1]
+        ) in s[value].leaf_iter_vars:  # type: ignore[attr-defined]
             s[value].vectorize(last)
     data = np.random.default_rng(seed).integers(-4, 5, (h, w)).astype("float32")
     summed = np.lib.stride_tricks.sliding_window_view(data * 2, (kh, kw))[::step, ::step].sum((2, 3))
@@ -86,7 +96,9 @@ def test_windows_interpreted() -> None:
 
 def test_windows_native() -> None:
     found = {seed: f for seed in range(200, 280) if (f := rolled(seed)) is not None}
-    module = tvm.build(tvm.IRModule({f"f{seed}": lower_blocks(func) for seed, (func, _, _) in found.items()}), target="llvm")
+    module = tvm.build(
+        tvm.IRModule({f"f{seed}": lower_blocks(func) for seed, (func, _, _) in found.items()}), target="llvm"
+    )
     for seed, (func, given, want) in found.items():
         module[f"f{seed}"](*given)
         np.testing.assert_array_equal(given[-1], want, err_msg=f"seed {seed}\n{func}")
@@ -111,12 +123,20 @@ def test_what_cannot_roll() -> None:
     b = te.compute((10,), lambda i: a[i] * 2.0, name="B")
     c = te.compute((8,), lambda i: b[i] + b[i + 2], name="C")
     s = te.create_schedule(c.op)
-    with pytest.raises(ScheduleError, match="rolling_buffer of 'C': an output is the caller's memory, which is needed whole"):
+    with pytest.raises(
+        ScheduleError, match="rolling_buffer of 'C': an output is the caller's memory, which is needed whole"
+    ):
         s[c].rolling_buffer()
     s[b].rolling_buffer()
-    with pytest.raises(ScheduleError, match="block 'B' is computed by itself; compute_at a loop of its reader before it can roll"):
+    with pytest.raises(
+        ScheduleError, match="block 'B' is computed by itself; compute_at a loop of its reader before it can roll"
+    ):
         schedule_func(s, [a, c])
     s[b].compute_at(s[c], s[c].op.axis[0])
     s[c].parallel(s[c].op.axis[0])
-    with pytest.raises(ScheduleError, match=r"loop 'i' is parallel, and a ring keeps what one trip made for the next\. The loops there:\nfor i in T.parallel\(8\):    # <-- here"):
+    with pytest.raises(
+        ScheduleError,
+        match=r"loop 'i' is parallel, and a ring keeps what one trip made for the next\. The loops there:\nfor i in "
+        r"T.parallel\(8\):    # <-- here"
+    ):
         schedule_func(s, [a, c])

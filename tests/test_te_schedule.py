@@ -1,4 +1,5 @@
-"""te schedules: the ways of the field to run a computation all equal numpy, as loops and as native code; refusals say why."""
+"""te schedules: the ways of the field to run a computation all equal numpy, as loops and as native code; refusals say
+why."""
 
 from __future__ import annotations
 
@@ -49,7 +50,8 @@ def loops_of(func: PrimFunc, block: str) -> list[tuple[str, int]]:
 
 
 def check(s: te.Schedule, args: list[te.Tensor], expected: Callable[..., np.ndarray]) -> PrimFunc:
-    """The last of `args` is what numpy says: interpreted after the blocks are gone, after the loop passes, and native."""
+    """The last of `args` is what numpy says: interpreted after the blocks are gone, after the loop passes, and
+    native."""
     func = schedule_func(s, args, "main")
     rng = np.random.default_rng(0)
     given = [rng.random(t.extents, np.float32) for t in args[:-1]]
@@ -66,7 +68,8 @@ def check(s: te.Schedule, args: list[te.Tensor], expected: Callable[..., np.ndar
     return func
 
 
-# --- the matmul tutorial --------------------------------------------------------------------------------------------------
+# --- the matmul tutorial
+# --------------------------------------------------------------------------------------------------
 
 
 def blocking(p: Product) -> None:
@@ -176,8 +179,8 @@ def hints(p: Product) -> None:
 
 
 SCHEDULES = [
-    blocking, vectorization, loop_permutation, write_cache, write_cache_in_registers, read_cache, read_cache_in_a_reduction, both_caches, factored,
-    factored_last, factored_twice, attach_after_split, hints,
+    blocking, vectorization, loop_permutation, write_cache, write_cache_in_registers, read_cache,
+    read_cache_in_a_reduction, both_caches, factored, factored_last, factored_twice, attach_after_split, hints,
 ]
 
 
@@ -194,7 +197,9 @@ def test_array_packing() -> None:
     a, b = te.placeholder((M, K), name="A"), te.placeholder((K, 24), name="B")
     k = te.reduce_axis((0, K), "k")
     packed = te.compute((24 / BN, K, BN), lambda bigN, k, littleN: b[k, bigN * BN + littleN], name="packedB")
-    c = te.compute((M, 24), lambda m, n: te.sum(a[m, k] * packed[n // BN, k, tvm.tir.indexmod(n, BN)], axis=k), name="C")
+    c = te.compute(
+        (M, 24), lambda m, n: te.sum(a[m, k] * packed[n // BN, k, tvm.tir.indexmod(n, BN)], axis=k), name="C"
+    )
     s = te.create_schedule(c.op)
     xo, yo, xi, yi = s[c].tile(c.op.axis[0], c.op.axis[1], BN, BN)
     ko, ki = s[c].split(k, factor=4)
@@ -224,10 +229,13 @@ def test_a_factor_is_no_longer_than_the_loop() -> None:
     p = Product()
     p.s[p.C].split(p.C.op.axis[0], factor=100)
     p.s[p.C].split(p.C.op.axis[1], nparts=100)
-    assert loops_of(check(p.s, p.args, lambda a, b: a @ b), "C") == [("serial", 1), ("serial", M), ("serial", N), ("serial", 1), ("serial", K)]
+    assert loops_of(check(p.s, p.args, lambda a, b: a @ b), "C") == [
+        ("serial", 1), ("serial", M), ("serial", N), ("serial", 1), ("serial", K)
+    ]
 
 
-# --- several stages -------------------------------------------------------------------------------------------------------
+# --- several stages
+# -------------------------------------------------------------------------------------------------------
 
 
 def chain() -> tuple[te.Tensor, te.Tensor, te.Tensor, te.Tensor]:
@@ -326,7 +334,8 @@ def test_no_trip_starts_a_reduction_over() -> None:
     check(s, [a, c], lambda x: (x + 1).sum(1))
 
 
-# --- refusals -------------------------------------------------------------------------------------------------------------
+# --- refusals
+# -------------------------------------------------------------------------------------------------------------
 
 
 def bind_twice(p: Product) -> None:
@@ -336,52 +345,148 @@ def bind_twice(p: Product) -> None:
 
 
 REFUSED: dict[str, tuple[Callable[[Product], object], str]] = {
-    "no stage": (lambda p: p.s[te.placeholder((2,), name="Z")], r"'Z' is not part of this schedule; its stages are A, B, C"),
+    "no stage": (
+        lambda p: p.s[te.placeholder((2,), name="Z")], r"'Z' is not part of this schedule; its stages are A, B, C"
+    ),
     "no operation": (lambda p: te.create_schedule([]), r"create_schedule takes operations \(C.op\)"),
     "split without": (lambda p: p.s[p.C].split(p.k), r"split of 'k' takes either factor= or nparts="),
-    "split by zero": (lambda p: p.s[p.C].split(p.k, 0), r"'k' cannot be split by 0; factors are whole numbers, 1 or more"),
+    "split by zero": (
+        lambda p: p.s[p.C].split(p.k, 0), r"'k' cannot be split by 0; factors are whole numbers, 1 or more"
+    ),
     "not an axis": (lambda p: p.s[p.C].split("k", 2), r"'k' is not an axis; use one of op.axis"),
-    "twice": (lambda p: (p.s[p.C].split(p.k, 2), p.s[p.C].unroll(p.k)), r"'k' is not a loop of 'C' any more: it was split or fused; its loops are m, n, k.outer, k.inner"),
+    "twice": (
+        lambda p: (p.s[p.C].split(p.k, 2), p.s[p.C].unroll(p.k)),
+        r"'k' is not a loop of 'C' any more: it was split or fused; its loops are m, n, k.outer, k.inner"
+    ),
     "foreign": (lambda p: p.s[p.C].unroll(Product().k), r"'k' is not a loop of 'C'; its loops are m, n, k"),
-    "fuse apart": (lambda p: p.s[p.C].fuse(p.C.op.axis[0], p.k), r"fuse takes loops that stand directly inside each other, outermost first; 'C' has m, n, k, and m, k were given"),
+    "fuse apart": (
+        lambda p: p.s[p.C].fuse(p.C.op.axis[0], p.k),
+        r"fuse takes loops that stand directly inside each other, outermost first; 'C' has m, n, k, and m, k were given"
+    ),
     "fuse none": (lambda p: p.s[p.C].fuse(), r"fuse of 'C' takes at least one axis"),
     "reorder twice": (lambda p: p.s[p.C].reorder(p.k, p.k), r"reorder of 'C' was given an axis twice: k, k"),
-    "split late": (lambda p: (p.s[p.C].unroll(p.k), p.s[p.C].split(p.k, 2)), r"loop 'k' of 'C' is unrolled already; split it before that"),
-    "two kinds": (lambda p: (p.s[p.C].unroll(p.k), p.s[p.C].parallel(p.k)), r"loop 'k' of 'C' is unrolled already; do not make it parallel, or it before that"),
-    "pragma": (lambda p: p.s[p.C].pragma(p.k, "faster"), r"pragma 'faster' has no meaning here; use unroll, vectorize, parallel, import_llvm, or one of the hints"),
-    "pragma of C": (lambda p: p.s[p.C].pragma(p.k, "import_c", "x"), r"pragma import_c on 'k': there is no C compiler in here; compile the source to LLVM text"),
-    "input": (lambda p: p.s[p.A].compute_inline(), r"compute_inline: 'A' is an input, which is not computed; cache_read makes a copy"),
-    "inline output": (lambda p: p.s[p.C].compute_inline(), r"'C' is an output of the schedule; only a value in between can be inlined"),
+    "split late": (
+        lambda p: (p.s[p.C].unroll(p.k), p.s[p.C].split(p.k, 2)),
+        r"loop 'k' of 'C' is unrolled already; split it before that"
+    ),
+    "two kinds": (
+        lambda p: (p.s[p.C].unroll(p.k), p.s[p.C].parallel(p.k)),
+        r"loop 'k' of 'C' is unrolled already; do not make it parallel, or it before that"
+    ),
+    "pragma": (
+        lambda p: p.s[p.C].pragma(p.k, "faster"),
+        r"pragma 'faster' has no meaning here; use unroll, vectorize, parallel, import_llvm, or one of the hints"
+    ),
+    "pragma of C": (
+        lambda p: p.s[p.C].pragma(p.k, "import_c", "x"),
+        r"pragma import_c on 'k': there is no C compiler in here; compile the source to LLVM text"
+    ),
+    "input": (
+        lambda p: p.s[p.A].compute_inline(),
+        r"compute_inline: 'A' is an input, which is not computed; cache_read makes a copy"
+    ),
+    "inline output": (
+        lambda p: p.s[p.C].compute_inline(), r"'C' is an output of the schedule; only a value in between can be inlined"
+    ),
     "at itself": (lambda p: p.s[p.C].compute_at(p.s[p.C], p.k), r"'C' cannot be computed inside a loop of its own"),
-    "at a foreign loop": (lambda p: p.s[p.s.cache_write(p.C, "local")].compute_at(p.s[p.C], p.k), r"'k' is not a loop of 'C'; its loops are m, n"),
-    "scope": (lambda p: p.s[p.C].set_scope("shared"), r"there is no memory 'shared' on a CPU; use 'global' \(memory\) or 'local'"),
-    "bind": (lambda p: p.s[p.C].bind(p.k, None), r"loop 'k' of 'C' is bound to an axis of te.thread_axis, and was given None"),
+    "at a foreign loop": (
+        lambda p: p.s[p.s.cache_write(p.C, "local")].compute_at(p.s[p.C], p.k),
+        r"'k' is not a loop of 'C'; its loops are m, n"
+    ),
+    "scope": (
+        lambda p: p.s[p.C].set_scope("shared"),
+        r"there is no memory 'shared' on a CPU; use 'global' \(memory\) or 'local'"
+    ),
+    "bind": (
+        lambda p: p.s[p.C].bind(p.k, None), r"loop 'k' of 'C' is bound to an axis of te.thread_axis, and was given None"
+    ),
     "bind twice": (bind_twice, r"thread axis 'vthread' has a loop of 'C' already; fuse the two loops and bind that"),
-    "bind marked": (lambda p: (p.s[p.C].parallel(p.k), p.s[p.C].bind(p.k, te.thread_axis("vthread"))), r"loop 'k' of 'C' is parallel already; bind it before that"),
-    "mark bound": (lambda p: (p.s[p.C].bind(p.k, te.thread_axis("vthread")), p.s[p.C].unroll(p.k)), r"loop 'k' of 'C' is bound to threads already"),
-    "thread_axis": (lambda p: te.thread_axis("core"), r"there are no threads 'core'; use vthread, threadIdx.x to .z, or blockIdx.x to .z"),
-    "thread_axis from": (lambda p: te.thread_axis((1, 4), "vthread"), r"thread axis 'vthread' starts at 1; it must start at 0"),
-    "env_threads": (lambda p: p.s[p.C].env_threads([3]), r"env_threads of 'C' takes axes of te.thread_axis, one or several"),
-    "tensorize": (lambda p: p.s[p.C].tensorize(p.k, None), r"tensorize of 'k' in 'C' takes what te.decl_tensor_intrin returns, and was given None"),
-    "predicate": (lambda p: p.s[p.C].set_store_predicate(3), r"set_store_predicate of 'C' takes a condition, and was given 3"),
-    "align last": (lambda p: (c := p.s[p.s.cache_write(p.C, "local")]).storage_align(c.op.axis[1], 16, 0), r"storage_align of 'C.local' takes one of its axes but the last, which are m.c"),
-    "align offset": (lambda p: (c := p.s[p.s.cache_write(p.C, "local")]).storage_align(c.op.axis[0], 16, 16), r"the offset is from 0 to the factor, and 16 of 16 is not"),
-    "align output": (lambda p: p.s[p.C].storage_align(p.C.op.axis[0], 16, 0), r"storage_align of 'C': an output is the caller's memory"),
-    "rolling": (lambda p: p.s[p.C].rolling_buffer(), r"rolling_buffer of 'C': an output is the caller's memory, which is needed whole"),
-    "layout late": (lambda p: (p.s[p.C].split(p.k, 2), p.s[p.C].transform_layout(lambda i, j: (j, i))), r"'C' has steps already; transform_layout before them, and once"),
-    "layout of two": (lambda p: p.s[p.C].transform_layout(lambda i, j: (i, i)), r"'lambda i, j: \(i, i\)' brings several elements of \(18, 20\) to one place"),
-    "layout from 1": (lambda p: p.s[p.C].transform_layout(lambda i, j: (i, j + 1)), r"the layout 'lambda i, j: \(i, \(j \+ 1\)\)' of 'C' cannot be turned around: cut axes by factors of their sizes into digits"),
-    "layout of an input": (lambda p: p.s[p.A].transform_layout(lambda i, j: (j, i)), r"transform_layout: 'A' is an input, which is not computed"),
+    "bind marked": (
+        lambda p: (p.s[p.C].parallel(p.k), p.s[p.C].bind(p.k, te.thread_axis("vthread"))),
+        r"loop 'k' of 'C' is parallel already; bind it before that"
+    ),
+    "mark bound": (
+        lambda p: (p.s[p.C].bind(p.k, te.thread_axis("vthread")), p.s[p.C].unroll(p.k)),
+        r"loop 'k' of 'C' is bound to threads already"
+    ),
+    "thread_axis": (
+        lambda p: te.thread_axis("core"),
+        r"there are no threads 'core'; use vthread, threadIdx.x to .z, or blockIdx.x to .z"
+    ),
+    "thread_axis from": (
+        lambda p: te.thread_axis((1, 4), "vthread"), r"thread axis 'vthread' starts at 1; it must start at 0"
+    ),
+    "env_threads": (
+        lambda p: p.s[p.C].env_threads([3]), r"env_threads of 'C' takes axes of te.thread_axis, one or several"
+    ),
+    "tensorize": (
+        lambda p: p.s[p.C].tensorize(p.k, None),
+        r"tensorize of 'k' in 'C' takes what te.decl_tensor_intrin returns, and was given None"
+    ),
+    "predicate": (
+        lambda p: p.s[p.C].set_store_predicate(3), r"set_store_predicate of 'C' takes a condition, and was given 3"
+    ),
+    "align last": (
+        lambda p: (c := p.s[p.s.cache_write(p.C, "local")]).storage_align(c.op.axis[1], 16, 0),
+        r"storage_align of 'C.local' takes one of its axes but the last, which are m.c"
+    ),
+    "align offset": (
+        lambda p: (c := p.s[p.s.cache_write(p.C, "local")]).storage_align(c.op.axis[0], 16, 16),
+        r"the offset is from 0 to the factor, and 16 of 16 is not"
+    ),
+    "align output": (
+        lambda p: p.s[p.C].storage_align(p.C.op.axis[0], 16, 0),
+        r"storage_align of 'C': an output is the caller's memory"
+    ),
+    "rolling": (
+        lambda p: p.s[p.C].rolling_buffer(),
+        r"rolling_buffer of 'C': an output is the caller's memory, which is needed whole"
+    ),
+    "layout late": (
+        lambda p: (p.s[p.C].split(p.k, 2), p.s[p.C].transform_layout(lambda i, j: (j, i))),
+        r"'C' has steps already; transform_layout before them, and once"
+    ),
+    "layout of two": (
+        lambda p: p.s[p.C].transform_layout(lambda i, j: (i, i)),
+        r"'lambda i, j: \(i, i\)' brings several elements of \(18, 20\) to one place"
+    ),
+    "layout from 1": (
+        lambda p: p.s[p.C].transform_layout(lambda i, j: (i, j + 1)),
+        r"the layout 'lambda i, j: \(i, \(j \+ 1\)\)' of 'C' cannot be turned around: cut axes by factors of their "
+        r"sizes into digits"
+    ),
+    "layout of an input": (
+        lambda p: p.s[p.A].transform_layout(lambda i, j: (j, i)),
+        r"transform_layout: 'A' is an input, which is not computed"
+    ),
     "group of none": (lambda p: p.s.create_group(p.A, p.B), r"there is no stage between B and A to group"),
     "group twice": (lambda p: (p.s.create_group(p.C, p.A), p.s.create_group(p.C, p.A)), r"'C' is in a group already"),
-    "group in itself": (lambda p: p.s.create_group(p.C, p.A).compute_at(p.s[p.C], p.k), r"'C' belongs to the group itself; name a stage that reads it"),
-    "cache none": (lambda p: p.s.cache_write([], "local"), r"cache_write takes the results of one computation, and was given none"),
-    "cache nobody": (lambda p: p.s.cache_read(p.A, "local", []), r"cache_read of 'A' takes the operations that read the copy"),
-    "cache late": (lambda p: (p.s[p.C].split(p.k, 2), p.s.cache_write(p.C, "local")), r"'C' has steps already; cache_write before them"),
+    "group in itself": (
+        lambda p: p.s.create_group(p.C, p.A).compute_at(p.s[p.C], p.k),
+        r"'C' belongs to the group itself; name a stage that reads it"
+    ),
+    "cache none": (
+        lambda p: p.s.cache_write([], "local"), r"cache_write takes the results of one computation, and was given none"
+    ),
+    "cache nobody": (
+        lambda p: p.s.cache_read(p.A, "local", []), r"cache_read of 'A' takes the operations that read the copy"
+    ),
+    "cache late": (
+        lambda p: (p.s[p.C].split(p.k, 2), p.s.cache_write(p.C, "local")),
+        r"'C' has steps already; cache_write before them"
+    ),
     "cache input": (lambda p: p.s.cache_write(p.A, "local"), r"cache_write: 'A' is not a te.compute"),
-    "cache several": (lambda p: p.s.cache_write([p.C, p.C], "local"), r"cache_write takes all results of one computation: 'C' has C, and C, C were given"),
-    "rfactor spatial": (lambda p: p.s.rfactor(p.C, p.C.op.axis[0]), r"'m' is not a reduction loop of 'C'; split a reduction axis"),
-    "rfactor late": (lambda p: (p.s[p.C].split(p.C.op.axis[0], 2), p.s.rfactor(p.C, p.k)), r"rfactor of 'C' comes before its other loops are split"),
+    "cache several": (
+        lambda p: p.s.cache_write([p.C, p.C], "local"),
+        r"cache_write takes all results of one computation: 'C' has C, and C, C were given"
+    ),
+    "rfactor spatial": (
+        lambda p: p.s.rfactor(p.C, p.C.op.axis[0]), r"'m' is not a reduction loop of 'C'; split a reduction axis"
+    ),
+    "rfactor late": (
+        lambda p: (p.s[p.C].split(p.C.op.axis[0], 2), p.s.rfactor(p.C, p.k)),
+        r"rfactor of 'C' comes before its other loops are split"
+    ),
     "rfactor axis": (lambda p: p.s.rfactor(p.C, p.k, 3), r"rfactor of 'C': factor_axis=3 is not between -3 and 2"),
 }
 
@@ -406,15 +511,36 @@ def attach_to_an_inlined_stage(s: te.Schedule, b: te.Tensor, c: te.Tensor) -> No
 def test_what_only_lowering_can_see() -> None:
     a, b, c, d = chain()
     late: list[tuple[Callable[[te.Schedule], object], list[Any], str]] = [
-        (lambda s: attach_to_a_split_loop(s, c, d), [a, d], r"'C' is to be computed in loop 'i' of 'D', which was split or fused; its loops are i.outer, i.inner, j"),
-        (lambda s: attach_to_an_inlined_stage(s, b, c), [a, d], r"'B' is to be computed in 'C', which is inlined and has no loops"),
+        (
+            lambda s: attach_to_a_split_loop(s, c, d), [a, d],
+            r"'C' is to be computed in loop 'i' of 'D', which was split or fused; its loops are i.outer, i.inner, j"
+        ),
+        (
+            lambda s: attach_to_an_inlined_stage(s, b, c), [a, d],
+            r"'B' is to be computed in 'C', which is inlined and has no loops"
+        ),
         (lambda s: s[d].prefetch(c, d.op.axis[0], 1), [a, d], r"there is no parameter 'C' to prefetch"),
-        (lambda s: s[b].prefetch(c, b.op.axis[0], 1), [a, d], r"'C' is not read at places that move with loop 'i' of 'B'"),
+        (
+            lambda s: s[b].prefetch(c, b.op.axis[0], 1), [a, d],
+            r"'C' is not read at places that move with loop 'i' of 'B'"
+        ),
         (lambda s: s[b].compute_at(s[d], d.op.axis[0]), [a, d], r"'B' is not read inside loop 'i'"),
-        (lambda s: s[c].compute_at(s[d], d.op.axis[0]), [a, c, d], r"block 'C' computes the parameter 'C', which is needed whole"),
-        (lambda s: s[c].compute_at(s[b], b.op.axis[0]), [a, d], r"'C' is to be computed in 'B', which does not read it"),
-        (lambda s: s[d].bind(d.op.axis[0], te.thread_axis(3, "vthread")), [a, d], r"loop 'i' has 15 trips and is bound to thread axis 'vthread' of 3; split it by that"),
-        (lambda s: s[d].set_store_predicate(b.op.axis[0].var < 3), [a, d], r"set_store_predicate of 'D' uses 'i', which is none of its axes or loops"),
+        (
+            lambda s: s[c].compute_at(s[d], d.op.axis[0]), [a, c, d],
+            r"block 'C' computes the parameter 'C', which is needed whole"
+        ),
+        (
+            lambda s: s[c].compute_at(s[b], b.op.axis[0]), [a, d],
+            r"'C' is to be computed in 'B', which does not read it"
+        ),
+        (
+            lambda s: s[d].bind(d.op.axis[0], te.thread_axis(3, "vthread")), [a, d],
+            r"loop 'i' has 15 trips and is bound to thread axis 'vthread' of 3; split it by that"
+        ),
+        (
+            lambda s: s[d].set_store_predicate(b.op.axis[0].var < 3), [a, d],
+            r"set_store_predicate of 'D' uses 'i', which is none of its axes or loops"
+        ),
         (lambda s: None, [a, b], r"'D' is an output of the schedule and not among the arguments, which are A, B"),
         (lambda s: None, [a, d, a], r"'A' is twice among the arguments"),
         (lambda s: None, [a, d, 4], r"an argument of a schedule is a tensor, and 4 is a int"),
@@ -431,7 +557,10 @@ def test_what_only_lowering_can_see() -> None:
 def test_a_value_with_two_results_is_not_cached() -> None:
     a = te.placeholder((4,), name="A")
     b, c = te.compute((4,), lambda i: (a[i], a[i] + 1.0), name="P")
-    with pytest.raises(ScheduleError, match=r"cache_write takes all results of one computation: 'P' has P.v0, P.v1, and P.v0 were given"):
+    with pytest.raises(
+        ScheduleError,
+        match=r"cache_write takes all results of one computation: 'P' has P.v0, P.v1, and P.v0 were given"
+    ):
         te.create_schedule(b.op).cache_write(b, "local")
     with pytest.raises(ScheduleError, match="'P' is not a reduction, so there is nothing to rfactor"):
         te.create_schedule(c.op).rfactor(b, b.op.axis[0])

@@ -50,7 +50,9 @@ def shape_loops(stage: te.Stage, choose: random.Random) -> None:
 def mark_loops(stage: te.Stage, choose: random.Random) -> None:
     for axis in stage.leaf_iter_vars:
         if axis.kind == "spatial" and choose.random() < 0.4:
-            choose.choice([stage.vectorize, stage.unroll, stage.parallel, lambda a: stage.bind(a, te.thread_axis("vthread"))])(axis)
+            choose.choice(
+                [stage.vectorize, stage.unroll, stage.parallel, lambda a: stage.bind(a, te.thread_axis("vthread"))]
+            )(axis)
     if choose.random() < 0.1:
         stage.pragma(stage.leaf_iter_vars[0], "auto_unroll_max_step", choose.choice([4, 16]))
         stage.pragma(stage.leaf_iter_vars[0], "unroll_explicit", True)
@@ -128,7 +130,9 @@ def stays_native(seeds: Sequence[int]) -> None:
 
 
 # 317: all lanes of a loop add to the same sums; 520: an unrolled loop around one that runs once in some of the copies.
-@pytest.mark.parametrize("seeds", [range(first, first + 10) for first in range(0, 80, 10)] + [(317, 520)], ids=lambda r: str(r[0]))
+@pytest.mark.parametrize(
+    "seeds", [range(first, first + 10) for first in range(0, 80, 10)] + [(317, 520)], ids=lambda r: str(r[0])
+)
 def test_the_result_stays(seeds: Sequence[int]) -> None:
     stays(seeds)
 

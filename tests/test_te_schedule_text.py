@@ -1,8 +1,9 @@
 """Cases of te schedules, before -> after, in `tests/text/te_schedule*.md`.
 
-A case is a heading, a Python block that schedules (with `A`, `B`, `C`, `D`, `k`, `s` of `program` at hand, and may bind `args`), and
-the loops of `tvm.lower` in simple mode. Every case is also run: the loops compute what they do without a schedule. With
-TILEWRIGHT_UPDATE_TEXT=1 the expected texts are written instead of compared; read the difference before you keep it.
+A case is a heading, a Python block that schedules (with `A`, `B`, `C`, `D`, `k`, `s` of `program` at hand, and may bind
+`args`), and the loops of `tvm.lower` in simple mode. Every case is also run: the loops compute what they do without a
+schedule. With TILEWRIGHT_UPDATE_TEXT=1 the expected texts are written instead of compared; read the difference before
+you keep it.
 """
 
 from __future__ import annotations
@@ -49,7 +50,9 @@ def cases() -> list[Any]:
 def test_the_files_hold_cases_only() -> None:
     assert FILES
     for f in FILES:
-        assert f.read_text().count("\n## ") == len(CASE.findall(f.read_text())), f"{f.name} holds a case of another form"
+        assert f.read_text().count("\n## ") == len(
+            CASE.findall(f.read_text())
+        ), f"{f.name} holds a case of another form"
 
 
 @pytest.mark.parametrize(("file", "case"), cases())
@@ -59,7 +62,9 @@ def test_before_and_after(file: Path, case: re.Match[str]) -> None:
     out = np.zeros((8, 8), np.float32)
     run(func, [x, out])
     want = 4 * (x @ x) + 1
-    np.testing.assert_array_equal(out, np.where(np.arange(8)[:, None] < 3, want, 0) if "store_predicate" in case["code"] else want)
+    np.testing.assert_array_equal(
+        out, np.where(np.arange(8)[:, None] < 3, want, 0) if "store_predicate" in case["code"] else want
+    )
     if os.environ.get("TILEWRIGHT_UPDATE_TEXT"):
         updated = case[0].replace(f"```text\n{case['text']}```", f"```text\n{func}\n```")
         file.write_text(file.read_text().replace(case[0], updated))

@@ -1,4 +1,5 @@
-"""Tensor intrinsics: the gemv of the tutorial as a function from LLVM text, instructions as loops, and what does not fit."""
+"""Tensor intrinsics: the gemv of the tutorial as a function from LLVM text, instructions as loops, and what does not
+fit."""
 
 from __future__ import annotations
 
@@ -67,7 +68,9 @@ declare ptr @memset(ptr, i32, i64)
 
 def gemv(m: int, depth: int, *, native: bool, parts: bool = True, row: Any = None) -> te.TensorIntrin:
     """c[i] = sum of a[k] * b[i, k]: a call of a C function, or loops that say the same."""
-    a, b, k = te.placeholder((depth,), name="a"), te.placeholder((m, depth), name="b"), te.reduce_axis((0, depth), name="k")
+    a, b, k = te.placeholder((depth,), name="a"), te.placeholder(
+        (m, depth), name="b"
+    ), te.reduce_axis((0, depth), name="k")
     c = te.compute((m,), lambda i: te.sum(a[k] * b[i, k], axis=k), name="c")
     strides = [te.var("s1") if row is None else row, 1]
     binds = {
@@ -82,7 +85,12 @@ def gemv(m: int, depth: int, *, native: bool, parts: bool = True, row: Any = Non
         def update() -> Any:
             ib = tvm.tir.ir_builder.create()
             if native:
-                ib.emit(tvm.tir.call_extern("int32", "gemv_update", cc.access_ptr("rw"), aa.access_ptr("r"), bb.access_ptr("r"), m, depth, bb.strides[0]))
+                ib.emit(
+                    tvm.tir.call_extern(
+                        "int32", "gemv_update", cc.access_ptr("rw"), aa.access_ptr("r"), bb.access_ptr("r"), m, depth,
+                        bb.strides[0]
+                    )
+                )
                 return ib.get()
             x, y, z = ib.buffer_ptr(aa), ib.buffer_ptr(bb), ib.buffer_ptr(cc)
             with ib.for_range(0, m, name="i") as i, ib.for_range(0, depth, name="k") as j:
@@ -154,15 +162,28 @@ def test_loops_that_are_not_the_instruction() -> None:
         with pytest.raises(ScheduleError, match=message):
             schedule_func(s, [*s.outputs[0].inputs, s.outputs[0].output(0)])
 
-    refused(tensorized(gemv(8, L, native=False)), r"'gemv' cannot replace loop 'j_1': axis 'j' runs over 16, and 'i' of 8 is expected. The instruction computes")
-    refused(tensorized(gemv(12, L, native=False), 12), r"a split leaves a rest there, where .* fails; split by a factor of the extent")
-    refused(tensorized(gemv(16, 8, native=False, parts=False), depth=8), r"its reduction continues over outer loops, so it must return \(body, reduce_reset, reduce_update\)")
+    refused(
+        tensorized(gemv(8, L, native=False)),
+        r"'gemv' cannot replace loop 'j_1': axis 'j' runs over 16, and 'i' of 8 is expected. The instruction computes"
+    )
+    refused(
+        tensorized(gemv(12, L, native=False), 12),
+        r"a split leaves a rest there, where .* fails; split by a factor of the extent"
+    )
+    refused(
+        tensorized(gemv(16, 8, native=False, parts=False), depth=8),
+        r"its reduction continues over outer loops, so it must return \(body, reduce_reset, reduce_update\)"
+    )
     s, args, c = product()
     s[c].vectorize(c.op.axis[1])
     s[c].tensorize(c.op.axis[0], gemv(M, L, native=False))
     refused(s, r"loop 'j' is vectorized with 32 trips, and an instruction takes serial loops")
     a = args[0]
-    other = te.compute((N, M), lambda i, j: te.sum(a[i, c.op.reduce_axis[0]] + args[1][j, c.op.reduce_axis[0]], axis=c.op.reduce_axis[0]), name="other")
+    other = te.compute(
+        (N, M),
+        lambda i, j: te.sum(a[i, c.op.reduce_axis[0]] + args[1][j, c.op.reduce_axis[0]], axis=c.op.reduce_axis[0]),
+        name="other"
+    )
     s = te.create_schedule(other.op)
     s[other].tensorize(other.op.axis[1], gemv(M, L, native=False))
     refused(s, r"they compute something else")
@@ -179,7 +200,9 @@ def test_a_step_refers_to_an_intrinsic_by_its_name() -> None:
         sch.tensorize(ji, intrin)
         return sch
 
-    with pytest.raises(ScheduleError, match=r"a step holds TensorIntrin\(gemv\) \(TensorIntrin\), which cannot be stored"):
+    with pytest.raises(
+        ScheduleError, match=r"a step holds TensorIntrin\(gemv\) \(TensorIntrin\), which cannot be stored"
+    ):
         replaced(Schedule(func), whole).steps[-1].as_json()
     with pytest.raises(ScheduleError, match=r"there is no intrinsic 'test\.gemv'"):
         replaced(Schedule(func), "test.gemv")
@@ -228,7 +251,9 @@ def dot(a: T.Buffer((8,), "float32"), b: T.Buffer((8,), "float32"), c: T.Buffer(
 def test_a_routine_with_first_values(depth: int) -> None:
     """As an instruction for the whole of a sum, and for a part of it, where its own first values are left out."""
     tvm.tir.TensorIntrin.register("test.dot", dot, dot, override=True)
-    a, b, k = te.placeholder((3, depth), name="A"), te.placeholder((depth,), name="B"), te.reduce_axis((0, depth), name="k")
+    a, b, k = te.placeholder(
+        (3, depth), name="A"
+    ), te.placeholder((depth,), name="B"), te.reduce_axis((0, depth), name="k")
     c = te.compute((3, 1), lambda i, j: te.sum(a[i, k] * b[k], axis=k), name="C")
     sch = tvm.tir.Schedule(create_prim_func([a, b], [c]))
     sch.tensorize(sch.split(sch.get_loops("C")[2], [None, 8])[1], "test.dot")
@@ -245,7 +270,10 @@ def test_rows_are_where_the_instruction_was_told() -> None:
     tvm.build(s, args, "llvm")(A, B, out)
     np.testing.assert_allclose(out, A @ B.T, rtol=1e-5)
     s = tensorized(gemv(16, 8, native=False, row=8), depth=8)
-    with pytest.raises(ScheduleError, match=r"an instruction takes 'B' with 8 elements from one row to the next, and in memory there are 16; declare"):
+    with pytest.raises(
+        ScheduleError,
+        match=r"an instruction takes 'B' with 8 elements from one row to the next, and in memory there are 16; declare"
+    ):
         tvm.build(s, [*s.outputs[0].inputs, s.outputs[0].output(0)], "llvm")
 
 
@@ -253,9 +281,14 @@ def test_declarations_that_cannot_be() -> None:
     a = te.placeholder((4,), name="a")
     b = te.compute((4,), lambda i: a[i] + 1.0, name="b")
     c = te.compute((4,), lambda i: b[i] + 1.0, name="c")
-    with pytest.raises(CompileError, match=r"decl_tensor_intrin 'x' takes the operation of one te.compute over te.placeholder inputs"):
+    with pytest.raises(
+        CompileError, match=r"decl_tensor_intrin 'x' takes the operation of one te.compute over te.placeholder inputs"
+    ):
         te.decl_tensor_intrin(c.op, lambda i, o: None, "x")
-    with pytest.raises(CompileError, match=r"the function of tensor intrinsic 'x' returns one statement, or \(body, reduce_reset, reduce_update\)"):
+    with pytest.raises(
+        CompileError,
+        match=r"the function of tensor intrinsic 'x' returns one statement, or \(body, reduce_reset, reduce_update\)"
+    ):
         te.decl_tensor_intrin(b.op, lambda i, o: None, "x")
     with pytest.raises(CompileError, match="the function of tensor intrinsic 'x' returns statements, and gave a int"):
         te.decl_tensor_intrin(b.op, lambda i, o: 3, "x")

@@ -29,9 +29,13 @@ def _strings(*values: str) -> np.ndarray[Any, Any]:
 def _program() -> tvm.IRModule:
     """Strings go in, are compared, choose between native results, and go out."""
     s, x = relay.var("s", shape=(3,), dtype="string"), relay.var("x", shape=(3,))
-    chosen = relay.where(relay.equal(s, relay.Constant(_strings("a", "b", "c"))), x * relay.const(2.0), x + relay.const(1.0))
+    chosen = relay.where(
+        relay.equal(s, relay.Constant(_strings("a", "b", "c"))), x * relay.const(2.0), x + relay.const(1.0)
+    )
     joined = get("string_concat")()(relay.reshape(s, (1, 3)), relay.Constant(_strings("!")))
-    return tvm.IRModule.from_expr(relay.Function([s, x], relay.Tuple([joined, chosen, s, relay.Constant(_strings("k"))])))
+    return tvm.IRModule.from_expr(
+        relay.Function([s, x], relay.Tuple([joined, chosen, s, relay.Constant(_strings("k"))]))
+    )
 
 
 def test_a_program_with_strings_computes_the_rest_natively() -> None:
@@ -44,7 +48,9 @@ def test_a_program_with_strings_computes_the_rest_natively() -> None:
     np.testing.assert_array_equal(chosen, np.float32([2, 3, 6]))
 
 
-@pytest.mark.parametrize("given", [np.array(["a", "é", ""]), np.array(["a", "é", ""], np.dtypes.StringDType()), ["a", "é", ""]])
+@pytest.mark.parametrize(
+    "given", [np.array(["a", "é", ""]), np.array(["a", "é", ""], np.dtypes.StringDType()), ["a", "é", ""]]
+)
 def test_any_of_numpys_strings_are_taken(given: Any) -> None:
     x = relay.var("x", shape=(3,), dtype="string")
     model = tvm.compile(tvm.IRModule.from_expr(relay.Function([x], get("string_concat")()(x, x))))
@@ -72,13 +78,19 @@ def test_branches_over_strings_are_chosen_while_the_program_runs(truth: bool) ->
     """By the one door and by the other, and what reads the text goes on with it."""
     c, s = relay.var("c", shape=(), dtype="bool"), relay.var("s", shape=(2,), dtype="string")
     join = get("string_concat")()
-    program = tvm.IRModule.from_expr(relay.Function([c, s], join(relay.If(c, s, join(s, s)), relay.Constant(_strings("!")))))
+    program = tvm.IRModule.from_expr(
+        relay.Function([c, s], join(relay.If(c, s, join(s, s)), relay.Constant(_strings("!"))))
+    )
     wanted = ["a!", "b!"] if truth else ["aa!", "bb!"]
     assert tvm.compile(program)(np.array(truth), _strings("a", "b")).tolist() == wanted
-    assert relay.create_executor("vm", program).evaluate()(np.array(truth), _strings("a", "b")).numpy().tolist() == wanted
+    assert relay.create_executor("vm", program).evaluate()(
+        np.array(truth), _strings("a", "b")
+    ).numpy().tolist() == wanted
 
 
-def _loop(body_of: Any, before: list[onnx.NodeProto], after: list[onnx.NodeProto], state: int, given: int) -> onnx.ModelProto:
+def _loop(
+    body_of: Any, before: list[onnx.NodeProto], after: list[onnx.NodeProto], state: int, given: int
+) -> onnx.ModelProto:
     """`x` -> before -> `s`, twice through a loop -> `p` -> after -> `y`."""
     info = helper.make_tensor_value_info
     body = helper.make_graph(
@@ -87,8 +99,13 @@ def _loop(body_of: Any, before: list[onnx.NodeProto], after: list[onnx.NodeProto
         [info("goes", onnx.TensorProto.BOOL, []), info("next", state, [2])],
     )
     nodes = [*before, helper.make_node("Loop", ["n", "", "s"], ["p"], body=body), *after]
-    graph = helper.make_graph(nodes, "g", [info("x", given, [2]), info("n", onnx.TensorProto.INT64, [])], [info("y", onnx.TensorProto.UNDEFINED, None)])
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20), helper.make_opsetid("ai.onnx.ml", 3)], ir_version=9)
+    graph = helper.make_graph(
+        nodes, "g", [info("x", given, [2]), info("n", onnx.TensorProto.INT64, [])],
+        [info("y", onnx.TensorProto.UNDEFINED, None)]
+    )
+    return helper.make_model(
+        graph, opset_imports=[helper.make_opsetid("", 20), helper.make_opsetid("ai.onnx.ml", 3)], ir_version=9
+    )
 
 
 def test_loops_run_between_operators_on_texts() -> None:
@@ -96,7 +113,10 @@ def test_loops_run_between_operators_on_texts() -> None:
     words = {"domain": "ai.onnx.ml"}
     before = [helper.make_node("LabelEncoder", ["x"], ["s"], keys_strings=["a", "b"], values_int64s=[3, 5], **words)]
     after = [helper.make_node("LabelEncoder", ["p"], ["y"], keys_int64s=[12, 20], values_strings=["q", "r"], **words)]
-    proto = _loop(helper.make_node("Add", ["state", "state"], ["next"]), before, after, onnx.TensorProto.INT64, onnx.TensorProto.STRING)
+    proto = _loop(
+        helper.make_node("Add", ["state", "state"], ["next"]), before, after, onnx.TensorProto.INT64,
+        onnx.TensorProto.STRING
+    )
     model = tvm.compile(proto)
     given = {"x": _strings("a", "b"), "n": np.array(2)}
     assert model(given).tolist() == ["q", "r"]
@@ -107,9 +127,15 @@ def test_loops_run_between_operators_on_texts() -> None:
 
 
 def test_dictionaries_are_made_of_what_a_loop_made(tmp_path: Path) -> None:
-    after = [helper.make_node("Reshape", ["p", "row"], ["r"]), helper.make_node("ZipMap", ["r"], ["y"], domain="ai.onnx.ml", classlabels_strings=["k", "l"])]
+    after = [
+        helper.make_node("Reshape", ["p", "row"], ["r"]),
+        helper.make_node("ZipMap", ["r"], ["y"], domain="ai.onnx.ml", classlabels_strings=["k", "l"])
+    ]
     before = [helper.make_node("Neg", ["x"], ["s"]), helper.make_node("Constant", [], ["row"], value_ints=[1, 2])]
-    proto = _loop(helper.make_node("Add", ["state", "state"], ["next"]), before, after, onnx.TensorProto.FLOAT, onnx.TensorProto.FLOAT)
+    proto = _loop(
+        helper.make_node("Add", ["state", "state"], ["next"]), before, after, onnx.TensorProto.FLOAT,
+        onnx.TensorProto.FLOAT
+    )
     model = tvm.compile(proto)
     given = np.float32([1, 2]), np.array(3)
     assert model(*given).tolist() == [{"k": -8.0, "l": -16.0}]
@@ -118,7 +144,10 @@ def test_dictionaries_are_made_of_what_a_loop_made(tmp_path: Path) -> None:
 
 
 def test_texts_in_loops_are_refused() -> None:
-    proto = _loop(helper.make_node("StringConcat", ["state", "state"], ["next"]), [helper.make_node("Identity", ["x"], ["s"])], [helper.make_node("Identity", ["p"], ["y"])], onnx.TensorProto.STRING, onnx.TensorProto.STRING)
+    proto = _loop(
+        helper.make_node("StringConcat", ["state", "state"], ["next"]), [helper.make_node("Identity", ["x"], ["s"])],
+        [helper.make_node("Identity", ["p"], ["y"])], onnx.TensorProto.STRING, onnx.TensorProto.STRING
+    )
     with pytest.raises(CompileError, match=r"'x' is of type .* keep strings out of the branches"):
         tvm.compile(proto)
 
@@ -148,7 +177,9 @@ def test_strings_and_numbers() -> None:
     assert whole.tolist() == [9007199254740993, -7, 100, 2]
     n = relay.var("n", shape=(2,))
     assert evaluate(relay.Function([n], relay.cast(n, "string")), np.float32([0.1, 3])).tolist() == ["0.1", "3.0"]
-    with pytest.raises(InputError, match="a string cannot be cast to float32: could not convert string to float: 'one'"):
+    with pytest.raises(
+        InputError, match="a string cannot be cast to float32: could not convert string to float: 'one'"
+    ):
         evaluate(relay.Function([x], relay.cast(x, "float32")), _strings("one", "2", "3", "4"))
 
 
@@ -164,7 +195,8 @@ def test_operators_of_strings() -> None:
 
 
 TOKENIZERS: list[dict[str, Any]] = [
-    {"tokenexp": "[a-zA-Z0-9_]+"}, {"tokenexp": "a|ab|abc"}, {"tokenexp": "\\w+"}, {"tokenexp": "a?(ab)?b*"}, {"tokenexp": "[^ ]{2}"}, {"separators": [" "]},
+    {"tokenexp": "[a-zA-Z0-9_]+"}, {"tokenexp": "a|ab|abc"}, {"tokenexp": "\\w+"}, {"tokenexp": "a?(ab)?b*"},
+    {"tokenexp": "[^ ]{2}"}, {"separators": [" "]},
     {"separators": [",", "[ -]+"]}, {"separators": [""], "mincharnum": 1}, {"separators": ["b|bc"]},
 ]
 
@@ -173,7 +205,10 @@ TOKENIZERS: list[dict[str, Any]] = [
 @pytest.mark.parametrize("mark", [0, 1])
 def test_tokens_are_those_of_onnx_runtime(attributes: dict[str, Any], mark: int) -> None:
     onnxruntime = pytest.importorskip("onnxruntime", reason="the operator is ONNX Runtime's own")
-    for x in (_strings("Hello, world free", "a-b  c", "", "éa bc_d 12"), _strings("aab b", "xyz", "", "ab").reshape(2, 2), _strings("", "")):
+    for x in (
+        _strings("Hello, world free", "a-b  c", "", "éa bc_d 12"), _strings("aab b", "xyz", "", "ab").reshape(2, 2),
+        _strings("", "")
+    ):
         proto = _tokenizer({"mincharnum": 2, "mark": mark, **attributes}, x.shape)
         (expected,) = onnxruntime.InferenceSession(proto).run(None, {"x": x})
         found = tvm.compile(proto)(x)
@@ -189,19 +224,32 @@ def test_tokens_go_on_to_operators_of_known_sizes() -> None:
 
 
 def _tokenizer(attributes: dict[str, Any], shape: tuple[int, ...]) -> bytes:
-    node = helper.make_node("Tokenizer", ["x"], ["y"], domain="com.microsoft", **{"mark": 0, "pad_value": "#", **attributes})
+    node = helper.make_node(
+        "Tokenizer", ["x"], ["y"], domain="com.microsoft", **{"mark": 0, "pad_value": "#", **attributes}
+    )
     x, y = (helper.make_tensor_value_info(n, onnx.TensorProto.STRING, s) for n, s in (("x", shape), ("y", None)))
     opsets = [helper.make_opsetid("", 17), helper.make_opsetid("com.microsoft", 1)]
-    made: bytes = helper.make_model(helper.make_graph([node], "g", [x], [y]), opset_imports=opsets, ir_version=8).SerializeToString()
+    made: bytes = helper.make_model(
+        helper.make_graph([node], "g", [x], [y]), opset_imports=opsets, ir_version=8
+    ).SerializeToString()
     return made
 
 
 @pytest.mark.parametrize(("attributes", "shape", "message"), [
     ({"mincharnum": 2}, (2,), "mincharnum is 2; it must be at least 1, and 1 where tokens are single characters"),
-    ({"mincharnum": 1, "separators": [","], "tokenexp": "a"}, (2,), "one of the attributes separators and tokenexp may be given, and here are both"),
-    ({"mincharnum": 1, "tokenexp": "a"}, (1, 2, 1), "its input must be a vector or a matrix of strings, and it has 3 dimensions"),
+    (
+        {"mincharnum": 1, "separators": [","], "tokenexp": "a"}, (2,),
+        "one of the attributes separators and tokenexp may be given, and here are both"
+    ),
+    (
+        {"mincharnum": 1, "tokenexp": "a"}, (1, 2, 1),
+        "its input must be a vector or a matrix of strings, and it has 3 dimensions"
+    ),
     ({"mincharnum": 1, "tokenexp": "(a"}, (2,), r"the pattern '\(a' is not a regular expression"),
-    ({"mincharnum": 1, "tokenexp": r"\ba+"}, (2,), "asks what stands around a token, which is not supported; say what a token is made of"),
+    (
+        {"mincharnum": 1, "tokenexp": r"\ba+"}, (2,),
+        "asks what stands around a token, which is not supported; say what a token is made of"
+    ),
 ])
 def test_tokenizers_that_are_refused(attributes: dict[str, Any], shape: tuple[int, ...], message: str) -> None:
     with pytest.raises(CompileError, match=message):
@@ -223,13 +271,16 @@ def test_operators_of_strings_refuse() -> None:
 
 
 ALPHABET = ["a", "B", "é", "É", "\0", " ", "ß", "İ", "K", "Σ", "\ud800", "9", "_", ",", "\x80", "😀", "ab"]
-"""With characters whose case changes their number, makes ASCII of them, or depends on what is around, and with half of a pair."""
+"""With characters whose case changes their number, makes ASCII of them, or depends on what is around, and with half of
+a pair."""
 
 
 def _drawn(seed: int, *shape: int) -> np.ndarray[Any, Any]:
     random = np.random.default_rng(seed)
     letters = ALPHABET if seed % 2 else ["a", "B", "ab", " ", "_", ",", "9"]
-    texts = np.array(["".join(random.choice(letters, random.integers(0, 7))) for _ in range(int(np.prod(shape)))], object)
+    texts = np.array(
+        ["".join(random.choice(letters, random.integers(0, 7))) for _ in range(int(np.prod(shape)))], object
+    )
     return texts.reshape(shape)
 
 
@@ -238,7 +289,12 @@ def test_texts_of_inputs_are_looked_up_natively(seed: int) -> None:
     keys = np.unique(_drawn(seed, 40))
     x = relay.var("x", shape=(30, 2), dtype="string")
     column = get("string_normalize")(["NONE", "LOWER", "UPPER"][seed % 3])(relay.take(x, relay.const(1), axis=-1))
-    found = relay.Tuple([get("string_index")()(relay.reshape(x, (60,)), relay.Constant(keys)), relay.equal(relay.expand_dims(column, axis=-1), relay.Constant(keys[::3]))])
+    found = relay.Tuple(
+        [
+            get("string_index")()(relay.reshape(x, (60,)), relay.Constant(keys)),
+            relay.equal(relay.expand_dims(column, axis=-1), relay.Constant(keys[::3]))
+        ]
+    )
     program = relay.Function([x], found)
     model = tvm.compile(tvm.IRModule.from_expr(program))
     assert not model.in_python
@@ -248,10 +304,12 @@ def test_texts_of_inputs_are_looked_up_natively(seed: int) -> None:
 
 
 COUNTED: list[tuple[dict[str, Any], bool]] = [
-    ({"expression": "[a-zA-Z0-9_]+"}, True), ({"expression": r"\w+", "fewest": 2}, True), ({"expression": "[^ ,]+"}, True), ({"expression": r"\W*"}, True),
-    ({"expression": r"[\w,]+", "pad": "ab"}, False), ({"expression": "[a-b]"}, False), ({"expression": "a|b"}, False), ({"expression": "[é]+"}, False),
-    ({"expression": r"[^\x00]+"}, False), ({"expression": r"[\s\S]+"}, True), ({"separators": (" ", ",")}, True), ({"separators": (r"[\s,]+", "_")}, True),
-    ({"separators": ("a ",)}, False), ({}, False),
+    ({"expression": "[a-zA-Z0-9_]+"}, True), ({"expression": r"\w+", "fewest": 2}, True),
+    ({"expression": "[^ ,]+"}, True), ({"expression": r"\W*"}, True),
+    ({"expression": r"[\w,]+", "pad": "ab"}, False), ({"expression": "[a-b]"}, False), ({"expression": "a|b"}, False),
+    ({"expression": "[é]+"}, False),
+    ({"expression": r"[^\x00]+"}, False), ({"expression": r"[\s\S]+"}, True), ({"separators": (" ", ",")}, True),
+    ({"separators": (r"[\s,]+", "_")}, True), ({"separators": ("a ",)}, False), ({}, False),
 ]
 
 
@@ -261,7 +319,9 @@ COUNTED: list[tuple[dict[str, Any], bool]] = [
 def test_tokens_that_are_counted_need_no_sizes(tokens: dict[str, Any], is_native: bool, case: str, mode: str) -> None:
     pool = ("ab", "AB", "a", "B", "9", "é", "ß", "k", "_", " ", "ab", "a9", "SS", "É")
     columns, weights = tuple(range(len(pool)))[::-1], tuple(k / 2 - 1 for k in range(len(pool)))
-    count = get("tokens_tfidf")(pool, (0,), columns, 1, 0, 1, mode, weights, **{"pad": "#", **tokens}, case_change_action=case)
+    count = get("tokens_tfidf")(
+        pool, (0,), columns, 1, 0, 1, mode, weights, **{"pad": "#", **tokens}, case_change_action=case
+    )
     x = relay.var("x", shape=(2, 20), dtype="string")
     program = relay.Function([x], count(relay.reshape(x, (20, 2))))
     model = tvm.compile(tvm.IRModule.from_expr(program))
@@ -275,16 +335,23 @@ def test_tokens_that_are_counted_need_no_sizes(tokens: dict[str, Any], is_native
 @pytest.mark.parametrize("case", ["NONE", "LOWER"])
 def test_pairs_of_words_are_counted_natively(least: int, most: int, skips: int, case: str) -> None:
     words = ["a", "b", "c", "d"]
-    grams = [(), [(w,) for w in words[:3]], [(v, w) for v in words for w in words[1:]], [("a", "b", "a"), ("b", "b", "b"), ("a", "c", "d"), ("a", "b", "a")]]
+    grams = [
+        (), [(w,) for w in words[:3]], [(v, w) for v in words for w in words[1:]],
+        [("a", "b", "a"), ("b", "b", "b"), ("a", "c", "d"), ("a", "b", "a")]
+    ]
     pool = tuple(w for of_length in grams for g in of_length for w in g)
     columns = tuple(np.random.default_rng(0).permutation(3 + 12 + 4).tolist())
-    count = get("tokens_tfidf")(pool, (0, 3, 27), columns, most, skips, least, "TF", expression="[a-z]+", pad="#", case_change_action=case)
+    count = get("tokens_tfidf")(
+        pool, (0, 3, 27), columns, most, skips, least, "TF", expression="[a-z]+", pad="#", case_change_action=case
+    )
     x = relay.var("x", shape=(40,), dtype="string")
     program = relay.Function([x], count(x))
     model = tvm.compile(tvm.IRModule.from_expr(program))
     assert not model.in_python
     random = np.random.default_rng(1)
-    texts = _strings(*(" ".join(random.choice([*words, "a", "A", "b", "other", "é"], random.integers(0, 12))) for _ in range(40)))
+    texts = _strings(
+        *(" ".join(random.choice([*words, "a", "A", "b", "other", "é"], random.integers(0, 12))) for _ in range(40))
+    )
     found = model(texts)
     np.testing.assert_array_equal(found, evaluate(program, texts))
     native = NativeTexts()(tvm.IRModule.from_expr(program))
@@ -295,16 +362,23 @@ def _classifier(rows: Any, columns: int | None) -> onnx.ModelProto:
     """As scikit-learn's text classifiers are exported: texts in lower case, words, counts."""
     nodes = [
         helper.make_node("StringNormalizer", ["flat"], ["lower"], case_change_action="LOWER", locale="C"),
-        helper.make_node("Tokenizer", ["lower"], ["tokens"], domain="com.microsoft", mark=0, mincharnum=1, pad_value="#", tokenexp="[a-z]+"),
+        helper.make_node(
+            "Tokenizer", ["lower"], ["tokens"], domain="com.microsoft", mark=0, mincharnum=1, pad_value="#",
+            tokenexp="[a-z]+"
+        ),
         helper.make_node("Flatten", ["tokens"], ["rows"]),
-        helper.make_node("TfIdfVectorizer", ["rows"], ["y"], mode="TFIDF", min_gram_length=1, max_gram_length=1, max_skip_count=0, ngram_counts=[0],
+        helper.make_node(
+            "TfIdfVectorizer", ["rows"], ["y"], mode="TFIDF", min_gram_length=1, max_gram_length=1, max_skip_count=0,
+            ngram_counts=[0],
                          ngram_indexes=[2, 0, 1], pool_strings=["cat", "dog", "the"], weights=[1.0, 2.0, 0.5]),
     ]
     nodes.insert(0, helper.make_node("Reshape", ["x", "all"], ["flat"]))
     x = helper.make_tensor_value_info("x", onnx.TensorProto.STRING, [rows] if columns is None else [rows, columns])
     y = helper.make_tensor_value_info("y", onnx.TensorProto.FLOAT, None)
     graph = helper.make_graph(nodes, "g", [x], [y], [helper.make_tensor("all", onnx.TensorProto.INT64, [1], [-1])])
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17), helper.make_opsetid("com.microsoft", 1)], ir_version=8)
+    return helper.make_model(
+        graph, opset_imports=[helper.make_opsetid("", 17), helper.make_opsetid("com.microsoft", 1)], ir_version=8
+    )
 
 
 @pytest.mark.parametrize("columns", [None, 1])
@@ -332,7 +406,11 @@ def test_programs_that_read_texts_leave_the_process(tmp_path: Path) -> None:
 def test_results_made_in_python_go_where_the_caller_wants_them() -> None:
     x, names = relay.var("x", shape=(2, 2)), relay.Constant(_strings("no", "yes"))
     label = relay.take(names, relay.argmax(x, axis=1))
-    model = tvm.compile(tvm.IRModule.from_expr(relay.Function([x], relay.Tuple([label, relay.exp(x), get("zip_map")()(x, names), label]))))
+    model = tvm.compile(
+        tvm.IRModule.from_expr(
+            relay.Function([x], relay.Tuple([label, relay.exp(x), get("zip_map")()(x, names), label]))
+        )
+    )
     given = np.float32([[1, 2], [4, 3]])
     first = model(given)
     assert first[0].tolist() == first[3].tolist() == ["yes", "no"] and first[0] is not first[3]

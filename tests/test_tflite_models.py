@@ -1,4 +1,5 @@
-"""Trained TFLite models, where they are: `TILEWRIGHT_TFLITE_MODELS` names their folder. A cat is a cat, and integers are those of the interpreter."""
+"""Trained TFLite models, where they are: `TILEWRIGHT_TFLITE_MODELS` names their folder. A cat is a cat, and integers
+are those of the interpreter."""
 
 from __future__ import annotations
 
@@ -13,7 +14,10 @@ from shipped_models import MODELS_FOLDER
 from tilewright.relay.frontend.tflite import signature
 
 CLASSIFIERS = ("mobilenet_v1_0.25_224_quant", "mobilenet_v1_0.25_224_1_default_1", "mobilenet_v2_1.0_224_quant")
-QUANTIZED = ("kws_ref_model", "micro_speech_quantized", "mobilenet_v1_0.25_224_quant", "mobilenet_v2_1.0_224_quant", "pretrainedResnet_quant", "vww_96_int8")
+QUANTIZED = (
+    "kws_ref_model", "micro_speech_quantized", "mobilenet_v1_0.25_224_quant", "mobilenet_v2_1.0_224_quant",
+    "pretrainedResnet_quant", "vww_96_int8"
+)
 
 Array = np.ndarray[Any, Any]
 pytestmark = pytest.mark.models
@@ -41,7 +45,9 @@ def test_a_cat_is_a_cat(name: str) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", QUANTIZED)
 def test_no_integer_differs_from_those_of_the_interpreter(name: str) -> None:
-    litert = pytest.importorskip("ai_edge_litert.interpreter", reason="ai-edge-litert, whose kernels are the reference, is not installed")
+    litert = pytest.importorskip(
+        "ai_edge_litert.interpreter", reason="ai-edge-litert, whose kernels are the reference, is not installed"
+    )
     model = _file(f"{name}.tflite")
     interpreter = litert.Interpreter(str(model), experimental_op_resolver_type=litert.OpResolverType.BUILTIN_REF)
     interpreter.allocate_tensors()

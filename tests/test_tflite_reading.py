@@ -69,14 +69,21 @@ def test_a_length_asks_for_no_memory() -> None:
 
 
 def test_vectors_that_overlap() -> None:
-    """Graphs whose inputs begin one word behind the other, and are all that follows: a million numbers in a few thousand bytes."""
+    """Graphs whose inputs begin one word behind the other, and are all that follows: a million numbers in a few
+    thousand bytes."""
     count = 1024
     graphs, words = 44 + 4 * count, 44 + 12 * count
     model_table = struct.pack("<6h", 10, 12, 4, 0, 8, 0) + struct.pack("<iII", 12, 3, 40 - 28)
     graph_fields = struct.pack("<4h", 8, 8, 0, 4)
-    offsets = struct.pack("<I", count) + b"".join(struct.pack("<I", graphs + 8 * k - (44 + 4 * k)) for k in range(count))
-    tables = b"".join(struct.pack("<iI", graphs + 8 * k - 32, words + 4 * k - (graphs + 8 * k + 4)) for k in range(count))
-    data = struct.pack("<I", 20) + b"TFL3" + model_table + graph_fields + offsets + tables + b"".join(struct.pack("<I", count - k - 1) for k in range(count))
+    offsets = struct.pack("<I", count) + b"".join(
+        struct.pack("<I", graphs + 8 * k - (44 + 4 * k)) for k in range(count)
+    )
+    tables = b"".join(
+        struct.pack("<iI", graphs + 8 * k - 32, words + 4 * k - (graphs + 8 * k + 4)) for k in range(count)
+    )
+    data = struct.pack("<I", 20) + b"TFL3" + model_table + graph_fields + offsets + tables + b"".join(
+        struct.pack("<I", count - k - 1) for k in range(count)
+    )
     with pytest.raises(ModelError, match="its tables overlap; the file is damaged or cut off"):
         read_model(data)
 
@@ -105,7 +112,9 @@ def test_stored_values_are_views_of_the_file() -> None:
 
 def test_integers_of_four_bits() -> None:
     packed = T("x", (3,), "int4")
-    assert read_model(model([packed, T("y", (3,), "int4")], [Op("RELU", [0], [1])], [0], [1])).graphs[0].tensors[0].dtype == "int4"
+    assert read_model(
+        model([packed, T("y", (3,), "int4")], [Op("RELU", [0], [1])], [0], [1])
+    ).graphs[0].tensors[0].dtype == "int4"
 
 
 def test_sparse_weights_are_made_dense() -> None:
@@ -113,7 +122,10 @@ def test_sparse_weights_are_made_dense() -> None:
         "traversal_order": (0, 1), "block_map": (),
         "dim_metadata": (
             {"format": 0, "dense_size": 2, "array_segments": None, "array_indices": None},
-            {"format": 1, "dense_size": 0, "array_segments": {"values": (0, 1, 3)}, "array_indices": {"values": (2, 0, 1)}},
+            {
+                "format": 1, "dense_size": 0, "array_segments": {"values": (0, 1, 3)},
+                "array_indices": {"values": (2, 0, 1)}
+            },
         ),
     }
     dense = densified("w", sparsity, (2, 3), lambda n: np.arange(1, n + 1))

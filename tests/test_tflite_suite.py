@@ -1,6 +1,7 @@
 """The suites of TFLite models, where they are (`suites.py`).
 
-The full count is `python tests/tflite_suite.py FOLDER`; here is a part of each, compiled, and all of them interpreted by the meaning of the operators.
+The full count is `python tests/tflite_suite.py FOLDER`; here is a part of each, compiled, and all of them interpreted
+by the meaning of the operators.
 """
 
 from __future__ import annotations
@@ -24,12 +25,15 @@ EVERY = 29
 """Of so many cases one is compiled."""
 
 OTHER_BITS = {
-    "tflite": {f"test_forward_convolution__{k}" for k in (21, 22, 23, 24, 25, 26, 28, 29, 41, 42, 44)} | {"test_all_elemwise__63", "test_all_elemwise__241"}
-    | {"test_forward_quantized_convolution__1"} | {f"test_forward_quantized_depthwise_convolution__{k}" for k in (2, 4, 5, 6)},
+    "tflite": {f"test_forward_convolution__{k}" for k in (21, 22, 23, 24, 25, 26, 28, 29, 41, 42, 44)}
+    | {"test_all_elemwise__63", "test_all_elemwise__241"}
+    | {"test_forward_quantized_convolution__1"}
+    | {f"test_forward_quantized_depthwise_convolution__{k}" for k in (2, 4, 5, 6)},
     "litert_ops": {"sum__0", "sum__1", "sum__2", "local_response_norm__1", "local_response_norm__4"},
 }
-"""Cases whose expected outputs are not what is meant. In `tflite` they were computed by a library with other rounding, one unit off from the reference
-kernels, which we agree with. In `litert_ops` the reference kernels take signed bytes for unsigned in sums, and leave an element out of windows of LRN."""
+"""Cases whose expected outputs are not what is meant. In `tflite` they were computed by a library with other rounding,
+one unit off from the reference kernels, which we agree with. In `litert_ops` the reference kernels take signed bytes
+for unsigned in sums, and leave an element out of windows of LRN."""
 
 @pytest.mark.slow
 @pytest.mark.parametrize("suite", OTHER_BITS)
@@ -44,7 +48,9 @@ def test_every_case_means_what_is_expected(suite: str) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("suite", OTHER_BITS)
 def test_some_of_them_compiled(suite: str) -> None:
-    outcomes: dict[str, Outcome] = {c.name: run(c) for c in list(cases(_folder(suite)))[::EVERY] if c.name not in OTHER_BITS[suite]}
+    outcomes: dict[str, Outcome] = {
+        c.name: run(c) for c in list(cases(_folder(suite)))[::EVERY] if c.name not in OTHER_BITS[suite]
+    }
     assert not {name: o for name, o in outcomes.items() if not o.passed}
 
 
@@ -64,8 +70,13 @@ def mistaken(tmp_path: Path) -> tuple[Path, np.ndarray[Any, Any]]:
     return tmp_path, right
 
 
-@pytest.mark.parametrize(("kernels", "whose"), [(tflite_suite.REFERENCE, "the reference kernels"), (tflite_suite.DEFAULT, "the default kernels")])
-def test_other_kernels_are_asked_where_a_file_says_otherwise(kernels: str, whose: str, mistaken: tuple[Path, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("kernels", "whose"),
+    [(tflite_suite.REFERENCE, "the reference kernels"), (tflite_suite.DEFAULT, "the default kernels")]
+)
+def test_other_kernels_are_asked_where_a_file_says_otherwise(
+    kernels: str, whose: str, mistaken: tuple[Path, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
     case, right = mistaken
     assert "integers differ" in run(case, interpreted=True).wrong
     monkeypatch.setattr(tflite_suite, "answers", lambda script, *rest: [[right if script == kernels else right - 1]])

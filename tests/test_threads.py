@@ -121,7 +121,8 @@ def test_collection_goes_on_after_the_last_compile() -> None:
 
 
 def _status_of_child(work: Callable[[], object]) -> int:
-    """The exit code of a child process made by a fork: 0 where `work` returned something true; negative for a signal, as after a minute."""
+    """The exit code of a child process made by a fork: 0 where `work` returned something true; negative for a signal,
+    as after a minute."""
     child = os.fork()
     if child == 0:
         status = 1

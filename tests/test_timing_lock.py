@@ -41,10 +41,14 @@ def test_who_asked_first_is_next(tmp_path: Path) -> None:
 
 def test_a_process_that_ends_leaves(tmp_path: Path) -> None:
     path = str(tmp_path / "timing")
-    program = "import sys; from tilewright.runtime.timing_lock import TimingLock; t = TimingLock(sys.argv[1]); print(t.acquire(0), flush=True); sys.stdin.read()"
+    program = (
+        "import sys; from tilewright.runtime.timing_lock import TimingLock; t = TimingLock(sys.argv[1]); "
+        "print(t.acquire(0), flush=True); sys.stdin.read()"
+    )
     source = str(Path(tilewright.__file__).parent.parent)
     child = subprocess.Popen(
-        [sys.executable, "-c", program, path], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env={**os.environ, "PYTHONPATH": source},
+        [sys.executable, "-c", program, path], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+        env={**os.environ, "PYTHONPATH": source},
     )
     try:
         assert child.stdout is not None and child.stdout.readline() == "True\n"
@@ -63,7 +67,9 @@ def test_nobody_waits_for_ever(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING):
         assert not wait(lambda seconds: (False, "17"), lambda: next(clock))
     assert "process 17 has held the timing lock for 60 s, or is stopped" in caplog.text
-    clock, answers = map(float, itertools.count(0, 25)), iter([(False, "17"), (False, "17"), (False, "18"), (False, "18"), (True, "")])
+    clock, answers = map(float, itertools.count(0, 25)), iter(
+        [(False, "17"), (False, "17"), (False, "18"), (False, "18"), (True, "")]
+    )
     assert wait(lambda seconds: next(answers), lambda: next(clock))  # they take turns: no one is stopped
 
 
@@ -92,7 +98,9 @@ def test_runs_wait_and_builds_do_not(monkeypatch: pytest.MonkeyPatch, tmp_path: 
     other = TimingLock()
     assert other.acquire(0)
     built, asked, results = threading.Event(), threading.Event(), list[Measured]()
-    with LocalBuilder(timeout=60, n_parallel=1) as builder, LocalRunner(timeout=60, number=1, repeat=1, cooldown_interval=0, threads=1, noise=1e9) as runner:
+    with LocalBuilder(timeout=60, n_parallel=1) as builder, LocalRunner(
+        timeout=60, number=1, repeat=1, cooldown_interval=0, threads=1, noise=1e9
+    ) as runner:
         build, call = builder.build, runner._worker.call
 
         def building(*given: Any) -> Any:
@@ -109,7 +117,9 @@ def test_runs_wait_and_builds_do_not(monkeypatch: pytest.MonkeyPatch, tmp_path: 
 
         monkeypatch.setattr(builder, "build", building)
         monkeypatch.setattr(runner._worker, "call", calling)
-        thread = threading.Thread(target=lambda: results.extend(measure([planted("right"), planted("sum")], builder, runner)), daemon=True)
+        thread = threading.Thread(
+            target=lambda: results.extend(measure([planted("right"), planted("sum")], builder, runner)), daemon=True
+        )
         thread.start()
         assert built.wait(120) and asked.wait(120) and not results
         other.release()

@@ -36,11 +36,15 @@ def test_programs(name: str) -> None:
 def test_elementary_functions(f: Intrinsic, kind: str) -> None:
     a, b, (i,) = Buffer("a", (16,)), Buffer("b", (16,)), variables("i")
     before = PrimFunc("f", (a, b), loops((i, 16, kind), body=Store(b, f(a[i]) * a[i] + T.const(1, "float32"), (i,))))
-    values = np.array([0.0, 0.1, 0.5, 0.9, 1.0, 1.5, 2.0, 3.0, 4.0, 10.0, 20.0, 1e-3, 1e-10, 80.0, np.inf, np.nan], np.float32)
+    values = np.array(
+        [0.0, 0.1, 0.5, 0.9, 1.0, 1.5, 2.0, 3.0, 4.0, 10.0, 20.0, 1e-3, 1e-10, 80.0, np.inf, np.nan], np.float32
+    )
     compare(before, [values, np.zeros(16, np.float32)], rtol=2e-6)
 
 
-@pytest.mark.parametrize("body", ["if i < 10 and a[i] > 0:\n            b[i] = a[i] + 1", "b[i] = T.if_then_else(i >= 10 or a[i] > 0, 7, 8)"])
+@pytest.mark.parametrize(
+    "body", ["if i < 10 and a[i] > 0:\n            b[i] = a[i] + 1", "b[i] = T.if_then_else(i >= 10 or a[i] > 0, 7, 8)"]
+)
 @pytest.mark.parametrize("kind", ["serial", "vectorized"])
 def test_the_first_condition_decides_whether_the_second_reads(kind: str, body: str) -> None:
     before = parse(f"""@T.prim_func

@@ -17,7 +17,9 @@ from tilewright.tir.transform.lower_math import EXPANSIONS, expand, lower_math
 
 INPUTS = {"exp": (-104, 89), "exp2": (-150, 128), "tanh": (-12, 12), "sigmoid": (-88, 30), "erf": (-5, 5)}
 ULPS = {"exp": 1, "exp2": 1, "log": 1, "log2": 2, "tanh": 2.5, "sigmoid": 2.5, "erf": 2, "rsqrt": 1.5}
-REFERENCE = {"sigmoid": lambda x: 1 / (1 + np.exp(-x)), "erf": np.vectorize(math.erf), "rsqrt": lambda x: 1 / np.sqrt(x)}
+REFERENCE = {
+    "sigmoid": lambda x: 1 / (1 + np.exp(-x)), "erf": np.vectorize(math.erf), "rsqrt": lambda x: 1 / np.sqrt(x)
+}
 
 
 def fused(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
@@ -51,7 +53,9 @@ def test_error_in_units_in_the_last_place(f: Intrinsic, monkeypatch: pytest.Monk
         exact = REFERENCE.get(f.name, f.reference)(x.astype(np.float64))
         rounded = exact.astype(np.float32)
         finite = np.isfinite(rounded) & np.isfinite(found)
-        error = np.abs(found.astype(np.float64) - exact)[finite] / np.spacing(np.abs(rounded[finite])).astype(np.float64)
+        error = np.abs(
+            found.astype(np.float64) - exact
+        )[finite] / np.spacing(np.abs(rounded[finite])).astype(np.float64)
     worst = error.argmax()
     assert error[worst] <= ULPS[f.name], (error[worst], x[finite][worst])
 
@@ -92,7 +96,10 @@ def test_which_erf_is_rounded() -> None:
     assert chosen(T.cast("bfloat16", I.sqrt(1.0 - I.erf(a[i]))), "bfloat16")
 
 
-ENDS = np.array([0.0, -0.0, np.inf, -np.inf, np.nan, 1.0, -1.0, 1e-45, -1e-45, 1e-39, 3e38, -3e38, 88.8, -87.5, -103.5, 1e-20], np.float32)
+ENDS = np.array(
+    [0.0, -0.0, np.inf, -np.inf, np.nan, 1.0, -1.0, 1e-45, -1e-45, 1e-39, 3e38, -3e38, 88.8, -87.5, -103.5, 1e-20],
+    np.float32
+)
 
 
 @pytest.mark.parametrize("f", EXPANSIONS, ids=str)

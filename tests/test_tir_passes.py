@@ -17,8 +17,11 @@ from tilewright.tir.stmt import For, PrimFunc, Seq, Store
 from tilewright.tir.transform.module_passes import PASSES
 from tilewright.tir.transform.verify import verify_flat
 
-ORDER = ("InjectDoubleBuffer", "LowerInitBlock", "Simplify", "ConvertSSA", "HoistIfThenElse", "RemoveNoOp", "TightenLoopBounds", "LoopPartition", "FlattenBuffer",
-         "StorageRewrite", "VectorizeLoop", "LowerIntrin", "UnrollLoop", "ConvertSSA", "CommonSubexprElimTIR", "RemoveNoOp")
+ORDER = (
+    "InjectDoubleBuffer", "LowerInitBlock", "Simplify", "ConvertSSA", "HoistIfThenElse", "RemoveNoOp",
+    "TightenLoopBounds", "LoopPartition", "FlattenBuffer",
+         "StorageRewrite", "VectorizeLoop", "LowerIntrin", "UnrollLoop", "ConvertSSA", "CommonSubexprElimTIR",
+         "RemoveNoOp")
 
 
 @pytest.mark.parametrize("first", range(0, 30, 10))
@@ -54,7 +57,9 @@ def test_programs_that_are_not_well_formed() -> None:
     assert not analysis.verify_ssa(PrimFunc("f", (a,), Seq((loop, loop))))
     assert not analysis.verify_memory(PrimFunc("f", (b,), loop))
     assert not analysis.verify_well_formed(PrimFunc("f", (a,), loop.body), assert_mode=False)
-    with pytest.raises(CompileError, match="function 'f' is not well formed: variable 'i' is used where it has no value"):
+    with pytest.raises(
+        CompileError, match="function 'f' is not well formed: variable 'i' is used where it has no value"
+    ):
         analysis.verify_well_formed(PrimFunc("f", (a,), loop.body))
     with pytest.raises(CompileError, match="buffer 'a' is written where it does not exist"):
         analysis.verify_well_formed(PrimFunc("f", (), loop))

@@ -52,7 +52,9 @@ def product(a: T.handle, b: T.handle, D: T.Buffer((M, N), "float32")) -> None:
 
 def check(func: PrimFunc) -> None:
     rng = np.random.default_rng(0)
-    a, b, out = rng.standard_normal((M, K), np.float32), rng.standard_normal((K, int(N)), np.float32), np.zeros((M, int(N)), np.float32)
+    a, b, out = rng.standard_normal((M, K), np.float32), rng.standard_normal(
+        (K, int(N)), np.float32
+    ), np.zeros((M, int(N)), np.float32)
     run(tir.lower_blocks(func), [a, b, out])
     np.testing.assert_allclose(out, np.maximum(a @ b, 0), rtol=1e-4, atol=1e-5)
 
@@ -108,7 +110,8 @@ def test_steps_print_as_calls(capsys: pytest.CaptureFixture[str]) -> None:
     sch.vectorize(j)
     sch.set_scope(sch.get_block("C"), "C", "local")
     assert str(sch.trace).splitlines() == [
-        'sch.split(sch.get_loops("D")[0], factors=(None, 4))', 'sch.vectorize(sch.get_loops("D")[2])', 'sch.set_scope(sch.get_block("C"), "C", "local")',
+        'sch.split(sch.get_loops("D")[0], factors=(None, 4))', 'sch.vectorize(sch.get_loops("D")[2])',
+        'sch.set_scope(sch.get_block("C"), "C", "local")',
     ]
     sch.show()
     sch.trace.show()
@@ -134,7 +137,9 @@ def test_copies_and_reductions_in_two_stages() -> None:
     made = sch.rfactor(ko, 0)
     copied = sch.cache_read(made, 0, "local")
     written = sch.cache_write("D", 0, "local")
-    assert {made.block, copied.block, written.block} <= {s.name for s in walk_stmt(sch.mod["main"].body) if isinstance(s, tir.Block)}
+    assert {made.block, copied.block, written.block} <= {
+        s.name for s in walk_stmt(sch.mod["main"].body) if isinstance(s, tir.Block)
+    }
     test_schedule.check(sch.mod["main"])
     sch2 = tir.Schedule(test_schedule.product().func)
     sch.trace.apply_to_schedule(sch2)
@@ -142,9 +147,11 @@ def test_copies_and_reductions_in_two_stages() -> None:
 
 
 @pytest.mark.parametrize(("init", "step", "name"), [
-    ("0.0", "C[v] + A[v, r]", "sum"), ("0.0", "A[v, r] + C[v]", "sum"), ("0.0", "T.fma(A[v, r], 2.0, C[v])", "sum"), ("1.0", "C[v] * A[v, r]", "prod"),
+    ("0.0", "C[v] + A[v, r]", "sum"), ("0.0", "A[v, r] + C[v]", "sum"), ("0.0", "T.fma(A[v, r], 2.0, C[v])", "sum"),
+    ("1.0", "C[v] * A[v, r]", "prod"),
     ("T.min_value('float32')", "max(C[v], A[v, r])", "max"), ("T.infinity('float32')", "min(C[v], A[v, r])", "min"),
-    ("1.0", "C[v] + A[v, r]", None), ("0.0", "C[v] - A[v, r]", None), ("0.0", "C[v] + C[v]", None), ("0.0", "C[3] + A[v, r]", None),
+    ("1.0", "C[v] + A[v, r]", None), ("0.0", "C[v] - A[v, r]", None), ("0.0", "C[v] + C[v]", None),
+    ("0.0", "C[3] + A[v, r]", None),
 ])
 def test_reductions_are_known_by_their_form(init: str, step: str, name: str | None) -> None:
     func = tir.parse(f"""
@@ -254,20 +261,46 @@ def applied(*steps: Any) -> Callable[[], object]:
 
 LOOP = {"block": "C", "loop": 0}
 MESSAGES: dict[str, tuple[Callable[[], object], str]] = {
-    "another step": (applied({"step": "unrol", "args": [LOOP]}), r"step 0, sch.unrol\(.*\): there is no step 'unrol'; did you mean 'unroll'"),
+    "another step": (
+        applied({"step": "unrol", "args": [LOOP]}),
+        r"step 0, sch.unrol\(.*\): there is no step 'unrol'; did you mean 'unroll'"
+    ),
     "a method that is no step": (applied({"step": "show", "args": []}), "there is no step 'show'"),
-    "other arguments": (applied({"step": "unroll", "args": []}), r"step 0, sch.unroll\(\): the arguments do not fit: missing"),
-    "a loop that is not there": (applied({"step": "unroll", "args": [{"block": "C", "loop": 3}]}), "block 'C' has 3 loops around it, and none at place 3"),
-    "a block that is not there": (applied({"step": "unroll", "args": [{"block": "E", "loop": 0}]}), "there is no block 'E'; the blocks are C, D"),
-    "the step that fails": (applied({"step": "unroll", "args": [LOOP]}, {"step": "unroll", "args": [LOOP]}), "step 1, .*loop 'i' is unrolled already"),
+    "other arguments": (
+        applied({"step": "unroll", "args": []}), r"step 0, sch.unroll\(\): the arguments do not fit: missing"
+    ),
+    "a loop that is not there": (
+        applied({"step": "unroll", "args": [{"block": "C", "loop": 3}]}),
+        "block 'C' has 3 loops around it, and none at place 3"
+    ),
+    "a block that is not there": (
+        applied({"step": "unroll", "args": [{"block": "E", "loop": 0}]}), "there is no block 'E'; the blocks are C, D"
+    ),
+    "the step that fails": (
+        applied({"step": "unroll", "args": [LOOP]}, {"step": "unroll", "args": [LOOP]}),
+        "step 1, .*loop 'i' is unrolled already"
+    ),
     "no step": (applied("unroll"), "'unroll' is not a schedule step; one is"),
     "no reference": (applied({"step": "unroll", "args": [{"loop": 0}]}), "refers to nothing; a block is"),
     "no trace": (lambda: tir.Trace.from_json({}), "a trace is a list of steps, and this is a dict"),
-    "no program": (lambda: tir.Schedule("f"), "a schedule takes a PrimFunc or an IRModule of them, and was given a str"),  # type: ignore[arg-type]
-    "no blocks": (lambda: tir.Schedule(conv2d()), "function 'main' has no blocks; steps are for programs whose stores are in blocks"),
-    "one name twice": (lambda: tir.Schedule(tir.parse(product.script().replace('block("D")', 'block("C")'))), "has two blocks 'C'; give each a name of its own"),
-    "another buffer": (lambda: tir.Schedule(product).set_scope("C", 1, "local"), "block 'C' writes 0: C; there is no 1 among them"),
-    "another buffer to read": (lambda: tir.Schedule(product).cache_read("C", "X", "local"), "block 'C' reads 0: A, 1: B; there is no 'X' among them"),
+    "no program": (
+        lambda: tir.Schedule("f"), "a schedule takes a PrimFunc or an IRModule of them, and was given a str"
+    ),  # type: ignore[arg-type]
+    "no blocks": (
+        lambda: tir.Schedule(conv2d()),
+        "function 'main' has no blocks; steps are for programs whose stores are in blocks"
+    ),
+    "one name twice": (
+        lambda: tir.Schedule(tir.parse(product.script().replace('block("D")', 'block("C")'))),
+        "has two blocks 'C'; give each a name of its own"
+    ),
+    "another buffer": (
+        lambda: tir.Schedule(product).set_scope("C", 1, "local"), "block 'C' writes 0: C; there is no 1 among them"
+    ),
+    "another buffer to read": (
+        lambda: tir.Schedule(product).cache_read("C", "X", "local"),
+        "block 'C' reads 0: A, 1: B; there is no 'X' among them"
+    ),
 }
 
 
@@ -314,7 +347,11 @@ def test_python_that_cannot_be_read() -> None:
     names: dict[str, Any] = {"T": T}
     with pytest.raises(ParseError, match=r"the source of 'f' is in no file; give its text to tir\.parse"):
         exec("@T.prim_func\ndef f(A: T.Buffer((8,), 'float32')):\n    A[0] = 1.0\n", names)
-    with pytest.raises(ParseError, match=r"test_tir_schedule.py:\d+: 'test_schedule' is a module, and only numbers are taken from the Python around"):
+    with pytest.raises(
+        ParseError,
+        match=r"test_tir_schedule.py:\d+: 'test_schedule' is a module, and only numbers are taken from the Python "
+        r"around"
+    ):
         @T.prim_func
         def wrong(A: T.Buffer((8,), "float32")) -> None:
             A[0] = test_schedule

@@ -1,4 +1,5 @@
-"""Random schedules of random programs compute the same: read by the interpreter, and as machine code of five processors."""
+"""Random schedules of random programs compute the same: read by the interpreter, and as machine code of five
+processors."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Steps of `tir.Schedule` on small programs: before -> after in `tests/text/schedule_steps.md`, and what is refused.
 
-A case is a heading, the name of a program in back quotes, a Python block that does steps on `sch`, and the text that must come
-out. Every case is also run. With TILEWRIGHT_UPDATE_TEXT=1 the expected texts are written instead of compared.
+A case is a heading, the name of a program in back quotes, a Python block that does steps on `sch`, and the text that
+must come out. Every case is also run. With TILEWRIGHT_UPDATE_TEXT=1 the expected texts are written instead of compared.
 """
 
 from __future__ import annotations
@@ -23,7 +23,10 @@ from tilewright.tir.interpreter import run
 from tilewright.tir.stmt import PrimFunc
 
 FILE = Path(__file__).parent / "text" / "schedule_steps.md"
-CASE = re.compile(r"^## (?P<name>[^\n]+)\n+`(?P<program>[^`\n]+)`\n+```python\n(?P<code>[^`]*)```\n+```text\n(?P<text>[^`]*)```\n", re.M)
+CASE = re.compile(
+    r"^## (?P<name>[^\n]+)\n+`(?P<program>[^`\n]+)`\n+```python\n(?P<code>[^`]*)```\n+```text\n(?P<text>[^`]*)```\n",
+    re.M
+)
 
 
 def same(before: PrimFunc, after: PrimFunc) -> None:
@@ -62,63 +65,162 @@ def test_the_file_holds_cases_only() -> None:
 
 REFUSED: dict[str, tuple[str, Callable[[tir.Schedule], object], str]] = {
     "one nest merged": ("pair", lambda s: s.merge(s.get_loops("B")[0]), "merge takes two loops or more"),
-    "a nest merged with itself": ("pair", lambda s: s.merge(*s.get_loops("B")), "the loops i, j are not in nests that stand side by side"),
-    "nests in the wrong order": ("pair", lambda s: s.merge(s.get_loops("C")[0], s.get_loops("B")[0]), "do not follow each other directly, in this order"),
-    "nests of other sizes": ("padded", lambda s: s.merge(s.get_loops("B")[0], s.get_loops("C")[0]), "are of 10 and 5 trips"),
+    "a nest merged with itself": (
+        "pair", lambda s: s.merge(*s.get_loops("B")), "the loops i, j are not in nests that stand side by side"
+    ),
+    "nests in the wrong order": (
+        "pair", lambda s: s.merge(s.get_loops("C")[0], s.get_loops("B")[0]),
+        "do not follow each other directly, in this order"
+    ),
+    "nests of other sizes": (
+        "padded", lambda s: s.merge(s.get_loops("B")[0], s.get_loops("C")[0]), "are of 10 and 5 trips"
+    ),
     "trips that need others": (
-        "window", lambda s: s.merge(s.split(s.get_loops("B")[0], [8, 2])[0], s.get_loops("C")[0]), "touches elements of 'B' that other trips write"),
-    "merged after marking": ("pair", lambda s: s.parallel(s.get_loops("B")[0]) or s.merge(s.get_loops("B")[0], s.get_loops("C")[0]), "is parallel; merge before that"),
+        "window", lambda s: s.merge(s.split(s.get_loops("B")[0], [8, 2])[0], s.get_loops("C")[0]),
+        "touches elements of 'B' that other trips write"),
+    "merged after marking": (
+        "pair", lambda s: s.parallel(s.get_loops("B")[0]) or s.merge(s.get_loops("B")[0], s.get_loops("C")[0]),
+        "is parallel; merge before that"
+    ),
     "merged around others": (
-        "pair", lambda s: s.compute_at("B", s.get_loops("C")[0]) or s.merge(s.get_loops("B")[0], s.get_loops("C")[0]), "are not in nests that stand side by side"),
-    "parts that are too short": ("rows", lambda s: s.loop_partition(s.get_loops("B")[0], [2, 3]), r"cannot be parted into \[2, 3\]: the parts have 5 trips together"),
-    "parts of nothing": ("rows", lambda s: s.loop_partition(s.get_loops("B")[0], [None, None]), "give sizes of 1 or more, of which one may be None"),
-    "parts after marking": ("rows", lambda s: s.annotate(s.get_loops("B")[0], "x", 1) or s.loop_partition(s.get_loops("B")[0], [2, None]), "annotated with x; loop_partition"),
-    "parts inside of a sum": ("rows", lambda s: s.reorder(*reversed(s.get_loops("B"))) or s.loop_partition(s.get_loops("B")[1], [2, None]), "decompose_reduction first"),
-    "a reader before its value": ("pair", lambda s: s.reverse_compute_at("B", s.get_loops("C")[0]), "block 'B' does not come after loop 'i"),
-    "a reader after a reduction": ("rows", lambda s: s.reverse_compute_at("B", s.get_loops("B")[0]), "block 'B' does not come after loop 'i'"),
-    "a reader at other places": ("padded", lambda s: s.reverse_compute_at("C", s.get_loops("B")[0]), "reads 'B' at other places than its own axes"),
-    "a reader of a parameter": ("pair", lambda s: s.reverse_compute_inline("B"), "must read one value that an elementwise block makes, and reads 0"),
-    "no first value": ("pair", lambda s: s.decompose_reduction("B", s.get_loops("B")[0]), "block 'B' has no first value to take out"),
+        "pair", lambda s: s.compute_at("B", s.get_loops("C")[0]) or s.merge(s.get_loops("B")[0], s.get_loops("C")[0]),
+        "are not in nests that stand side by side"),
+    "parts that are too short": (
+        "rows", lambda s: s.loop_partition(s.get_loops("B")[0], [2, 3]),
+        r"cannot be parted into \[2, 3\]: the parts have 5 trips together"
+    ),
+    "parts of nothing": (
+        "rows", lambda s: s.loop_partition(s.get_loops("B")[0], [None, None]),
+        "give sizes of 1 or more, of which one may be None"
+    ),
+    "parts after marking": (
+        "rows", lambda s: s.annotate(s.get_loops("B")[0], "x", 1) or s.loop_partition(s.get_loops("B")[0], [2, None]),
+        "annotated with x; loop_partition"
+    ),
+    "parts inside of a sum": (
+        "rows", lambda s: s.reorder(*reversed(s.get_loops("B"))) or s.loop_partition(s.get_loops("B")[1], [2, None]),
+        "decompose_reduction first"
+    ),
+    "a reader before its value": (
+        "pair", lambda s: s.reverse_compute_at("B", s.get_loops("C")[0]), "block 'B' does not come after loop 'i"
+    ),
+    "a reader after a reduction": (
+        "rows", lambda s: s.reverse_compute_at("B", s.get_loops("B")[0]), "block 'B' does not come after loop 'i'"
+    ),
+    "a reader at other places": (
+        "padded", lambda s: s.reverse_compute_at("C", s.get_loops("B")[0]),
+        "reads 'B' at other places than its own axes"
+    ),
+    "a reader of a parameter": (
+        "pair", lambda s: s.reverse_compute_inline("B"),
+        "must read one value that an elementwise block makes, and reads 0"
+    ),
+    "no first value": (
+        "pair", lambda s: s.decompose_reduction("B", s.get_loops("B")[0]), "block 'B' has no first value to take out"
+    ),
     "a reduction loop outside": (
-        "rows", lambda s: s.decompose_reduction("B", s.split(s.get_loops("B")[1], [2, 4])[1]), "the reduction runs over loop 'k_0', outside of 'k_1'"),
-    "no padding": ("pair", lambda s: s.decompose_padding("B", s.get_loops("B")[0]), "is not a choice between a value and a number"),
+        "rows", lambda s: s.decompose_reduction("B", s.split(s.get_loops("B")[1], [2, 4])[1]),
+        "the reduction runs over loop 'k_0', outside of 'k_1'"),
+    "no padding": (
+        "pair", lambda s: s.decompose_padding("B", s.get_loops("B")[0]), "is not a choice between a value and a number"
+    ),
     "no sum": ("pair", lambda s: s.pad_einsum("B", [2, 2]), "is not a sum of products at its own axes"),
     "other axes": ("rows", lambda s: s.pad_einsum("B", [2]), r"has 2 axes, and the padding is \[2\]"),
-    "no tile": ("pair", lambda s: s.blockize(s.get_loops("B")[0]) and s.blockize(s.split(s.get_loops("C")[0], [None, 4])[1]), "cover its domain only in part"),
-    "no intrinsic": ("pair", lambda s: s.tensorize("B", "test.add_on_4"), "there is no intrinsic 'test.add_on_4'; did you mean 'test.add_one_4'"),
-    "another intrinsic": ("pair", lambda s: s.tensorize(s.split(s.get_loops("B")[1], [2, 4])[1], "test.add_one_4"), "'test.add_one_4' cannot replace block 'B_o': they compute something else"),
-    "no order": ("pair", lambda s: s.reorder_block_iter_var("B", [0, 0]), r"\[0, 0\] is not an order of the 2 axes of block 'B'"),
-    "nothing rolls by itself": ("window", lambda s: s.rolling_buffer("B"), "block 'B' is computed by itself; compute_at a loop of its reader before"),
+    "no tile": (
+        "pair", lambda s: s.blockize(s.get_loops("B")[0]) and s.blockize(s.split(s.get_loops("C")[0], [None, 4])[1]),
+        "cover its domain only in part"
+    ),
+    "no intrinsic": (
+        "pair", lambda s: s.tensorize("B", "test.add_on_4"),
+        "there is no intrinsic 'test.add_on_4'; did you mean 'test.add_one_4'"
+    ),
+    "another intrinsic": (
+        "pair", lambda s: s.tensorize(s.split(s.get_loops("B")[1], [2, 4])[1], "test.add_one_4"),
+        "'test.add_one_4' cannot replace block 'B_o': they compute something else"
+    ),
+    "no order": (
+        "pair", lambda s: s.reorder_block_iter_var("B", [0, 0]), r"\[0, 0\] is not an order of the 2 axes of block 'B'"
+    ),
+    "nothing rolls by itself": (
+        "window", lambda s: s.rolling_buffer("B"),
+        "block 'B' is computed by itself; compute_at a loop of its reader before"
+    ),
     "nothing to keep": (
-        "pair", lambda s: (s.compute_at("B", s.get_loops("C")[0]), s.rolling_buffer("B")), "does not move on along one dimension by less than its size"),
-    "a parameter does not roll": ("window", lambda s: s.rolling_buffer("C"), "block 'C' has several results, computes a parameter, or does not store at its own axes"),
+        "pair", lambda s: (s.compute_at("B", s.get_loops("C")[0]), s.rolling_buffer("B")),
+        "does not move on along one dimension by less than its size"),
+    "a parameter does not roll": (
+        "window", lambda s: s.rolling_buffer("C"),
+        "block 'C' has several results, computes a parameter, or does not store at its own axes"
+    ),
     "threads do not wait": (
-        "window", lambda s: (s.compute_at("B", s.get_loops("C")[0]), s.parallel(s.get_loops("C")[0]), s.rolling_buffer("B")), "loop 'i' is parallel, and a ring keeps"),
+        "window",
+        lambda s: (s.compute_at("B", s.get_loops("C")[0]), s.parallel(s.get_loops("C")[0]), s.rolling_buffer("B")),
+        "loop 'i' is parallel, and a ring keeps"),
     "a loop with a ring is not split": (
-        "window", lambda s: (s.compute_at("B", i := s.get_loops("C")[0]), s.rolling_buffer("B"), s.split(i, [2, 4])), "the trips of loop 'i' stay as they are"),
+        "window", lambda s: (s.compute_at("B", i := s.get_loops("C")[0]), s.rolling_buffer("B"), s.split(i, [2, 4])),
+        "the trips of loop 'i' stay as they are"),
     "a loop with a ring on threads": (
-        "window", lambda s: (s.compute_at("B", i := s.get_loops("C")[0]), s.rolling_buffer("B"), s.parallel(i)), "a rolling buffer keeps what one trip made for the next"),
-    "an aligned value": ("pair", lambda s: (s.storage_align("B", 0, 0, 16, 1), s.transform_layout("B", 0, "lambda i, j: (j, i)")), "storage_align after the layout"),
+        "window", lambda s: (s.compute_at("B", i := s.get_loops("C")[0]), s.rolling_buffer("B"), s.parallel(i)),
+        "a rolling buffer keeps what one trip made for the next"),
+    "an aligned value": (
+        "pair", lambda s: (s.storage_align("B", 0, 0, 16, 1), s.transform_layout("B", 0, "lambda i, j: (j, i)")),
+        "storage_align after the layout"
+    ),
     "no note": ("pair", lambda s: s.unannotate("B", "note"), "block 'B' has no note 'note'; its notes are none"),
-    "rows of a parameter": ("pair", lambda s: s.storage_align("C", 0, 0, 16, 0), "'C' of 2 dimensions cannot be aligned along axis 0 by 16"),
-    "the layout of a parameter": ("pair", lambda s: s.transform_layout("C", 0, "lambda i, j: (j, i)"), "'C' is a parameter, and the caller determines its layout"),
-    "a layout in which elements meet": ("pair", lambda s: s.transform_layout("B", 0, "lambda i, j: (i + j,)"), "brings several elements of .* to one place"),
-    "a layout before 0": ("pair", lambda s: s.transform_layout("B", 0, "lambda i, j: (i - 1, j)"), "is not within known bounds from 0"),
-    "a map of other rank": ("pair", lambda s: s.transform_layout("B", 0, "lambda i: (i,)"), "takes 1 indices, and 2 are needed"),
-    "no map": ("pair", lambda s: s.transform_layout("B", 0, "lambda i, j: (max(i, j),)"), "is not allowed in an index map"),
-    "a map with no way back": ("pair", lambda s: s.transform_block_layout("B", "lambda i, j: (i * 9 + j,)"), "since it cannot be turned around"),
-    "a separator": ("pair", lambda s: s.set_axis_separator("B", 0, [1]), "memory of one dimension, which has no axis separators"),
-    "a copy of what is read under a condition": ("padded", lambda s: s.reindex("B", ("read", 0)), "reads under a condition"),
+    "rows of a parameter": (
+        "pair", lambda s: s.storage_align("C", 0, 0, 16, 0), "'C' of 2 dimensions cannot be aligned along axis 0 by 16"
+    ),
+    "the layout of a parameter": (
+        "pair", lambda s: s.transform_layout("C", 0, "lambda i, j: (j, i)"),
+        "'C' is a parameter, and the caller determines its layout"
+    ),
+    "a layout in which elements meet": (
+        "pair", lambda s: s.transform_layout("B", 0, "lambda i, j: (i + j,)"),
+        "brings several elements of .* to one place"
+    ),
+    "a layout before 0": (
+        "pair", lambda s: s.transform_layout("B", 0, "lambda i, j: (i - 1, j)"), "is not within known bounds from 0"
+    ),
+    "a map of other rank": (
+        "pair", lambda s: s.transform_layout("B", 0, "lambda i: (i,)"), "takes 1 indices, and 2 are needed"
+    ),
+    "no map": (
+        "pair", lambda s: s.transform_layout("B", 0, "lambda i, j: (max(i, j),)"), "is not allowed in an index map"
+    ),
+    "a map with no way back": (
+        "pair", lambda s: s.transform_block_layout("B", "lambda i, j: (i * 9 + j,)"), "since it cannot be turned around"
+    ),
+    "a separator": (
+        "pair", lambda s: s.set_axis_separator("B", 0, [1]), "memory of one dimension, which has no axis separators"
+    ),
+    "a copy of what is read under a condition": (
+        "padded", lambda s: s.reindex("B", ("read", 0)), "reads under a condition"
+    ),
     "no table": ("pair", lambda s: s.cache_index("B"), "block 'B' has no index that is more than a sum"),
     "nothing in place": ("pair", lambda s: s.cache_inplace("B", 0, "local"), "does not both read and write 'A'"),
-    "a sum on several threads": ("rows", lambda s: s.parallel(s.get_loops("B")[1]), "its iterations add to the same elements of block 'B'; rfactor"),
-    "lanes around lanes": ("pair", lambda s: (s.vectorize(s.get_loops("B")[1]), s.vectorize(s.get_loops("B")[0])), "cannot be vectorized around the vectorized loop 'j'"),
-    "threads inside of lanes": ("pair", lambda s: (s.vectorize(s.get_loops("B")[0]), s.parallel(s.get_loops("B")[1])), "cannot be parallel inside of the vectorized loop 'i'"),
-    "lanes of two axes at once": ("rows", lambda s: s.vectorize(s.fuse(*s.get_loops("B"))), "is over a spatial and a reduction axis at once"),
+    "a sum on several threads": (
+        "rows", lambda s: s.parallel(s.get_loops("B")[1]),
+        "its iterations add to the same elements of block 'B'; rfactor"
+    ),
+    "lanes around lanes": (
+        "pair", lambda s: (s.vectorize(s.get_loops("B")[1]), s.vectorize(s.get_loops("B")[0])),
+        "cannot be vectorized around the vectorized loop 'j'"
+    ),
+    "threads inside of lanes": (
+        "pair", lambda s: (s.vectorize(s.get_loops("B")[0]), s.parallel(s.get_loops("B")[1])),
+        "cannot be parallel inside of the vectorized loop 'i'"
+    ),
+    "lanes of two axes at once": (
+        "rows", lambda s: s.vectorize(s.fuse(*s.get_loops("B"))), "is over a spatial and a reduction axis at once"
+    ),
     "a part of a sum": (
-        "rows", lambda s: (s.decompose_reduction("B", s.get_loops("B")[0]), s.cache_write("B", 0, "local")), "'B' is made by block 'B_init' too"),
+        "rows", lambda s: (s.decompose_reduction("B", s.get_loops("B")[0]), s.cache_write("B", 0, "local")),
+        "'B' is made by block 'B_init' too"),
     "probabilities": ("rows", lambda s: s.sample_categorical([1, 2], [0.5]), "give one for each, of sum 1"),
-    "a decision that does not fit": ("rows", lambda s: s.sample_perfect_tile(s.get_loops("B")[1], 2, decision=[3, 3]), "is not 2 factors of the 8 trips"),
+    "a decision that does not fit": (
+        "rows", lambda s: s.sample_perfect_tile(s.get_loops("B")[1], 2, decision=[3, 3]),
+        "is not 2 factors of the 8 trips"
+    ),
     "another function": ("rows", lambda s: s.work_on("other"), "there is no loop function 'other' in the module"),
 }
 

@@ -1,4 +1,5 @@
-"""Loop programs as text, both ways: what is printed is read back as an equal program, at every stage, whatever it holds."""
+"""Loop programs as text, both ways: what is printed is read back as an equal program, at every stage, whatever it
+holds."""
 
 from __future__ import annotations
 
@@ -52,7 +53,8 @@ def same_again(func: PrimFunc) -> PrimFunc:
     return again
 
 
-# --- programs of every stage --------------------------------------------------------------------------------------------
+# --- programs of every stage
+# --------------------------------------------------------------------------------------------
 
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_small_programs_after_each_pass(name: str) -> None:
@@ -122,7 +124,8 @@ def test_what_the_command_line_dumps_is_read(tmp_path: Path) -> None:
     assert (func.origin.file, func.origin.line) == ("m.tar.tir", 2)
 
 
-# --- whatever can be built ----------------------------------------------------------------------------------------------
+# --- whatever can be built
+# ----------------------------------------------------------------------------------------------
 
 class Expressions:
     """Random expressions of a type, made by the classes themselves: nothing is folded."""
@@ -131,7 +134,9 @@ class Expressions:
         "int64": [Var("i"), Var("i"), IntImm("int64", -3), IntImm("int64", 0), IntImm("int64", 2**62), ZERO],
         "int32": [Var("n", "int32"), IntImm("int32", -(2**31)), IntImm("int32", 7), Buffer("B", (), "int32")[()]],
         "uint8": [Var("if", "uint8"), IntImm("uint8", 255), Buffer("A", (4, 4), "uint8")[1, Var("i")]],
-        "float32": [Var("x y", "float32"), FloatImm("float32", -0.0), FloatImm("float32", 0.1), FloatImm("float32", 1e30),
+        "float32": [Var(
+            "x y", "float32"
+        ), FloatImm("float32", -0.0), FloatImm("float32", 0.1), FloatImm("float32", 1e30),
                     FloatImm("float32", float("nan")), FloatImm("float32", float("-inf")), A[Var("T")]],
         "float64": [FloatImm("float64", 0.1), FloatImm("float64", float("inf")), Var("d", "float64")],
         "bool": [IntImm("bool", 1), IntImm("bool", 0), Var("b", "bool")],
@@ -184,22 +189,61 @@ LANES = E.Ramp(ZERO, 1, 8)
 CASES: dict[str, PrimFunc] = {
     "nothing": PrimFunc("f", (), Seq(())),
     "a name that is none": PrimFunc("conv2d.add 3", (A,), Seq(())),
-    "names that mean something": PrimFunc("lambda", (Buffer("T", (2,)), Buffer("min", (2,)), Buffer("", (2,)), Buffer("3d", (2,))), Seq(())),
-    "sequences in sequences": PrimFunc("f", (C,), loops((X, 8, S), body=Seq((Seq((STORE, STORE)), Seq(()), Seq((STORE,)))))),
+    "names that mean something": PrimFunc(
+        "lambda", (Buffer("T", (2,)), Buffer("min", (2,)), Buffer("", (2,)), Buffer("3d", (2,))), Seq(())
+    ),
+    "sequences in sequences": PrimFunc(
+        "f", (C,), loops((X, 8, S), body=Seq((Seq((STORE, STORE)), Seq(()), Seq((STORE,)))))
+    ),
     "a sequence of one": PrimFunc("f", (C,), loops((X, 8, S), body=Seq((Seq((STORE,)),)))),
-    "memory that ends early": PrimFunc("f", (C,), Seq((Allocate(A, Store(A, as_expr(2.0), (ZERO,))), Allocate(A, Seq((Seq(()), Seq(()))))))),
-    "values that end early": PrimFunc("f", (C,), Seq((Let(X, as_expr(3), STORE), Let(K, as_expr(4), Let(X, K, Seq((STORE, STORE))))))),
+    "memory that ends early": PrimFunc(
+        "f", (C,), Seq((Allocate(A, Store(A, as_expr(2.0), (ZERO,))), Allocate(A, Seq((Seq(()), Seq(()))))))
+    ),
+    "values that end early": PrimFunc(
+        "f", (C,), Seq((Let(X, as_expr(3), STORE), Let(K, as_expr(4), Let(X, K, Seq((STORE, STORE))))))
+    ),
     "one variable in two loops": PrimFunc("f", (C,), Seq((loops((X, 8, S), body=STORE), loops((X, 8, S), body=STORE)))),
-    "both branches": PrimFunc("f", (C,), loops((X, 8, S), body=IfThenElse(X < 3, Seq(()), IfThenElse(X < 5, STORE, STORE)))),
-    "loops from elsewhere": PrimFunc("f", (C,), For(X, as_expr(2), as_expr(5), S, For(K, X, E.Max(X * 2, X // 3), "parallel", STORE, {"grain": 2, "x-y": (1.5, "a'\"b")}))),
-    "a loop of another type": PrimFunc("f", (C,), For(Var("i", "int32"), ZERO, as_expr(5), S, For(Var("j", "int32"), const(1, "int32"), const(4, "int32"), S, Seq(())))),
-    "attributes": PrimFunc("f", (), Seq(()), {"a": None, "b": [True, {"c": float("inf")}], "d": "é\u2028\\", "intermediates": ()}),
-    "a masked store": PrimFunc("f", (C,), Store(C, E.Broadcast(as_expr(1.0), 8), (LANES,), E.LT(LANES, E.Broadcast(as_expr(6), 8)))),
-    "calls for their effect": PrimFunc("f", (A,), Seq((Evaluate(I.prefetch(A[0])), Evaluate(as_expr(0)), Evaluate(E.Call("int32", I.exp, ()))))),
-    "a block without memory": PrimFunc("f", (C,), loops((X, 8, S), body=Block("b", (IterVar(K, as_expr(8)),), (X,), IntImm("bool", 0), STORE, STORE, {"p": 1}))),
-    "an axis of another type": PrimFunc("f", (C,), Block("", (IterVar(Var("v", "int32"), as_expr(8)),), (ZERO,), X < 3, None, Seq(())), {"intermediates": ()}),
-    "local parameters and inner memory": PrimFunc("f", (Buffer("L", (2,), "int8", "local"),), Block("b", (), (), IntImm("bool", 1), None, Seq(())), {"intermediates": (A, C)}),
-    "memory that is nowhere": PrimFunc("f", (), Store(Buffer("X", (2, 3), "int8", "local"), const(1, "int8"), (ZERO, ZERO))),
+    "both branches": PrimFunc(
+        "f", (C,), loops((X, 8, S), body=IfThenElse(X < 3, Seq(()), IfThenElse(X < 5, STORE, STORE)))
+    ),
+    "loops from elsewhere": PrimFunc(
+        "f", (C,),
+        For(
+            X, as_expr(2), as_expr(5), S,
+            For(K, X, E.Max(X * 2, X // 3), "parallel", STORE, {"grain": 2, "x-y": (1.5, "a'\"b")})
+        )
+    ),
+    "a loop of another type": PrimFunc(
+        "f", (C,),
+        For(
+            Var("i", "int32"), ZERO, as_expr(5), S,
+            For(Var("j", "int32"), const(1, "int32"), const(4, "int32"), S, Seq(()))
+        )
+    ),
+    "attributes": PrimFunc(
+        "f", (), Seq(()), {"a": None, "b": [True, {"c": float("inf")}], "d": "é\u2028\\", "intermediates": ()}
+    ),
+    "a masked store": PrimFunc(
+        "f", (C,), Store(C, E.Broadcast(as_expr(1.0), 8), (LANES,), E.LT(LANES, E.Broadcast(as_expr(6), 8)))
+    ),
+    "calls for their effect": PrimFunc(
+        "f", (A,), Seq((Evaluate(I.prefetch(A[0])), Evaluate(as_expr(0)), Evaluate(E.Call("int32", I.exp, ()))))
+    ),
+    "a block without memory": PrimFunc(
+        "f", (C,),
+        loops((X, 8, S), body=Block("b", (IterVar(K, as_expr(8)),), (X,), IntImm("bool", 0), STORE, STORE, {"p": 1}))
+    ),
+    "an axis of another type": PrimFunc(
+        "f", (C,), Block("", (IterVar(Var("v", "int32"), as_expr(8)),), (ZERO,), X < 3, None, Seq(())),
+        {"intermediates": ()}
+    ),
+    "local parameters and inner memory": PrimFunc(
+        "f", (Buffer("L", (2,), "int8", "local"),), Block("b", (), (), IntImm("bool", 1), None, Seq(())),
+        {"intermediates": (A, C)}
+    ),
+    "memory that is nowhere": PrimFunc(
+        "f", (), Store(Buffer("X", (2, 3), "int8", "local"), const(1, "int8"), (ZERO, ZERO))
+    ),
 }
 
 
@@ -220,7 +264,9 @@ def test_sizes_that_are_open() -> None:
 
 def test_reducers_are_read() -> None:
     a, k = te.placeholder((4, 8), name="A"), te.reduce_axis((0, 8), "k")
-    pair = te.comm_reducer(lambda x, y: (x[0] + y[0], E.maximum(x[1], y[1])), lambda s, t: (E.const(0, s), te.min_value(t)), "sum_and_max")
+    pair = te.comm_reducer(
+        lambda x, y: (x[0] + y[0], E.maximum(x[1], y[1])), lambda s, t: (E.const(0, s), te.min_value(t)), "sum_and_max"
+    )
     both = create_prim_func([a], list(te.compute((4,), lambda i: pair((a[i, k], a[i, k]), axis=k), name="C")))
     assert 'T.reducer("sum_and_max", lambda x, x1, y, y1: (x + y, max(x1, y1),), (0.0, float(\'-inf\'),))' in str(both)
     sums, largest, data = np.zeros(4, "float32"), np.zeros(4, "float32"), np.arange(32, dtype="float32").reshape(4, 8)
@@ -238,7 +284,8 @@ def test_many_statements_are_no_trouble() -> None:
     same_again(PrimFunc("f", (C,), Seq((*many.stmts, body))))
 
 
-# --- what cannot be read ------------------------------------------------------------------------------------------------
+# --- what cannot be read
+# ------------------------------------------------------------------------------------------------
 
 def wrapped(body: str, params: str = 'A: T.Buffer((8,), "float32"), B: T.Buffer((8, 2), "int32")') -> str:
     return f"@T.prim_func\ndef f({params}):\n" + "".join(f"    {line}\n" for line in body.splitlines())
@@ -248,7 +295,9 @@ BLOCK = 'with T.block("b"):\n    '
 MESSAGES: dict[str, tuple[str, str]] = {
     "no Python": ("A[0] = = 1", "this is not Python syntax"),
     "an unknown name": ("A[0] = A[j] + 1.0", r"nothing is named 'j' here"),
-    "a name like another": ("for row in T.serial(8):\n    A[rwo] = 0.0", "nothing is named 'rwo' here; did you mean 'row'"),
+    "a name like another": (
+        "for row in T.serial(8):\n    A[rwo] = 0.0", "nothing is named 'rwo' here; did you mean 'row'"
+    ),
     "an unknown call": ("A[0] = T.sqroot(A[0])", r"there is no T.sqroot; did you mean 'sqrt'"),
     "another call": ("A[0] = print(3)", r"this cannot be called in the loop language; what can is written T.name"),
     "a buffer as a value": ("A[0] = A + 1.0", r"'A' is a buffer; an element of it is A\[…\]"),
@@ -257,8 +306,13 @@ MESSAGES: dict[str, tuple[str, str]] = {
     "a slice": ("A[0:2] = 1.0", "a scalar expression is expected here, not a slice"),
     "a text as a value": ('A[0] = "x"', "a scalar expression is expected here, not 'x'"),
     "a fraction in integers": ("B[0, 0] = 1.5", "1.5 is not a value of int32; write a whole number, or T.cast"),
-    "a value of another type": ("B[0, 0] = T.int64(5) + T.cast(A[0], \"int64\")", "a value of int64 is stored in 'B', which holds int32; write T.cast"),
-    "a loop variable among floats": ("for i in range(8):\n    A[i] = i", "a value of int64 is stored in 'A', which holds float32"),
+    "a value of another type": (
+        "B[0, 0] = T.int64(5) + T.cast(A[0], \"int64\")",
+        "a value of int64 is stored in 'B', which holds int32; write T.cast"
+    ),
+    "a loop variable among floats": (
+        "for i in range(8):\n    A[i] = i", "a value of int64 is stored in 'A', which holds float32"
+    ),
     "a number out of range": ("B[0, 0] = T.int8(300)", "300 is not a value of int8, which holds -128 to 127"),
     "a typed fraction": ("B[0, 0] = T.int32(1.5)", "1.5 is not a value of int32"),
     "a power": ("A[0] = A[0] ** 2", "Pow is no operator of the loop language"),
@@ -282,7 +336,10 @@ MESSAGES: dict[str, tuple[str, str]] = {
     "another with": ("with A:\n    pass", r"with is for T.block\(\"name\"\), T.allocate"),
     "an axis outside": ('T.where(A[0] < 1.0)', "T.where stands first in a block"),
     "an axis of no kind": (BLOCK + "v = T.axis.opaque(3, 0)", "the axes of a block are T.axis.spatial"),
-    "axes that do not fit": ("for i in T.serial(3):\n    " + BLOCK.replace("    ", "        ") + 'v, w = T.axis.remap("S", [i])', "2 names, 1 letters and 1 loops do not go together"),
+    "axes that do not fit": (
+        "for i in T.serial(3):\n    " + BLOCK.replace("    ", "        ") + 'v, w = T.axis.remap("S", [i])',
+        "2 names, 1 letters and 1 loops do not go together"
+    ),
     "an axis of no loop": (BLOCK + 'v = T.axis.remap("S", [3])', "T.axis.remap takes variables of the loops around"),
     "an axis from one": (BLOCK + "v = T.axis.spatial((1, 3), 0)", "an axis starts at 0; shift the indices instead"),
     "no reducer": (BLOCK + 'T.reducer("sum", 1, 2)', "a reducer is written T.reducer"),
@@ -305,8 +362,14 @@ def test_errors_show_the_line(name: str) -> None:
 
 @pytest.mark.parametrize(("text", "message"), [
     (wrapped("pass", "A"), "parameter 'A' is a buffer: A: T.Buffer"),
-    (wrapped("pass", "a: T.handle"), r"parameter 'a' is a handle, and no T.match_buffer\(a, …\) says what it points to"),
-    (wrapped("pass", 'A: T.Buffer((8,), "float32") = 1'), "the parameters of 'f' are buffers by position, without defaults"),
+    (
+        wrapped("pass", "a: T.handle"),
+        r"parameter 'a' is a handle, and no T.match_buffer\(a, …\) says what it points to"
+    ),
+    (
+        wrapped("pass", 'A: T.Buffer((8,), "float32") = 1'),
+        "the parameters of 'f' are buffers by position, without defaults"
+    ),
     ("x = 3\n", "a function is expected here: @T.prim_func"),
     ("", "the text defines 0 functions where one is expected; read several with parse_module"),
 ])
@@ -370,11 +433,16 @@ def test_blocks_in_blocks() -> None:
     a, c = np.random.default_rng(0).integers(-9, 9, (4, 6)).astype("float32"), np.zeros(4, "float32")
     compiled(NESTED, a, c)
     np.testing.assert_array_equal(c, a.sum(axis=1) * 2)
-    with pytest.raises(ScheduleError, match="block 'sum' is inside of block 'rows'; steps are for blocks that hold no others"):
+    with pytest.raises(
+        ScheduleError, match="block 'sum' is inside of block 'rows'; steps are for blocks that hold no others"
+    ):
         tir.Schedule(tir.parse(NESTED))
 
 
-@pytest.mark.parametrize("value", ["(" * 100_000 + "1.0" + ")" * 100_000, "-" * 100_000 + "1.0", " + ".join(["A[1]"] * 5000)], ids=["brackets", "signs", "a sum"])
+@pytest.mark.parametrize(
+    "value", ["(" * 100_000 + "1.0" + ")" * 100_000, "-" * 100_000 + "1.0", " + ".join(["A[1]"] * 5000)],
+    ids=["brackets", "signs", "a sum"]
+)
 def test_texts_that_are_nested_too_deeply(value: str) -> None:
     with pytest.raises(ParseError, match=r"nested (too deeply; give inner values names|parentheses)") as caught:
         tir.parse(f'def f(A: T.Buffer((8,), "float32")):\n    A[0] = {value}')

@@ -1,4 +1,5 @@
-"""Every loop pass keeps the meaning of a program, alone and in the pipeline; what they refuse, they refuse with reasons."""
+"""Every loop pass keeps the meaning of a program, alone and in the pipeline; what they refuse, they refuse with
+reasons."""
 
 from __future__ import annotations
 
@@ -58,7 +59,9 @@ def test_each_pass_in_the_pipeline_keeps_the_results(name: str) -> None:
     verify_flat(func)
 
 
-@pytest.mark.parametrize("one_pass", [simplify, tighten_loop_bounds, partition_loops, flatten_buffers], ids=lambda p: p.__name__)
+@pytest.mark.parametrize(
+    "one_pass", [simplify, tighten_loop_bounds, partition_loops, flatten_buffers], ids=lambda p: p.__name__
+)
 @pytest.mark.parametrize("name", ["conv2d", "matmul", "max_pool", "pad"])
 def test_a_pass_alone_keeps_the_results(name: str, one_pass: object) -> None:
     before = PROGRAMS[name]()
@@ -67,8 +70,13 @@ def test_a_pass_alone_keeps_the_results(name: str, one_pass: object) -> None:
 
 @pytest.mark.slow
 @settings(max_examples=25, deadline=None)
-@given(st.integers(2, 6), st.integers(3, 9), st.integers(1, 4), st.integers(1, 2), st.integers(0, 2), st.integers(1, 4), st.sampled_from([S, U]))
-def test_convolutions_of_any_shape(h: int, w: int, kernel: int, stride: int, padding: int, tile: int, kind: str) -> None:
+@given(
+    st.integers(2, 6), st.integers(3, 9), st.integers(1, 4), st.integers(1, 2), st.integers(0, 2), st.integers(1, 4),
+    st.sampled_from([S, U])
+)
+def test_convolutions_of_any_shape(
+    h: int, w: int, kernel: int, stride: int, padding: int, tile: int, kind: str
+) -> None:
     padding = min(padding, kernel - 1)
     h, w = max(h, kernel), max(w, kernel)
     before = conv2d(h, w, 1, 2, kernel, stride, padding, tile, kind)
@@ -78,7 +86,10 @@ def test_convolutions_of_any_shape(h: int, w: int, kernel: int, stride: int, pad
 
 
 @settings(max_examples=25, deadline=None)
-@given(st.integers(1, 9), st.integers(1, 9), st.integers(1, 3), st.integers(1, 4), st.integers(2, 5), st.sampled_from([S, P]))
+@given(
+    st.integers(1, 9), st.integers(1, 9), st.integers(1, 3), st.integers(1, 4), st.integers(2, 5),
+    st.sampled_from([S, P])
+)
 def test_matmuls_of_any_shape(m: int, n: int, depth: int, tile: int, lanes: int, outer: str) -> None:
     before = matmul(m, n, depth, tile, lanes, outer)
     after = lower_loops(before)
@@ -155,7 +166,9 @@ def test_a_let_and_an_else_in_lanes() -> None:
 
 def test_quotients_of_lanes_that_are_no_ramp() -> None:
     a, b = Buffer("a", (12,)), Buffer("b", (12,))
-    before = PrimFunc("f", (a, b), loops((i, 3, S), (j, 4, V), body=Store(b, a[(i * 4 + j) // 3] + a[(j * 5) % 7], (i * 4 + j,))))
+    before = PrimFunc(
+        "f", (a, b), loops((i, 3, S), (j, 4, V), body=Store(b, a[(i * 4 + j) // 3] + a[(j * 5) % 7], (i * 4 + j,)))
+    )
     same(before, lower_loops(before))
 
 
@@ -176,12 +189,16 @@ def test_a_prefetch_survives() -> None:
     body = seq(Evaluate(prefetch(a[i, 0])), loops((j, 8, V), body=Store(b, a[i, j], (i, j))))
     lowered = lower_loops(PrimFunc("f", (a, b), loops((i, 4, U), body=body)))
     verify_flat(lowered)
-    assert [str(s) for s in walk_stmt(lowered.body) if isinstance(s, Evaluate)] == [f"T.prefetch(a[{8 * n}])" for n in range(4)]
+    assert [
+        str(s) for s in walk_stmt(lowered.body) if isinstance(s, Evaluate)
+    ] == [f"T.prefetch(a[{8 * n}])" for n in range(4)]
 
 
 def test_a_deep_sequence_is_fast_enough_to_unroll() -> None:
     a, b = Buffer("a", (4096,)), Buffer("b", (4096,))
-    lowered = lower_loops(PrimFunc("f", (a, b), loops((i, 64, U), (j, 64, U), body=Store(b, a[i * 64 + j], (i * 64 + j,)))))
+    lowered = lower_loops(
+        PrimFunc("f", (a, b), loops((i, 64, U), (j, 64, U), body=Store(b, a[i * 64 + j], (i * 64 + j,))))
+    )
     assert sum(isinstance(s, Store) for s in walk_stmt(lowered.body)) == 4096
 
 
@@ -189,8 +206,11 @@ def test_a_deep_sequence_is_fast_enough_to_unroll() -> None:
 def test_a_reduction_across_lanes_is_refused() -> None:
     a, b = Buffer("a", (8,)), Buffer("b", (1,))
     loop = For(j, as_expr(0), as_expr(8), V, Store(b, b[0] + a[j], (as_expr(0),)), origin=Origin("sum_1", "ReduceSum"))
-    with pytest.raises(ScheduleError, match="ReduceSum 'sum_1': the vectorized loop 'j' writes one element of 'b' from all of its 8 lanes; "
-                                            "vectorize a loop that 'b' is indexed by, or split the reduction with rfactor"):
+    with pytest.raises(
+        ScheduleError,
+        match="ReduceSum 'sum_1': the vectorized loop 'j' writes one element of 'b' from all of its 8 lanes; "
+                                            "vectorize a loop that 'b' is indexed by, or split the reduction with "
+                                            "rfactor"):
         vectorize_loops(PrimFunc("f", (a, b), loop))
 
 
@@ -217,12 +237,24 @@ WRONG: list[tuple[Stmt, str]] = [
     (Store(flat, Buffer("b", (1,))[0], (zero,)), "f: buffer 'b' is read where it does not exist"),
     (Store(flat, const(0, "float32"), (zero, zero)), "f: 2 indices for the flat buffer 'a'"),
     (Store(flat, const(0, "float32"), (zero,), as_expr(1)), "f: the mask of 1 lanes is int64"),
-    (Allocate(square, Store(flat, const(0, "float32"), (zero,))), "f: buffer 'q' has 2 dimensions where flat ones are expected"),
+    (
+        Allocate(square, Store(flat, const(0, "float32"), (zero,))),
+        "f: buffer 'q' has 2 dimensions where flat ones are expected"
+    ),
     (IfThenElse(as_expr(1), Store(flat, const(0, "float32"), (zero,))), "f: a condition is int64, not bool"),
-    (Block("C", (axis,), (zero,), as_expr(True), None, Store(flat, const(0, "float32"), (axis.var,))), "f: block 'C' was not lowered"),
+    (
+        Block("C", (axis,), (zero,), as_expr(True), None, Store(flat, const(0, "float32"), (axis.var,))),
+        "f: block 'C' was not lowered"
+    ),
     (Store(flat, const(0, "float32"), (const(0, "float32"),)), "f: an index of 'a' is float32"),
-    (For(Var("m", DataType("int32")), zero, as_expr(8), S, Store(flat, one, (zero,))), "f: loop 'm' of int32 runs from int64 for int64"),
-    (Let(Var("h", DataType("float16")), one, Store(flat, one, (zero,))), "f: variable 'h' of float16 is given a value of float32"),
+    (
+        For(Var("m", DataType("int32")), zero, as_expr(8), S, Store(flat, one, (zero,))),
+        "f: loop 'm' of int32 runs from int64 for int64"
+    ),
+    (
+        Let(Var("h", DataType("float16")), one, Store(flat, one, (zero,))),
+        "f: variable 'h' of float16 is given a value of float32"
+    ),
     (put(E.Add(one, const(1, "int32"))), "f: '.1.0 . 1.' mixes float32 and int32"),
     (put(E.Select(E.LT(one, const(1, "float64")), one, one)), "mixes float32 and float64"),
     (put(E.Select(as_expr(1), one, one)), "chooses float32 by a condition of int64"),
@@ -237,7 +269,10 @@ WRONG: list[tuple[Stmt, str]] = [
     (put(E.Call("float32", I.reinterpret, (as_expr(1),))), "makes float32 of the bits of int64"),
     (Store(flat, E.Broadcast(E.Broadcast(one, 2), 4), (E.Ramp(zero, 1, 4),)), "repeats a vector, float32x2"),
     (Store(flat, E.Broadcast(one, 4), (E.Ramp(const(0, "float32"), 1, 4),)), "goes from float32 in steps of float32"),
-    (Store(flat, E.Broadcast(one, 4), (E.Ramp(E.Ramp(zero, 1, 2), E.Ramp(zero, 1, 2), 4),)), "goes from int64x2 in steps of int64x2"),
+    (
+        Store(flat, E.Broadcast(one, 4), (E.Ramp(E.Ramp(zero, 1, 2), E.Ramp(zero, 1, 2), 4),)),
+        "goes from int64x2 in steps of int64x2"
+    ),
 ]
 
 
@@ -262,14 +297,17 @@ def test_the_interpreter_checks_indices() -> None:
 def test_the_interpreter_runs_blocks() -> None:
     a, c = Buffer("a", (4, 3)), Buffer("c", (4,))
     v, r = Var("v"), Var("r")
-    body = Block("sum", (IterVar(v, as_expr(4)), IterVar(r, as_expr(3), "reduce")), (i, k), i < 3, Store(c, const(0, "float32"), (v,)),
+    body = Block("sum", (
+        IterVar(v, as_expr(4)), IterVar(r, as_expr(3), "reduce")
+    ), (i, k), i < 3, Store(c, const(0, "float32"), (v,)),
                  Store(c, c[v] + a[v, r], (v,)))
     x, y = np.arange(12, dtype=np.float32).reshape(4, 3), np.full(4, 9, np.float32)
     func = PrimFunc("f", (a, c), loops((i, 4, S), (k, 3, S), body=body), {"intermediates": ()})
     run(func, [x, y])
     np.testing.assert_array_equal(y, [3, 12, 21, 9])
     assert str(func).splitlines()[4:] == [
-        '            with T.block("sum"):', "                v = T.axis.spatial(4, i)", "                r = T.axis.reduce(3, k)",
+        '            with T.block("sum"):', "                v = T.axis.spatial(4, i)",
+        "                r = T.axis.reduce(3, k)",
         "                T.where(i < 3)", "                with T.init():", "                    c[v] = 0.0",
         "                c[v] = c[v] + a[v, r]"]
 
@@ -280,7 +318,8 @@ def test_names_that_clash_are_told_apart() -> None:
     body = loops((first, 2, S), (second, 4, P), body=Store(a, other[first * 4 + second], (first * 4 + second,)))
     text = str(PrimFunc("f", (a, other), body))
     assert text.splitlines() == [
-        "@T.prim_func", 'def f(a: T.Buffer((8,), "float32"), a_1: T.Buffer((8,), "float32")):', "    for i in T.serial(2):",
+        "@T.prim_func", 'def f(a: T.Buffer((8,), "float32"), a_1: T.Buffer((8,), "float32")):',
+        "    for i in T.serial(2):",
         "        for i_1 in T.parallel(4):", "            a[i * 4 + i_1] = a_1[i * 4 + i_1]"]
 
 

@@ -30,8 +30,13 @@ from tilewright.tir.transform.scalarize import scalarize
 from tilewright.tir.transform.share_storage import share_storage
 
 FILES = sorted((Path(__file__).parent / "text").glob("tir_*.md"))
-CASE = re.compile(r"^## (?P<name>[^\n]+)\n+`(?P<pass>[^`\n]+)`\n+```python\n(?P<code>[^`]*)```\n+```text\n(?P<text>[^`]*)```\n", re.M)
-OTHERS = (common_subexpressions, hoist_conditions, inject_double_buffer, lower_blocks, remove_dead_memory, remove_no_op, scalarize, share_storage)
+CASE = re.compile(
+    r"^## (?P<name>[^\n]+)\n+`(?P<pass>[^`\n]+)`\n+```python\n(?P<code>[^`]*)```\n+```text\n(?P<text>[^`]*)```\n", re.M
+)
+OTHERS = (
+    common_subexpressions, hoist_conditions, inject_double_buffer, lower_blocks, remove_dead_memory, remove_no_op,
+    scalarize, share_storage
+)
 PASSES = {**{p.__name__: p for p in (*LOOP_PASSES, *OTHERS)}, "lower_loops": lower_loops}
 
 
@@ -52,7 +57,9 @@ def run_case(case: re.Match[str]) -> str:
 def test_the_files_hold_cases_only() -> None:
     assert FILES
     for f in FILES:
-        assert f.read_text().count("\n## ") == len(CASE.findall(f.read_text())), f"{f.name} holds a case of another form"
+        assert f.read_text().count("\n## ") == len(
+            CASE.findall(f.read_text())
+        ), f"{f.name} holds a case of another form"
 
 
 @pytest.mark.parametrize(("file", "case"), cases())

@@ -16,22 +16,54 @@ from topi_native import check
 
 
 def unary() -> list[Case]:
-    names = ["negative", "abs", "sign", "exp", "erf", "sigmoid", "sin", "cos", "tan", "atan", "sinh", "cosh", "tanh", "asinh", "floor", "ceil", "trunc", "round"]
+    names = [
+        "negative", "abs", "sign", "exp", "erf", "sigmoid", "sin", "cos", "tan", "atan", "sinh", "cosh", "tanh",
+        "asinh", "floor", "ceil", "trunc", "round"
+    ]
     found = [case(n, getattr(topi, n), get(n)().reference, real(3, 7)) for n in names]
-    found += [case(n, getattr(topi, n), get(n)().reference, real(9, low=0.1, high=4)) for n in ("log", "log2", "sqrt", "rsqrt")]
-    found += [case(n, getattr(topi, n), get(n)().reference, real(9, low=-0.9, high=0.9)) for n in ("asin", "acos", "atanh")]
-    found += [case("acosh", topi.acosh, np.arccosh, real(5, low=1.1, high=4)), case("log10", topi.log10, np.log10, real(5, low=0.1, high=9))]
-    found += [case("fast_" + n, getattr(topi, "fast_" + n), get(n)().reference, real(7)) for n in ("exp", "tanh", "erf")]
+    found += [
+        case(n, getattr(topi, n), get(n)().reference, real(9, low=0.1, high=4))
+        for n in ("log", "log2", "sqrt", "rsqrt")
+    ]
+    found += [
+        case(n, getattr(topi, n), get(n)().reference, real(9, low=-0.9, high=0.9)) for n in ("asin", "acos", "atanh")
+    ]
+    found += [
+        case("acosh", topi.acosh, np.arccosh, real(5, low=1.1, high=4)),
+        case("log10", topi.log10, np.log10, real(5, low=0.1, high=9))
+    ]
+    found += [
+        case("fast_" + n, getattr(topi, "fast_" + n), get(n)().reference, real(7)) for n in ("exp", "tanh", "erf")
+    ]
     strange = np.asarray([np.nan, np.inf, -np.inf, 0, -3.5], "float32")
-    found += [case(n, getattr(topi, n), get(n)().reference, x) for n in ("isnan", "isinf", "isfinite") for x in (strange, whole(4))]
-    found += [case("logical_not", topi.logical_not, np.logical_not, truth(7)), case("bitwise_not", topi.bitwise_not, np.bitwise_not, whole(5))]
-    found += [case("identity", topi.identity, lambda x: x, whole(3, 2)), case("clip", lambda x: topi.clip(x, -1, 0.5), lambda x: np.clip(x, -1, 0.5), real(3, 5))]
+    found += [
+        case(n, getattr(topi, n), get(n)().reference, x) for n in ("isnan", "isinf", "isfinite")
+        for x in (strange, whole(4))
+    ]
+    found += [
+        case("logical_not", topi.logical_not, np.logical_not, truth(7)),
+        case("bitwise_not", topi.bitwise_not, np.bitwise_not, whole(5))
+    ]
+    found += [
+        case("identity", topi.identity, lambda x: x, whole(3, 2)),
+        case("clip", lambda x: topi.clip(x, -1, 0.5), lambda x: np.clip(x, -1, 0.5), real(3, 5))
+    ]
     found += [case("cast", lambda x: topi.cast(x, "int32"), lambda x: x.astype("int32"), real(9, low=-9, high=9))]
     found += [case("reinterpret", lambda x: topi.reinterpret(x, "int32"), lambda x: x.view("int32"), real(9))]
-    found += [case("ceil_log2", topi.ceil_log2, lambda x: np.ceil(np.log2(x)).astype("int32"), np.asarray([1, 2, 3, 8, 9, 1000], "int32"))]
+    found += [
+        case(
+            "ceil_log2", topi.ceil_log2, lambda x: np.ceil(np.log2(x)).astype("int32"),
+            np.asarray([1, 2, 3, 8, 9, 1000], "int32")
+        )
+    ]
     found += [case("ceil_log2_float", topi.ceil_log2, lambda x: np.ceil(np.log2(x)), real(5, low=0.2, high=90))]
     multiply = get("fixed_point_multiply")
-    found += [case("fixed_point_multiply", lambda x: topi.fixed_point_multiply(x, 1 << 30, -3), multiply(1 << 30, -3).reference, whole(9))]
+    found += [
+        case(
+            "fixed_point_multiply", lambda x: topi.fixed_point_multiply(x, 1 << 30, -3),
+            multiply(1 << 30, -3).reference, whole(9)
+        )
+    ]
     return found
 
 
@@ -47,17 +79,34 @@ def binary() -> list[Case]:
     found = [case(n, getattr(topi, n), get(n)().reference, real(3, 1, 5), real(4, 1)) for n in numbers]
     found += [case(n + "_int", getattr(topi, n), get(n)().reference, whole(3, 5), whole(5, low=1)) for n in numbers]
     found += [case("power", topi.power, np.power, real(3, 4, low=0.1), real(4))]
-    found += [case(n, getattr(topi, n), get(n)().reference, whole(3, 5), whole(5)) for n in ("bitwise_and", "bitwise_or", "bitwise_xor")]
-    found += [case(n, getattr(topi, n), get(n)().reference, whole(6), whole(6, low=0, high=5)) for n in ("left_shift", "right_shift")]
-    found += [case(n, getattr(topi, n), get(n)().reference, truth(3, 5), truth(3, 1)) for n in ("logical_and", "logical_or", "logical_xor")]
+    found += [
+        case(n, getattr(topi, n), get(n)().reference, whole(3, 5), whole(5))
+        for n in ("bitwise_and", "bitwise_or", "bitwise_xor")
+    ]
+    found += [
+        case(n, getattr(topi, n), get(n)().reference, whole(6), whole(6, low=0, high=5))
+        for n in ("left_shift", "right_shift")
+    ]
+    found += [
+        case(n, getattr(topi, n), get(n)().reference, truth(3, 5), truth(3, 1))
+        for n in ("logical_and", "logical_or", "logical_xor")
+    ]
     found += [case("add_number", lambda x: topi.add(x, 1.5), lambda x: x + np.float32(1.5), real(7))]
     found += [case("number_subtract", lambda x: topi.subtract(3, x), lambda x: 3 - x, whole(7))]
     found += [case("left_shift_number", lambda x: topi.left_shift(x, 2), lambda x: x << 2, whole(7))]
-    found += [case("broadcast_to", lambda x: topi.broadcast_to(x, (2, 3, 4)), lambda x: np.broadcast_to(x, (2, 3, 4)), real(3, 1))]
+    found += [
+        case(
+            "broadcast_to", lambda x: topi.broadcast_to(x, (2, 3, 4)), lambda x: np.broadcast_to(x, (2, 3, 4)),
+            real(3, 1)
+        )
+    ]
     found += [case("where", topi.where, np.where, truth(3, 4), real(4), real(3, 1))]
-    found += [case("elemwise_sum", lambda *xs: topi.elemwise_sum(xs), lambda *xs: sum(xs), real(3, 4), real(3, 4), real(3, 4))]
+    found += [
+        case("elemwise_sum", lambda *xs: topi.elemwise_sum(xs), lambda *xs: sum(xs), real(3, 4), real(3, 4), real(3, 4))
+    ]
     found += [case(
-        "fixed_point_multiply_per_axis", lambda x, y, a, b: topi.fixed_point_multiply_per_axis(x, y, a, b, True, True, [0]), per_axis,
+        "fixed_point_multiply_per_axis",
+        lambda x, y, a, b: topi.fixed_point_multiply_per_axis(x, y, a, b, True, True, [0]), per_axis,
         whole(3, 5), whole(3, low=1 << 29, high=1 << 30), whole(3, low=0, high=4), whole(3, low=0, high=4),
     )]
     return found
@@ -66,13 +115,32 @@ def binary() -> list[Case]:
 def reductions() -> list[Case]:
     arrays = real(3, 4, 5), real(7, 33)
     found = []
-    for name, cls in (("sum", R.Sum), ("prod", R.Prod), ("max", R.Max), ("min", R.Min), ("argmax", R.ArgMax), ("argmin", R.ArgMin)):
+    for name, cls in (
+        ("sum", R.Sum), ("prod", R.Prod), ("max", R.Max), ("min", R.Min), ("argmax", R.ArgMax), ("argmin", R.ArgMin)
+    ):
         for axis, keep in ((None, False), (-1, True), (0, False)):
-            found += [case(f"{name}-{axis}-{x.ndim}", lambda x, f=name, a=axis, k=keep: getattr(topi, f)(x, a, k), cls(axis, keep).reference, x) for x in arrays]
+            found += [
+                case(
+                    f"{name}-{axis}-{x.ndim}", lambda x, f=name, a=axis, k=keep: getattr(topi, f)(x, a, k),
+                    cls(axis, keep).reference, x
+                ) for x in arrays
+            ]
     found += [case("sum-several", lambda x: topi.sum(x, axis=(0, 2)), lambda x: x.sum((0, 2)), arrays[0])]
-    found += [case("argmax-last", lambda x: topi.argmax(x, 0, False, True), R.ArgMax(0, False, False, True).reference, whole(9, 3, high=3, low=0))]
-    found += [case(n, lambda x, n=n: getattr(topi, n)(x, 1), lambda x, n=n: getattr(np, n)(x, axis=1), truth(4, 6)) for n in ("all", "any")]
-    found += [case("collapse_sum", lambda x: topi.collapse_sum(x, (4, 1)), lambda x: x.sum((0, 2)).reshape(4, 1), real(3, 4, 5))]
+    found += [
+        case(
+            "argmax-last", lambda x: topi.argmax(x, 0, False, True), R.ArgMax(0, False, False, True).reference,
+            whole(9, 3, high=3, low=0)
+        )
+    ]
+    found += [
+        case(n, lambda x, n=n: getattr(topi, n)(x, 1), lambda x, n=n: getattr(np, n)(x, axis=1), truth(4, 6))
+        for n in ("all", "any")
+    ]
+    found += [
+        case(
+            "collapse_sum", lambda x: topi.collapse_sum(x, (4, 1)), lambda x: x.sum((0, 2)).reshape(4, 1), real(3, 4, 5)
+        )
+    ]
     found += [case("collapse_sum-same", lambda x: topi.collapse_sum(x, (4, 5)), lambda x: x, real(4, 5))]
     return found
 
@@ -81,24 +149,54 @@ def moves() -> list[Case]:
     x = real(3, 4, 5)
     found = [
         case("expand_dims", lambda x: topi.expand_dims(x, 1, 2), lambda x: x.reshape(3, 1, 1, 4, 5), x),
-        case("expand_like", lambda a, b: topi.expand_like(a, b, (0, 2)), lambda a, b: np.broadcast_to(a[None, :, None], b.shape), real(4), x),
-        case("transpose", lambda x: topi.transpose(x, (2, 0, 1)), lambda x: x.transpose(2, 0, 1), x), case("transpose-all", topi.transpose, np.transpose, x),
-        case("flip", lambda x: topi.flip(x, 1), lambda x: x[:, ::-1], x), case("squeeze", topi.squeeze, np.squeeze, real(1, 3, 1)),
+        case(
+            "expand_like", lambda a, b: topi.expand_like(a, b, (0, 2)),
+            lambda a, b: np.broadcast_to(a[None, :, None], b.shape), real(4), x
+        ),
+        case("transpose", lambda x: topi.transpose(x, (2, 0, 1)), lambda x: x.transpose(2, 0, 1), x),
+        case("transpose-all", topi.transpose, np.transpose, x),
+        case("flip", lambda x: topi.flip(x, 1), lambda x: x[:, ::-1], x),
+        case("squeeze", topi.squeeze, np.squeeze, real(1, 3, 1)),
         case("reshape", lambda x: topi.reshape(x, (6, -1)), lambda x: x.reshape(6, -1), x),
         case("strided_slice", lambda x: topi.strided_slice(x, [0, 3], [3, 0], [2, -1]), lambda x: x[0:3:2, 3:0:-1], x),
-        case("strided_slice-size", lambda x: topi.strided_slice(x, [1], [2], axes=[2], slice_mode="size"), lambda x: x[..., 1:3], x),
-        case("concatenate", lambda *xs: topi.concatenate(xs, 1), lambda *xs: np.concatenate(xs, 1), real(2, 3), real(2, 5), real(2, 1)),
+        case(
+            "strided_slice-size", lambda x: topi.strided_slice(x, [1], [2], axes=[2], slice_mode="size"),
+            lambda x: x[..., 1:3], x
+        ),
+        case(
+            "concatenate", lambda *xs: topi.concatenate(xs, 1), lambda *xs: np.concatenate(xs, 1), real(2, 3),
+            real(2, 5), real(2, 1)
+        ),
         case("stack", lambda *xs: topi.stack(xs, -1), lambda *xs: np.stack(xs, -1), real(2, 3), real(2, 3)),
-        case("split", lambda x: topi.split(x, 2, 1), lambda x: np.split(x, 2, 1), x), case("split-at", lambda x: topi.split(x, (1, 3), 2), lambda x: np.split(x, (1, 3), 2), x),
-        case("repeat", lambda x: topi.repeat(x, 2, 1), lambda x: np.repeat(x, 2, 1), x), case("tile", lambda x: topi.tile(x, (2, 1)), lambda x: np.tile(x, (2, 1)), real(3, 2)),
-        case("layout_transform", lambda x: topi.layout_transform(x, "NCHW", "NCHW4c"), lambda x: x.reshape(1, 2, 4, 3, 2).transpose(0, 1, 3, 4, 2), real(1, 8, 3, 2)),
-        case("matmul", topi.matmul, np.matmul, real(5, 7), real(7, 9)), case("matmul-ab", lambda a, b: topi.matmul(a, b, True, True), lambda a, b: a.T @ b.T, real(7, 5), real(9, 7)),
-        case("tensordot", lambda a, b: topi.tensordot(a, b, 2), lambda a, b: np.tensordot(a, b, 2), real(2, 3, 4), real(3, 4, 5)),
-        case("tensordot-axes", lambda a, b: topi.tensordot(a, b, ((2, 0), (0, 2))), lambda a, b: np.tensordot(a, b, ((2, 0), (0, 2))), real(2, 3, 4), real(4, 5, 2)),
-        case("trilu", lambda x: topi.trilu(x, 1, True), lambda x: np.triu(x, 1), real(2, 4, 5)), case("trilu-low", lambda x: topi.trilu(x, -1, False), lambda x: np.tril(x, -1), real(4, 4)),
+        case("split", lambda x: topi.split(x, 2, 1), lambda x: np.split(x, 2, 1), x),
+        case("split-at", lambda x: topi.split(x, (1, 3), 2), lambda x: np.split(x, (1, 3), 2), x),
+        case("repeat", lambda x: topi.repeat(x, 2, 1), lambda x: np.repeat(x, 2, 1), x),
+        case("tile", lambda x: topi.tile(x, (2, 1)), lambda x: np.tile(x, (2, 1)), real(3, 2)),
+        case(
+            "layout_transform", lambda x: topi.layout_transform(x, "NCHW", "NCHW4c"),
+            lambda x: x.reshape(1, 2, 4, 3, 2).transpose(0, 1, 3, 4, 2), real(1, 8, 3, 2)
+        ),
+        case("matmul", topi.matmul, np.matmul, real(5, 7), real(7, 9)),
+        case("matmul-ab", lambda a, b: topi.matmul(a, b, True, True), lambda a, b: a.T @ b.T, real(7, 5), real(9, 7)),
+        case(
+            "tensordot", lambda a, b: topi.tensordot(a, b, 2), lambda a, b: np.tensordot(a, b, 2), real(2, 3, 4),
+            real(3, 4, 5)
+        ),
+        case(
+            "tensordot-axes", lambda a, b: topi.tensordot(a, b, ((2, 0), (0, 2))),
+            lambda a, b: np.tensordot(a, b, ((2, 0), (0, 2))), real(2, 3, 4), real(4, 5, 2)
+        ),
+        case("trilu", lambda x: topi.trilu(x, 1, True), lambda x: np.triu(x, 1), real(2, 4, 5)),
+        case("trilu-low", lambda x: topi.trilu(x, -1, False), lambda x: np.tril(x, -1), real(4, 4)),
         case("meshgrid", lambda a, b: topi.meshgrid([a, b], "xy"), np.meshgrid, real(3), real(4)),
-        case("meshgrid-ij", lambda a, b: topi.meshgrid([a, b], "ij"), lambda a, b: np.meshgrid(a, b, indexing="ij"), real(3), real(4)),
-        case("sliding_window", lambda x: topi.sliding_window(x, 1, (2, 3), (1, 2)), lambda x: np.lib.stride_tricks.sliding_window_view(x, (2, 3), (1, 2))[:, :, ::2], real(2, 5, 7)),
+        case(
+            "meshgrid-ij", lambda a, b: topi.meshgrid([a, b], "ij"), lambda a, b: np.meshgrid(a, b, indexing="ij"),
+            real(3), real(4)
+        ),
+        case(
+            "sliding_window", lambda x: topi.sliding_window(x, 1, (2, 3), (1, 2)),
+            lambda x: np.lib.stride_tricks.sliding_window_view(x, (2, 3), (1, 2))[:, :, ::2], real(2, 5, 7)
+        ),
     ]
 
     def put(a: Any, v: Any) -> Any:
@@ -109,7 +207,9 @@ def moves() -> list[Case]:
     def backward(a: Any, n: Any) -> Any:
         return np.stack([np.concatenate([row[:k][::-1], row[k:]]) for row, k in zip(a, n, strict=True)])
 
-    found += [case("strided_set", lambda a, v: topi.strided_set(a, v, [0, 4], [3, 0], [2, -2]), put, real(4, 5), real(2, 2))]
+    found += [
+        case("strided_set", lambda a, v: topi.strided_set(a, v, [0, 4], [3, 0], [2, -2]), put, real(4, 5), real(2, 2))
+    ]
     found += [case("reverse_sequence", topi.reverse_sequence, backward, real(3, 5, 2), np.asarray([2, 5, 1], "int32"))]
     return found
 
@@ -129,23 +229,60 @@ def diagonal(data: Any, d: Any, k: tuple[int, int], align: str) -> Any:
 def lookups() -> list[Case]:
     where, x = whole(2, 3, low=0, high=4), real(4, 5)
     found = [
-        case("full", lambda: topi.full((2, 3), "float32", 2.5), np.full((2, 3), 2.5, "float32")), case("full_like", lambda x: topi.full_like(x, 3), lambda x: np.full_like(x, 3), x),
-        case("arange", lambda: topi.arange(1, 8, 3, "int32"), np.arange(1, 8, 3, "int32")), case("arange-stop", lambda: topi.arange(4), np.arange(4, dtype="float32")),
-        case("shape", topi.shape, np.asarray([4, 5], "int32"), x), case("ndarray_size", topi.ndarray_size, np.asarray(20, "int32"), x),
-        case("take", lambda x, i: topi.take(x, i, 0), lambda x, i: x[i], x, where), case("take-flat", topi.take, np.take, x, where),
-        case("take-wrap", lambda x, i: topi.take(x, i, 1, mode="wrap"), lambda x, i: np.take(x, i, 1, mode="wrap"), x, whole(6)),
-        case("gather", lambda x, i: topi.gather(x, 1, i), lambda x, i: np.take_along_axis(x, i, 1), x, whole(4, 2, low=0, high=5)),
+        case("full", lambda: topi.full((2, 3), "float32", 2.5), np.full((2, 3), 2.5, "float32")),
+        case("full_like", lambda x: topi.full_like(x, 3), lambda x: np.full_like(x, 3), x),
+        case("arange", lambda: topi.arange(1, 8, 3, "int32"), np.arange(1, 8, 3, "int32")),
+        case("arange-stop", lambda: topi.arange(4), np.arange(4, dtype="float32")),
+        case("shape", topi.shape, np.asarray([4, 5], "int32"), x),
+        case("ndarray_size", topi.ndarray_size, np.asarray(20, "int32"), x),
+        case("take", lambda x, i: topi.take(x, i, 0), lambda x, i: x[i], x, where),
+        case("take-flat", topi.take, np.take, x, where),
+        case(
+            "take-wrap", lambda x, i: topi.take(x, i, 1, mode="wrap"), lambda x, i: np.take(x, i, 1, mode="wrap"), x,
+            whole(6)
+        ),
+        case(
+            "gather", lambda x, i: topi.gather(x, 1, i), lambda x, i: np.take_along_axis(x, i, 1), x,
+            whole(4, 2, low=0, high=5)
+        ),
         case("gather_nd", topi.gather_nd, lambda x, i: x[i[0], i[1]], x, whole(2, 3, low=0, high=4)),
-        case("adv_index", lambda x, i, j: topi.adv_index(x, [i, j]), lambda x, i, j: x[i, j], real(4, 5, 2), whole(3, 1, low=-4, high=4), whole(2, low=0, high=5)),
-        case("one_hot", lambda i: topi.one_hot(i, 2.0, -1.0, 5, -1, "float32"), lambda i: np.where(np.eye(5)[i] > 0, 2, -1).astype("float32"), where),
-        case("unravel_index", lambda i: topi.unravel_index(i, (2, 3, 4)), lambda i: np.stack(np.unravel_index(i, (2, 3, 4))).astype("int32"), whole(6, low=0, high=24)),
-        case("unravel_index-shape", topi.unravel_index, lambda i, s: np.stack(np.unravel_index(i, s)).astype("int32"), whole(6, low=0, high=24), np.asarray([4, 6], "int32")),
-        case("sequence_mask", lambda x, n: topi.sequence_mask(x, n, -1), lambda x, n: np.where(np.arange(5)[:, None, None] < n[None, :, None], x, -1), real(5, 3, 2), np.asarray([2, 5, 0], "int32")),
-        case("sequence_mask-1", lambda x, n: topi.sequence_mask(x, n, 0, 1), lambda x, n: np.where(np.arange(5) < n[:, None], x, 0), real(3, 5), np.asarray([2, 5, 0], "int32")),
-        case("matrix_set_diag", topi.matrix_set_diag, lambda x, d: diagonal(x, d[..., None, :], (0, 0), "LEFT_LEFT"), real(2, 3, 4), real(2, 3)),
+        case(
+            "adv_index", lambda x, i, j: topi.adv_index(x, [i, j]), lambda x, i, j: x[i, j], real(4, 5, 2),
+            whole(3, 1, low=-4, high=4), whole(2, low=0, high=5)
+        ),
+        case(
+            "one_hot", lambda i: topi.one_hot(i, 2.0, -1.0, 5, -1, "float32"),
+            lambda i: np.where(np.eye(5)[i] > 0, 2, -1).astype("float32"), where
+        ),
+        case(
+            "unravel_index", lambda i: topi.unravel_index(i, (2, 3, 4)),
+            lambda i: np.stack(np.unravel_index(i, (2, 3, 4))).astype("int32"), whole(6, low=0, high=24)
+        ),
+        case(
+            "unravel_index-shape", topi.unravel_index, lambda i, s: np.stack(np.unravel_index(i, s)).astype("int32"),
+            whole(6, low=0, high=24), np.asarray([4, 6], "int32")
+        ),
+        case(
+            "sequence_mask", lambda x, n: topi.sequence_mask(x, n, -1),
+            lambda x, n: np.where(np.arange(5)[:, None, None] < n[None, :, None], x, -1), real(5, 3, 2),
+            np.asarray([2, 5, 0], "int32")
+        ),
+        case(
+            "sequence_mask-1", lambda x, n: topi.sequence_mask(x, n, 0, 1),
+            lambda x, n: np.where(np.arange(5) < n[:, None], x, 0), real(3, 5), np.asarray([2, 5, 0], "int32")
+        ),
+        case(
+            "matrix_set_diag", topi.matrix_set_diag, lambda x, d: diagonal(x, d[..., None, :], (0, 0), "LEFT_LEFT"),
+            real(2, 3, 4), real(2, 3)
+        ),
     ]
     for align in ("RIGHT_LEFT", "LEFT_RIGHT", "LEFT_LEFT", "RIGHT_RIGHT"):
-        found.append(case(f"matrix_set_diag-{align}", lambda x, d, a=align: topi.matrix_set_diag(x, d, (-1, 2), a), lambda x, d, a=align: diagonal(x, d, (-1, 2), a), real(2, 3, 5), real(2, 4, 3)))
+        found.append(
+            case(
+                f"matrix_set_diag-{align}", lambda x, d, a=align: topi.matrix_set_diag(x, d, (-1, 2), a),
+                lambda x, d, a=align: diagonal(x, d, (-1, 2), a), real(2, 3, 5), real(2, 4, 3)
+            )
+        )
     return found
 
 
@@ -157,8 +294,13 @@ def test_functions_equal_numpy(case: Case) -> None:
     check(case)
 
 
-@pytest.mark.parametrize("begin, end, strides", [((0, 1, 2), (4, 4, 6), (2, 1, 2)), ((3, -1, 0), (0, 0, 2), (-2, -2, 1)), ((-4, 0, 1), (9, 9, 9), (1, 2, 3))])
-def test_strided_set_at_places_that_are_tensors(begin: tuple[int, ...], end: tuple[int, ...], strides: tuple[int, ...]) -> None:
+@pytest.mark.parametrize(
+    "begin, end, strides",
+    [((0, 1, 2), (4, 4, 6), (2, 1, 2)), ((3, -1, 0), (0, 0, 2), (-2, -2, 1)), ((-4, 0, 1), (9, 9, 9), (1, 2, 3))]
+)
+def test_strided_set_at_places_that_are_tensors(
+    begin: tuple[int, ...], end: tuple[int, ...], strides: tuple[int, ...]
+) -> None:
     numbers = np.random.default_rng(0)
     data = numbers.standard_normal((4, 5, 6)).astype("float32")
     want = data.copy()
@@ -169,7 +311,9 @@ def test_strided_set_at_places_that_are_tensors(begin: tuple[int, ...], end: tup
     places = [te.placeholder((3,), dtype="int64", name=n) for n in ("begin", "end", "strides")]
     out = topi.strided_set(a, v, *places)
     got = np.zeros_like(data)
-    tvm.build(te.create_schedule(out.op), [a, v, *places, out], target="llvm")(data, values, *(np.array(p, "int64") for p in (begin, end, strides)), got)
+    tvm.build(te.create_schedule(out.op), [a, v, *places, out], target="llvm")(
+        data, values, *(np.array(p, "int64") for p in (begin, end, strides)), got
+    )
     np.testing.assert_array_equal(got, want)
 
 

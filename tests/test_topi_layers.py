@@ -21,17 +21,40 @@ def pools() -> list[Case]:
     x = real(1, 3, 7, 8)
     last = x.transpose(0, 2, 3, 1)
     found = [
-        case("pool1d", lambda x: nn.pool1d(x, 3, 2, 1, 1, "max"), N.MaxPool1d((3,), (2,), (1,), (1, 1)).reference, real(2, 3, 9)),
-        case("pool2d-max", lambda x: nn.pool2d(x, 3, 2, 1, 1, "max"), N.MaxPool2d((3, 3), (2, 2), (1, 1), (1, 1)).reference, x),
-        case("pool2d-avg", lambda x: nn.pool2d(x, (3, 2), 2, 1, (1, 0, 1, 1), "avg"), N.AvgPool2d((3, 2), (2, 2), (1, 1), (1, 0, 1, 1), count_include_pad=True).reference, x),
-        case("pool2d-ceil", lambda x: nn.pool2d(x, 2, 2, 1, 0, "avg", True, "NHWC", False), N.AvgPool2d((2, 2), (2, 2), (1, 1), (0, 0), "NHWC", ceil_mode=True).reference, last),
-        case("pool3d", lambda x: nn.pool3d(x, 2, 2, 1, 0, "avg"), N.AvgPool3d((2, 2, 2), (2, 2, 2)).reference, real(1, 2, 4, 5, 6)),
+        case(
+            "pool1d", lambda x: nn.pool1d(x, 3, 2, 1, 1, "max"), N.MaxPool1d((3,), (2,), (1,), (1, 1)).reference,
+            real(2, 3, 9)
+        ),
+        case(
+            "pool2d-max", lambda x: nn.pool2d(x, 3, 2, 1, 1, "max"),
+            N.MaxPool2d((3, 3), (2, 2), (1, 1), (1, 1)).reference, x
+        ),
+        case(
+            "pool2d-avg", lambda x: nn.pool2d(x, (3, 2), 2, 1, (1, 0, 1, 1), "avg"),
+            N.AvgPool2d((3, 2), (2, 2), (1, 1), (1, 0, 1, 1), count_include_pad=True).reference, x
+        ),
+        case(
+            "pool2d-ceil", lambda x: nn.pool2d(x, 2, 2, 1, 0, "avg", True, "NHWC", False),
+            N.AvgPool2d((2, 2), (2, 2), (1, 1), (0, 0), "NHWC", ceil_mode=True).reference, last
+        ),
+        case(
+            "pool3d", lambda x: nn.pool3d(x, 2, 2, 1, 0, "avg"), N.AvgPool3d((2, 2, 2), (2, 2, 2)).reference,
+            real(1, 2, 4, 5, 6)
+        ),
         case("global_pool", lambda x: nn.global_pool(x, "avg"), lambda x: x.mean((2, 3), keepdims=True), x),
-        case("global_pool-max", lambda x: nn.global_pool(x, "max", "NHWC"), lambda x: x.max((1, 2), keepdims=True), last),
+        case(
+            "global_pool-max", lambda x: nn.global_pool(x, "max", "NHWC"), lambda x: x.max((1, 2), keepdims=True), last
+        ),
         case("adaptive_pool", lambda x: nn.adaptive_pool(x, (3, 5), "avg"), N.AdaptiveAvgPool2d((3, 5)).reference, x),
         case("adaptive_pool-max", lambda x: nn.adaptive_pool(x, 3, "max"), N.AdaptiveMaxPool2d((3, 3)).reference, x),
-        case("adaptive_pool1d", lambda x: nn.adaptive_pool1d(x, 3, "avg"), lambda x: x.reshape(2, 3, 3, 3).mean(-1), real(2, 3, 9)),
-        case("adaptive_pool3d", lambda x: nn.adaptive_pool3d(x, 1, "max"), lambda x: x.max((2, 3, 4), keepdims=True), real(1, 2, 3, 4, 5)),
+        case(
+            "adaptive_pool1d", lambda x: nn.adaptive_pool1d(x, 3, "avg"), lambda x: x.reshape(2, 3, 3, 3).mean(-1),
+            real(2, 3, 9)
+        ),
+        case(
+            "adaptive_pool3d", lambda x: nn.adaptive_pool3d(x, 1, "max"), lambda x: x.max((2, 3, 4), keepdims=True),
+            real(1, 2, 3, 4, 5)
+        ),
     ]
 
     def max_grad(g: Array, x: Array) -> Array:
@@ -50,8 +73,15 @@ def pools() -> list[Case]:
             out[0, c, rows, columns] += g[0, c, i, j] / count
         return out[:, :, 1:-1, 1:-1]
 
-    found += [case("pool_grad-max", lambda g, x: nn.pool_grad(g, x, (3, 2), 2, 0, "max"), max_grad, real(1, 3, 3, 4), x)]
-    found += [case("pool_grad-avg", lambda g, x: nn.pool_grad(g, x, 3, 2, 1, "avg", count_include_pad=False), avg_grad, real(1, 3, 4, 4), x)]
+    found += [
+        case("pool_grad-max", lambda g, x: nn.pool_grad(g, x, (3, 2), 2, 0, "max"), max_grad, real(1, 3, 3, 4), x)
+    ]
+    found += [
+        case(
+            "pool_grad-avg", lambda g, x: nn.pool_grad(g, x, 3, 2, 1, "avg", count_include_pad=False), avg_grad,
+            real(1, 3, 4, 4), x
+        )
+    ]
     return found
 
 
@@ -66,14 +96,27 @@ def norms() -> list[Case]:
         return N.BatchNorm().reference(x, g, b, m, v)
 
     return [
-        case("softmax", nn.softmax, N.Softmax().reference, real(3, 17)), case("softmax-1", lambda x: nn.softmax(x, 1), N.Softmax(1).reference, x),
-        case("fast_softmax", nn.fast_softmax, N.Softmax().reference, real(3, 17)), case("log_softmax", nn.log_softmax, N.LogSoftmax().reference, real(3, 17)),
+        case("softmax", nn.softmax, N.Softmax().reference, real(3, 17)),
+        case("softmax-1", lambda x: nn.softmax(x, 1), N.Softmax(1).reference, x),
+        case("fast_softmax", nn.fast_softmax, N.Softmax().reference, real(3, 17)),
+        case("log_softmax", nn.log_softmax, N.LogSoftmax().reference, real(3, 17)),
         case("batch_norm", nn.batch_norm, batch, x, c, real(6), *moments),
         case("layer_norm", lambda x, g, b: nn.layer_norm(x, g, b, -1), N.LayerNorm().reference, x, real(5), real(5)),
-        case("layer_norm-2", lambda x, g, b: nn.layer_norm(x, g, b, (2, 3)), lambda x, g, b: normal(x, (2, 3)) * g + b, x, real(4, 5), real(4, 5)),
-        case("instance_norm", lambda x, g, b: nn.instance_norm(x, g, b, 1, (2, 3)), N.InstanceNorm().reference, x, c, real(6)),
-        case("group_norm", lambda x, g, b: nn.group_norm(x, g, b, 3, 1, (2, 3)), N.GroupNorm(3).reference, x, c, real(6)),
-        case("rms_norm", lambda x, w: nn.rms_norm(x, w, -1), lambda x, w: x / np.sqrt((x * x).mean(-1, keepdims=True) + np.float32(1e-5)) * w, x, real(5)),
+        case(
+            "layer_norm-2", lambda x, g, b: nn.layer_norm(x, g, b, (2, 3)), lambda x, g, b: normal(x, (2, 3)) * g + b,
+            x, real(4, 5), real(4, 5)
+        ),
+        case(
+            "instance_norm", lambda x, g, b: nn.instance_norm(x, g, b, 1, (2, 3)), N.InstanceNorm().reference, x, c,
+            real(6)
+        ),
+        case(
+            "group_norm", lambda x, g, b: nn.group_norm(x, g, b, 3, 1, (2, 3)), N.GroupNorm(3).reference, x, c, real(6)
+        ),
+        case(
+            "rms_norm", lambda x, w: nn.rms_norm(x, w, -1),
+            lambda x, w: x / np.sqrt((x * x).mean(-1, keepdims=True) + np.float32(1e-5)) * w, x, real(5)
+        ),
         case("l2_normalize", lambda x: nn.l2_normalize(x, 1e-6, (1,)), N.L2Normalize(1e-6, (1,)).reference, x),
         case("lrn", lambda x: nn.lrn(x, 3, 1, 0.01, 0.5, 1), N.LRN(3, 1, 1, 0.01, 0.5).reference, x),
     ]
@@ -87,12 +130,16 @@ def products() -> list[Case]:
         return x @ w.transpose(1, 0, 2).reshape(7, 12)
 
     return [
-        case("dense", nn.dense, lambda x, w: x @ w.T, x, w), case("dense-bias", nn.dense, lambda x, w, b: x @ w.T + b, x, w, b),
+        case("dense", nn.dense, lambda x, w: x @ w.T, x, w),
+        case("dense-bias", nn.dense, lambda x, w, b: x @ w.T + b, x, w, b),
         case("dense_pack", nn.dense_pack, panels, x, packed),
         case("nn.matmul", lambda a, b: nn.matmul(a, b, None, None, True), lambda a, b: a.T @ b, real(7, 3), real(7, 5)),
         case("nn.matmul-bias", nn.matmul, lambda a, b, c: a @ b + c, real(3, 7), real(7, 5), real(5)),
         case("batch_matmul", nn.batch_matmul, lambda a, b: a @ b.transpose(0, 2, 1), real(2, 3, 7), real(2, 5, 7)),
-        case("batch_matmul-ab", lambda a, b: nn.batch_matmul(a, b, (2, 3, 5), None, True, False), lambda a, b: a.transpose(0, 2, 1) @ b, real(2, 7, 3), real(1, 7, 5)),
+        case(
+            "batch_matmul-ab", lambda a, b: nn.batch_matmul(a, b, (2, 3, 5), None, True, False),
+            lambda a, b: a.transpose(0, 2, 1) @ b, real(2, 7, 3), real(1, 7, 5)
+        ),
     ]
 
 
@@ -100,11 +147,19 @@ def activations() -> list[Case]:
     x, blocked = real(2, 3, 4, 5), real(1, 2, 3, 4, 5)
     last = x.transpose(0, 2, 3, 1)
     return [
-        case("relu", nn.relu, N.Relu().reference, x), case("leaky_relu", lambda x: nn.leaky_relu(x, 0.1), N.LeakyRelu(0.1).reference, x),
-        case("prelu", nn.prelu, N.PRelu().reference, x, real(3)), case("bias_add", nn.bias_add, N.BiasAdd().reference, x, real(3)),
-        case("scale_shift_nchw", nn.scale_shift_nchw, lambda x, s, b: x * s[:, None, None] + b[:, None, None], x, real(3), real(3)),
+        case("relu", nn.relu, N.Relu().reference, x),
+        case("leaky_relu", lambda x: nn.leaky_relu(x, 0.1), N.LeakyRelu(0.1).reference, x),
+        case("prelu", nn.prelu, N.PRelu().reference, x, real(3)),
+        case("bias_add", nn.bias_add, N.BiasAdd().reference, x, real(3)),
+        case(
+            "scale_shift_nchw", nn.scale_shift_nchw, lambda x, s, b: x * s[:, None, None] + b[:, None, None], x,
+            real(3), real(3)
+        ),
         case("scale_shift_nhwc", nn.scale_shift_nhwc, lambda x, s, b: x * s + b, last, real(3), real(3)),
-        case("scale_shift_nchwc", nn.scale_shift_nchwc, lambda x, s, b: x * s[:, None, None, :] + b[:, None, None, :], blocked, real(2, 5), real(2, 5)),
+        case(
+            "scale_shift_nchwc", nn.scale_shift_nchwc, lambda x, s, b: x * s[:, None, None, :] + b[:, None, None, :],
+            blocked, real(2, 5), real(2, 5)
+        ),
     ]
 
 
@@ -126,18 +181,43 @@ def blocks() -> list[Case]:
         return x.reshape(2, 3, n // 6, h, w, c).transpose(2, 3, 0, 4, 1, 5).reshape(n // 6, h * 2, w * 3, c)[:, 1:, :-2]
 
     return [
-        case("pad", lambda x: nn.pad(x, (1, 0), (0, 2), 9), lambda x: np.pad(x, ((1, 0), (0, 2)), constant_values=9), x),
-        case("mirror_pad", lambda x: nn.mirror_pad(x, (2, 1), (3, 5)), lambda x: np.pad(x, ((2, 3), (1, 5)), mode="symmetric"), x),
-        case("mirror_pad-reflect", lambda x: nn.mirror_pad(x, (2, 1), (1, 4), "REFLECT"), lambda x: np.pad(x, ((2, 1), (1, 4)), mode="reflect"), x),
-        case("dilate", lambda x: nn.dilate(x, (2, 3), 7), dilated, x), case("flatten", nn.flatten, lambda x: x.reshape(1, -1), image),
+        case(
+            "pad", lambda x: nn.pad(x, (1, 0), (0, 2), 9), lambda x: np.pad(x, ((1, 0), (0, 2)), constant_values=9), x
+        ),
+        case(
+            "mirror_pad", lambda x: nn.mirror_pad(x, (2, 1), (3, 5)),
+            lambda x: np.pad(x, ((2, 3), (1, 5)), mode="symmetric"), x
+        ),
+        case(
+            "mirror_pad-reflect", lambda x: nn.mirror_pad(x, (2, 1), (1, 4), "REFLECT"),
+            lambda x: np.pad(x, ((2, 1), (1, 4)), mode="reflect"), x
+        ),
+        case("dilate", lambda x: nn.dilate(x, (2, 3), 7), dilated, x),
+        case("flatten", nn.flatten, lambda x: x.reshape(1, -1), image),
         case("space_to_depth", lambda x: nn.space_to_depth(x, 2), N.SpaceToDepth(2).reference, image),
-        case("depth_to_space", lambda x: nn.depth_to_space(x, 2, mode="CRD"), N.DepthToSpace(2, mode="CRD").reference, image),
-        case("space_to_batch_nd", lambda x: nn.space_to_batch_nd(x, (2, 3), (1, 0), (1, 1)), to_batch, real(2, 4, 5, 3)),
-        case("batch_to_space_nd", lambda x: nn.batch_to_space_nd(x, (2, 3), (1, 0), (0, 2)), to_space, real(12, 3, 2, 3)),
+        case(
+            "depth_to_space", lambda x: nn.depth_to_space(x, 2, mode="CRD"), N.DepthToSpace(2, mode="CRD").reference,
+            image
+        ),
+        case(
+            "space_to_batch_nd", lambda x: nn.space_to_batch_nd(x, (2, 3), (1, 0), (1, 1)), to_batch, real(2, 4, 5, 3)
+        ),
+        case(
+            "batch_to_space_nd", lambda x: nn.batch_to_space_nd(x, (2, 3), (1, 0), (0, 2)), to_space, real(12, 3, 2, 3)
+        ),
         case("upsampling", lambda x: nn.upsampling(x, 2, 3), lambda x: x.repeat(2, 2).repeat(3, 3), image),
-        case("upsampling-bilinear", lambda x: nn.upsampling(x, 2, 2, "NHWC", "bilinear"), I.Resize2d((8, 8), layout="NHWC").reference, real(1, 4, 4, 3)),
-        case("upsampling-corners", lambda x: nn.upsampling(x, 2, 2, "NCHW", "bilinear", True), I.Resize2d((8, 12), coordinate_transformation_mode="align_corners").reference, image),
-        case("upsampling3d", lambda x: nn.upsampling3d(x, 2, 2, 2), lambda x: x.repeat(2, 2).repeat(2, 3).repeat(2, 4), real(1, 2, 2, 3, 3)),
+        case(
+            "upsampling-bilinear", lambda x: nn.upsampling(x, 2, 2, "NHWC", "bilinear"),
+            I.Resize2d((8, 8), layout="NHWC").reference, real(1, 4, 4, 3)
+        ),
+        case(
+            "upsampling-corners", lambda x: nn.upsampling(x, 2, 2, "NCHW", "bilinear", True),
+            I.Resize2d((8, 12), coordinate_transformation_mode="align_corners").reference, image
+        ),
+        case(
+            "upsampling3d", lambda x: nn.upsampling3d(x, 2, 2, 2), lambda x: x.repeat(2, 2).repeat(2, 3).repeat(2, 4),
+            real(1, 2, 2, 3, 3)
+        ),
     ]
 
 
@@ -159,18 +239,44 @@ def bits() -> list[Case]:
     signs = real(3, 64), real(5, 64)
 
     def words(x: Array) -> Array:
-        return ((x >= 0).reshape(x.shape[0], -1, 32).astype("uint64") << np.arange(31, -1, -1, dtype="uint64")).sum(-1).astype("uint32")
+        return (
+            (x >= 0).reshape(x.shape[0], -1, 32).astype("uint64") << np.arange(31, -1, -1, dtype="uint64")
+        ).sum(-1).astype("uint32")
 
     return [
         case("bitpack", lambda x: nn.bitpack(x, 2, 1, 1, "uint8"), packed, x),
-        case("bitserial_dense", lambda x, w: nn.bitserial_dense(x, w, 2, 1, "uint8"), lambda x, w: (x @ signed(w).T).astype("int16"), x, w),
-        case("bitserial_dense-bipolar", lambda x, w: nn.bitserial_dense(x, w, 2, 2, "uint16", "int32", False), lambda x, w: x @ w.T, x, whole(5, 16, low=0, high=4)),
-        case("bitserial_conv2d_nchw", lambda x, w: nn.bitserial_conv2d_nchw(x, w, 1, 1, 2, 1, "uint8"), lambda x, w: conv(x, signed(w)), image, kernel),
-        case("bitserial_conv2d_nhwc", lambda x, w: nn.bitserial_conv2d_nhwc(x, w, 1, 1, 2, 1, "uint8", "int16", False), lambda x, w: conv(x, w, data_layout="NHWC", kernel_layout="HWIO"), last, hwio),
-        case("bitserial_conv2d_nhwc-32", lambda x, w: nn.bitserial_conv2d_nhwc(x, w, 1, 0, 1, 1), lambda x, w: (x @ signed(w)[0, 0]).astype("int16"), whole(1, 2, 3, 64, low=0, high=2), whole(1, 1, 64, 3, low=0, high=2)),
+        case(
+            "bitserial_dense", lambda x, w: nn.bitserial_dense(x, w, 2, 1, "uint8"),
+            lambda x, w: (x @ signed(w).T).astype("int16"), x, w
+        ),
+        case(
+            "bitserial_dense-bipolar", lambda x, w: nn.bitserial_dense(x, w, 2, 2, "uint16", "int32", False),
+            lambda x, w: x @ w.T, x, whole(5, 16, low=0, high=4)
+        ),
+        case(
+            "bitserial_conv2d_nchw", lambda x, w: nn.bitserial_conv2d_nchw(x, w, 1, 1, 2, 1, "uint8"),
+            lambda x, w: conv(x, signed(w)), image, kernel
+        ),
+        case(
+            "bitserial_conv2d_nhwc", lambda x, w: nn.bitserial_conv2d_nhwc(x, w, 1, 1, 2, 1, "uint8", "int16", False),
+            lambda x, w: conv(x, w, data_layout="NHWC", kernel_layout="HWIO"), last, hwio
+        ),
+        case(
+            "bitserial_conv2d_nhwc-32", lambda x, w: nn.bitserial_conv2d_nhwc(x, w, 1, 0, 1, 1),
+            lambda x, w: (x @ signed(w)[0, 0]).astype("int16"), whole(1, 2, 3, 64, low=0, high=2),
+            whole(1, 1, 64, 3, low=0, high=2)
+        ),
         case("binarize_pack", nn.binarize_pack, words, signs[0]),
-        case("binary_dense", lambda x, w: nn.binary_dense(nn.binarize_pack(x), nn.binarize_pack(w)), lambda x, w: (np.sign(x) @ np.sign(w).T).astype("float32"), *signs),
-        case("binary_dense-64", lambda x: nn.bitpack(x, 1, 1, 1, "uint64"), lambda x: np.packbits(x.astype("uint8"), axis=1).reshape(2, 1, 1, 8)[..., ::-1].copy().view("uint64").reshape(2, 1, 1), whole(2, 64, low=0, high=2)),
+        case(
+            "binary_dense", lambda x, w: nn.binary_dense(nn.binarize_pack(x), nn.binarize_pack(w)),
+            lambda x, w: (np.sign(x) @ np.sign(w).T).astype("float32"), *signs
+        ),
+        case(
+            "binary_dense-64", lambda x: nn.bitpack(x, 1, 1, 1, "uint64"),
+            lambda x: np.packbits(
+                x.astype("uint8"), axis=1
+            ).reshape(2, 1, 1, 8)[..., ::-1].copy().view("uint64").reshape(2, 1, 1), whole(2, 64, low=0, high=2)
+        ),
     ]
 
 
@@ -196,13 +302,28 @@ def sparse() -> list[Case]:
 
     return [
         case("sparse_dense", nn.sparse_dense, lambda x, *_: x @ w.T, x, *compressed(w)),
-        case("sparse_dense-lhs", lambda x, *s: nn.sparse_dense(x, *s, sparse_lhs=True), lambda x, *_: w @ x.T, x, *compressed(w)),
-        case("sparse_dense_sp_rhs-blocks", nn.sparse_dense_sp_rhs, lambda x, *_: x @ blocks.T, x, *compressed(blocks, (2, 2))),
-        case("sparse_dense_sp_lhs-blocks", nn.sparse_dense_sp_lhs, lambda d, i, p, x: blocks @ x.T, *compressed(blocks, (2, 2)), x),
-        case("sparse_transpose", nn.sparse_transpose, lambda *_: compressed(np.ascontiguousarray(square.T)), *compressed(square)),
+        case(
+            "sparse_dense-lhs", lambda x, *s: nn.sparse_dense(x, *s, sparse_lhs=True), lambda x, *_: w @ x.T, x,
+            *compressed(w)
+        ),
+        case(
+            "sparse_dense_sp_rhs-blocks", nn.sparse_dense_sp_rhs, lambda x, *_: x @ blocks.T, x,
+            *compressed(blocks, (2, 2))
+        ),
+        case(
+            "sparse_dense_sp_lhs-blocks", nn.sparse_dense_sp_lhs, lambda d, i, p, x: blocks @ x.T,
+            *compressed(blocks, (2, 2)), x
+        ),
+        case(
+            "sparse_transpose", nn.sparse_transpose, lambda *_: compressed(np.ascontiguousarray(square.T)),
+            *compressed(square)
+        ),
         case("sparse_add", nn.sparse_add, lambda x, *_: x + square, real(5, 5), *compressed(square)),
         case("sparse_conv2d", nn.sparse_conv2d, lambda x, *_: x @ w.T, image, *compressed(w)),
-        case("sparse_conv2d-nchw", lambda x, *s: nn.sparse_conv2d(x, *s, layout="NCHW"), lambda x, *_: np.einsum("nchw,oc->nohw", x, w), image.transpose(0, 3, 1, 2).copy(), *compressed(w)),
+        case(
+            "sparse_conv2d-nchw", lambda x, *s: nn.sparse_conv2d(x, *s, layout="NCHW"),
+            lambda x, *_: np.einsum("nchw,oc->nohw", x, w), image.transpose(0, 3, 1, 2).copy(), *compressed(w)
+        ),
         case("sparse_conv2d-3x3", lambda x, *s: nn.sparse_conv2d(x, *s, kernel_size=3), conv, image, *compressed(wide)),
     ]
 
@@ -211,7 +332,10 @@ def sigmoid(x: Array) -> Array:
     return 1 / (1 + np.exp(-x))
 
 
-def recurrence(xs: Array, wi: Array, wh: Array, bi: Array, bh: Array, h: Array, c: Array, *more: Array, proj: Array | None = None, order: str = "IFGO") -> tuple[Array, Array]:
+def recurrence(
+    xs: Array, wi: Array, wh: Array, bi: Array, bh: Array, h: Array, c: Array, *more: Array, proj: Array | None = None,
+    order: str = "IFGO"
+) -> tuple[Array, Array]:
     hs, cs = [], []
     p = more or (0.0, 0.0, 0.0)
     for x in xs:
@@ -237,14 +361,39 @@ def sequences() -> list[Case]:
         return nn.lstm(xs, wi, wh, *rest[:4], None, *rest[4:])
 
     return [
-        case("lstm", nn.lstm, recurrence, xs, *weights), case("lstm-peepholes", peepholes, recurrence, xs, *weights, real(2, 5), real(2, 5), real(2, 5)),
-        case("lstm-plain", nn.lstm, lambda x, a, b: recurrence(x, a, b, none, none, np.zeros((2, 5), "float32"), np.zeros((2, 5), "float32")), xs, *weights[:2]),
-        case("lstm-reverse", lambda x, a, b: nn.lstm(x, a, b, reverse=True, weight_layout="OGIF"), lambda x, a, b: recurrence(x[::-1], a, b, none, none, np.zeros((2, 5), "float32"), np.zeros((2, 5), "float32"), order="OGIF"), xs, *weights[:2]),
-        case("lstm-projected", lambda x, a, b, p: nn.lstm(x, a, b, proj=p), lambda x, a, b, p: recurrence(x, a, b, none, none, np.zeros((2, 4), "float32"), np.zeros((2, 5), "float32"), proj=p), xs, *projected),
-        case("simulated_quantize", lambda x, s, z: nn.simulated_quantize(x, "int8", s, z), quantized, real(3, 5, low=-40, high=40), scales, zeros),
-        case("simulated_quantize-code", nn.simulated_quantize, lambda x, c, s, z: np.clip(np.rint(x / s) + z, 0, 255).astype("float32"), real(3, 5), np.asarray(2, "int32"), np.asarray(0.1, "float32"), np.asarray(3, "int32")),
+        case("lstm", nn.lstm, recurrence, xs, *weights),
+        case("lstm-peepholes", peepholes, recurrence, xs, *weights, real(2, 5), real(2, 5), real(2, 5)),
+        case(
+            "lstm-plain", nn.lstm,
+            lambda x, a, b: recurrence(x, a, b, none, none, np.zeros((2, 5), "float32"), np.zeros((2, 5), "float32")),
+            xs, *weights[:2]
+        ),
+        case(
+            "lstm-reverse", lambda x, a, b: nn.lstm(x, a, b, reverse=True, weight_layout="OGIF"),
+            lambda x, a, b: recurrence(
+                x[::-1], a, b, none, none, np.zeros((2, 5), "float32"), np.zeros((2, 5), "float32"), order="OGIF"
+            ), xs, *weights[:2]
+        ),
+        case(
+            "lstm-projected", lambda x, a, b, p: nn.lstm(x, a, b, proj=p),
+            lambda x, a, b, p: recurrence(
+                x, a, b, none, none, np.zeros((2, 4), "float32"), np.zeros((2, 5), "float32"), proj=p
+            ), xs, *projected
+        ),
+        case(
+            "simulated_quantize", lambda x, s, z: nn.simulated_quantize(x, "int8", s, z), quantized,
+            real(3, 5, low=-40, high=40), scales, zeros
+        ),
+        case(
+            "simulated_quantize-code", nn.simulated_quantize,
+            lambda x, c, s, z: np.clip(np.rint(x / s) + z, 0, 255).astype("float32"), real(3, 5),
+            np.asarray(2, "int32"), np.asarray(0.1, "float32"), np.asarray(3, "int32")
+        ),
         case("simulated_quantize-off", lambda x: nn.simulated_quantize(x, "disable"), lambda x: x, real(3, 5)),
-        case("simulated_dequantize", lambda x, s, z: nn.simulated_dequantize(x, "int8", s, z), lambda x, s, z: ((x - z) * s).astype("float32"), real(3, 5), scales, zeros),
+        case(
+            "simulated_dequantize", lambda x, s, z: nn.simulated_dequantize(x, "int8", s, z),
+            lambda x, s, z: ((x - z) * s).astype("float32"), real(3, 5), scales, zeros
+        ),
     ]
 
 
@@ -264,9 +413,18 @@ def displacements() -> list[Case]:
     a, b = real(1, 2, 5, 6), real(1, 2, 5, 6)
     return [
         case("correlation_nchw", lambda a, b: nn.correlation_nchw(a, b, 3, 2, 1, 1, 3, True), correlated, a, b),
-        case("correlation_nchw-difference", lambda a, b: nn.correlation_nchw(a, b, 1, 0, 1, 1, 0, False), lambda a, b: np.abs(a - b).mean(1, keepdims=True), a, b),
-        case("fifo_buffer", lambda x, b: nn.fifo_buffer(x, b, 1), lambda x, b: np.concatenate([b, x], 1)[:, -5:], real(2, 2), real(2, 5)),
-        case("fifo_buffer-long", lambda x, b: nn.fifo_buffer(x, b, 0), lambda x, b: np.concatenate([b, x])[-3:], real(4), real(3)),
+        case(
+            "correlation_nchw-difference", lambda a, b: nn.correlation_nchw(a, b, 1, 0, 1, 1, 0, False),
+            lambda a, b: np.abs(a - b).mean(1, keepdims=True), a, b
+        ),
+        case(
+            "fifo_buffer", lambda x, b: nn.fifo_buffer(x, b, 1), lambda x, b: np.concatenate([b, x], 1)[:, -5:],
+            real(2, 2), real(2, 5)
+        ),
+        case(
+            "fifo_buffer-long", lambda x, b: nn.fifo_buffer(x, b, 0), lambda x, b: np.concatenate([b, x])[-3:], real(4),
+            real(3)
+        ),
     ]
 
 

@@ -13,17 +13,68 @@ import tilewright as tvm
 from tilewright import te, topi
 from tilewright.base.errors import CompileError, ScheduleError, ShapeError
 from tilewright.scalar.expr import Var
-from tilewright.topi.utils import equal_const_int, get_const_float, get_const_int, get_const_tuple, prod, simplify, traverse_inline
+from tilewright.topi.utils import (
+    equal_const_int,
+    get_const_float,
+    get_const_int,
+    get_const_tuple,
+    prod,
+    simplify,
+    traverse_inline,
+)
 
-TOP = ["abs", "acos", "acosh", "add", "adv_index", "all", "any", "arange", "argmax", "argmin", "asin", "asinh", "atan", "atanh", "bitwise_and", "bitwise_not", "bitwise_or", "bitwise_xor", "broadcast_to", "cast", "ceil", "ceil_log2", "clip", "collapse_sum", "concatenate", "cos", "cosh", "divide", "elemwise_sum", "equal", "erf", "exp", "expand_dims", "expand_like", "fast_erf", "fast_exp", "fast_tanh", "fixed_point_multiply", "fixed_point_multiply_per_axis", "flip", "floor", "floor_divide", "floor_mod", "full", "full_like", "gather", "gather_nd", "greater", "greater_equal", "identity", "isfinite", "isinf", "isnan", "layout_transform", "left_shift", "less", "less_equal", "log", "log10", "log2", "logical_and", "logical_not", "logical_or", "logical_xor", "matmul", "matrix_set_diag", "max", "maximum", "meshgrid", "min", "minimum", "mod", "multiply", "ndarray_size", "negative", "not_equal", "one_hot", "power", "prod", "reinterpret", "repeat", "reshape", "reverse_sequence", "right_shift", "round", "rsqrt", "sequence_mask", "shape", "sigmoid", "sign", "sin", "sinh", "sliding_window", "split", "sqrt", "squeeze", "stack", "strided_set", "strided_slice", "subtract", "sum", "take", "tan", "tanh", "tensordot", "tile", "transpose", "trilu", "trunc", "unravel_index", "where", "arm_cpu", "generic", "nn", "tag", "utils", "x86", "cuda", "rocm", "mali", "bifrost", "intel_graphics", "hexagon", "adreno", "hls"]
-NN = ["adaptive_pool", "adaptive_pool1d", "adaptive_pool3d", "batch_matmul", "batch_norm", "batch_to_space_nd", "bias_add", "binarize_pack", "binary_dense", "bitpack", "bitserial_conv2d_nchw", "bitserial_conv2d_nhwc", "bitserial_dense", "conv", "conv1d", "conv1d_ncw", "conv1d_nwc", "conv1d_transpose_ncw", "conv2d", "conv2d_NCHWc", "conv2d_NCHWc_int8", "conv2d_gemm_weight_transform", "conv2d_hwcn", "conv2d_nchw", "conv2d_nhwc", "conv2d_transpose_nchw", "conv2d_winograd_nchw", "conv2d_winograd_nchw_without_weight_transform", "conv2d_winograd_nhwc", "conv2d_winograd_nhwc_without_weight_transform", "conv2d_winograd_weight_transform", "conv3d_ncdhw", "conv3d_ndhwc", "conv3d_transpose_ncdhw", "conv3d_winograd_weight_transform", "correlation_nchw", "deformable_conv2d_nchw", "deformable_conv2d_nhwc", "dense", "dense_pack", "depth_to_space", "depthwise_conv2d_NCHWc", "depthwise_conv2d_backward_input_nhwc", "depthwise_conv2d_backward_weight_nhwc", "depthwise_conv2d_nchw", "depthwise_conv2d_nhwc", "dilate", "fast_softmax", "fifo_buffer", "flatten", "global_pool", "group_conv1d_ncw", "group_conv1d_nwc", "group_conv1d_transpose_ncw", "group_conv2d_nchw", "group_conv2d_nhwc", "group_conv2d_transpose_nchw", "group_conv3d_transpose_ncdhw", "group_norm", "instance_norm", "l2_normalize", "layer_norm", "leaky_relu", "log_softmax", "lrn", "lstm", "matmul", "mirror_pad", "pad", "pool1d", "pool2d", "pool3d", "pool_grad", "prelu", "relu", "rms_norm", "scale_shift_nchw", "scale_shift_nchwc", "scale_shift_nhwc", "simulated_dequantize", "simulated_quantize", "softmax", "space_to_batch_nd", "space_to_depth", "sparse_add", "sparse_conv2d", "sparse_dense", "sparse_dense_sp_lhs", "sparse_dense_sp_rhs", "sparse_transpose", "unpack_NCHWc_to_nchw", "upsampling", "upsampling3d"]
-SCHEDULES = ["schedule_adaptive_pool", "schedule_batch_matmul", "schedule_bitserial_conv2d_nchw", "schedule_bitserial_conv2d_nhwc", "schedule_bitserial_dense", "schedule_concatenate", "schedule_conv1d_ncw", "schedule_conv1d_nwc", "schedule_conv2d_NCHWc", "schedule_conv2d_nchw", "schedule_conv2d_nhwc", "schedule_conv2d_transpose_nchw", "schedule_conv3d_ncdhw", "schedule_conv3d_ndhwc", "schedule_dense", "schedule_depthwise_conv2d_NCHWc", "schedule_depthwise_conv2d_nchw", "schedule_depthwise_conv2d_nhwc", "schedule_extern", "schedule_group_conv2d_nchw", "schedule_group_conv2d_nhwc", "schedule_injective", "schedule_pool", "schedule_reduce", "schedule_softmax", "schedule_sparse_dense"]
+TOP = [
+    "abs", "acos", "acosh", "add", "adv_index", "all", "any", "arange", "argmax", "argmin", "asin", "asinh", "atan",
+    "atanh", "bitwise_and", "bitwise_not", "bitwise_or", "bitwise_xor", "broadcast_to", "cast", "ceil", "ceil_log2",
+    "clip", "collapse_sum", "concatenate", "cos", "cosh", "divide", "elemwise_sum", "equal", "erf", "exp",
+    "expand_dims", "expand_like", "fast_erf", "fast_exp", "fast_tanh", "fixed_point_multiply",
+    "fixed_point_multiply_per_axis", "flip", "floor", "floor_divide", "floor_mod", "full", "full_like", "gather",
+    "gather_nd", "greater", "greater_equal", "identity", "isfinite", "isinf", "isnan", "layout_transform", "left_shift",
+    "less", "less_equal", "log", "log10", "log2", "logical_and", "logical_not", "logical_or", "logical_xor", "matmul",
+    "matrix_set_diag", "max", "maximum", "meshgrid", "min", "minimum", "mod", "multiply", "ndarray_size", "negative",
+    "not_equal", "one_hot", "power", "prod", "reinterpret", "repeat", "reshape", "reverse_sequence", "right_shift",
+    "round", "rsqrt", "sequence_mask", "shape", "sigmoid", "sign", "sin", "sinh", "sliding_window", "split", "sqrt",
+    "squeeze", "stack", "strided_set", "strided_slice", "subtract", "sum", "take", "tan", "tanh", "tensordot", "tile",
+    "transpose", "trilu", "trunc", "unravel_index", "where", "arm_cpu", "generic", "nn", "tag", "utils", "x86", "cuda",
+    "rocm", "mali", "bifrost", "intel_graphics", "hexagon", "adreno", "hls"
+]
+NN = [
+    "adaptive_pool", "adaptive_pool1d", "adaptive_pool3d", "batch_matmul", "batch_norm", "batch_to_space_nd",
+    "bias_add", "binarize_pack", "binary_dense", "bitpack", "bitserial_conv2d_nchw", "bitserial_conv2d_nhwc",
+    "bitserial_dense", "conv", "conv1d", "conv1d_ncw", "conv1d_nwc", "conv1d_transpose_ncw", "conv2d", "conv2d_NCHWc",
+    "conv2d_NCHWc_int8", "conv2d_gemm_weight_transform", "conv2d_hwcn", "conv2d_nchw", "conv2d_nhwc",
+    "conv2d_transpose_nchw", "conv2d_winograd_nchw", "conv2d_winograd_nchw_without_weight_transform",
+    "conv2d_winograd_nhwc", "conv2d_winograd_nhwc_without_weight_transform", "conv2d_winograd_weight_transform",
+    "conv3d_ncdhw", "conv3d_ndhwc", "conv3d_transpose_ncdhw", "conv3d_winograd_weight_transform", "correlation_nchw",
+    "deformable_conv2d_nchw", "deformable_conv2d_nhwc", "dense", "dense_pack", "depth_to_space",
+    "depthwise_conv2d_NCHWc", "depthwise_conv2d_backward_input_nhwc", "depthwise_conv2d_backward_weight_nhwc",
+    "depthwise_conv2d_nchw", "depthwise_conv2d_nhwc", "dilate", "fast_softmax", "fifo_buffer", "flatten", "global_pool",
+    "group_conv1d_ncw", "group_conv1d_nwc", "group_conv1d_transpose_ncw", "group_conv2d_nchw", "group_conv2d_nhwc",
+    "group_conv2d_transpose_nchw", "group_conv3d_transpose_ncdhw", "group_norm", "instance_norm", "l2_normalize",
+    "layer_norm", "leaky_relu", "log_softmax", "lrn", "lstm", "matmul", "mirror_pad", "pad", "pool1d", "pool2d",
+    "pool3d", "pool_grad", "prelu", "relu", "rms_norm", "scale_shift_nchw", "scale_shift_nchwc", "scale_shift_nhwc",
+    "simulated_dequantize", "simulated_quantize", "softmax", "space_to_batch_nd", "space_to_depth", "sparse_add",
+    "sparse_conv2d", "sparse_dense", "sparse_dense_sp_lhs", "sparse_dense_sp_rhs", "sparse_transpose",
+    "unpack_NCHWc_to_nchw", "upsampling", "upsampling3d"
+]
+SCHEDULES = [
+    "schedule_adaptive_pool", "schedule_batch_matmul", "schedule_bitserial_conv2d_nchw",
+    "schedule_bitserial_conv2d_nhwc", "schedule_bitserial_dense", "schedule_concatenate", "schedule_conv1d_ncw",
+    "schedule_conv1d_nwc", "schedule_conv2d_NCHWc", "schedule_conv2d_nchw", "schedule_conv2d_nhwc",
+    "schedule_conv2d_transpose_nchw", "schedule_conv3d_ncdhw", "schedule_conv3d_ndhwc", "schedule_dense",
+    "schedule_depthwise_conv2d_NCHWc", "schedule_depthwise_conv2d_nchw", "schedule_depthwise_conv2d_nhwc",
+    "schedule_extern", "schedule_group_conv2d_nchw", "schedule_group_conv2d_nhwc", "schedule_injective",
+    "schedule_pool", "schedule_reduce", "schedule_softmax", "schedule_sparse_dense"
+]
 
 
 def test_every_name_is_there() -> None:
     assert [n for n in TOP if not hasattr(topi, n)] == []
     assert [n for n in NN if not hasattr(topi.nn, n)] == []
-    assert [(m, n) for m in ("generic", "x86", "arm_cpu") for n in SCHEDULES if not callable(getattr(getattr(topi, m), n, None))] == []
+    assert [
+        (m, n) for m in ("generic", "x86", "arm_cpu") for n in SCHEDULES
+        if not callable(getattr(getattr(topi, m), n, None))
+    ] == []
     assert set(TOP) <= set(dir(topi))
     assert set(NN) <= set(dir(topi.nn))
 
@@ -51,14 +102,20 @@ def convolution() -> tuple[list[te.Tensor], te.Tensor]:
 def test_schedules_for_gpus_are_refused() -> None:
     _, y = convolution()
     for family in ("cuda", "rocm", "mali", "bifrost", "intel_graphics"):
-        with pytest.raises(ScheduleError, match=rf"topi.{family}.schedule_conv2d_nchw binds loops to threads of a GPU.*use topi.x86.schedule_conv2d_nchw"):
+        with pytest.raises(
+            ScheduleError,
+            match=rf"topi.{family}.schedule_conv2d_nchw binds loops to threads of a GPU.*use "
+            r"topi.x86.schedule_conv2d_nchw"
+        ):
             getattr(topi, family).schedule_conv2d_nchw([y])
 
 
 def test_a_schedule_of_the_anchor_has_its_loops() -> None:
     with tvm.target.Target("llvm -mcpu=x86-64-v3"):
         args, y = convolution()
-        tiled, plain = (str(tvm.lower(m.schedule_conv2d_nchw([y]), [*args, y])["main"]) for m in (topi.x86, topi.generic))
+        tiled, plain = (
+            str(tvm.lower(m.schedule_conv2d_nchw([y]), [*args, y])["main"]) for m in (topi.x86, topi.generic)
+        )
     assert "T.vectorized" in tiled or "ramp" in tiled.lower()
     assert "T.vectorized" not in plain
     assert "ramp" not in plain.lower()
@@ -76,7 +133,11 @@ def test_steps_have_no_place_in_a_schedule_of_the_anchor() -> None:
     args, y = convolution()
     s = topi.x86.schedule_conv2d_nchw(y)
     s[y].parallel(y.op.axis[0])
-    with pytest.raises(ScheduleError, match=r"'relu' has a step, and this schedule .* arranges all loops; begin with te.create_schedule or topi.generic"):
+    with pytest.raises(
+        ScheduleError,
+        match=r"'relu' has a step, and this schedule .* arranges all loops; begin with te.create_schedule or "
+        r"topi.generic"
+    ):
         tvm.build(s, [*args, y], "llvm")
 
 
@@ -92,15 +153,22 @@ def test_steps_refine_a_plain_schedule() -> None:
 
 def test_two_anchors_in_one_schedule() -> None:
     _, y = convolution()
-    with pytest.raises(ScheduleError, match=r"'conv' and 'max_pool' each have a schedule of their own, and one kernel follows one"):
+    with pytest.raises(
+        ScheduleError, match=r"'conv' and 'max_pool' each have a schedule of their own, and one kernel follows one"
+    ):
         topi.x86.schedule_pool(topi.nn.pool2d(y, 2, 2, 1, 0, "max"))
 
 
 def test_tags() -> None:
     x = te.placeholder((3, 4), name="x")
-    assert [topi.exp(x).op.tag, topi.add(x, x).op.tag, topi.transpose(x).op.tag, topi.sum(x, 1).op.tag] == ["elemwise", "broadcast", "injective", "comm_reduce"]
+    assert [
+        topi.exp(x).op.tag, topi.add(x, x).op.tag, topi.transpose(x).op.tag, topi.sum(x, 1).op.tag
+    ] == ["elemwise", "broadcast", "injective", "comm_reduce"]
     assert topi.nn.dense(x, x).op.tag == "dense"
-    assert (x.op.tag, topi.tag.is_broadcast("elemwise"), topi.tag.is_injective("broadcast"), topi.tag.is_broadcast("injective")) == ("", True, True, False)
+    assert (
+        x.op.tag, topi.tag.is_broadcast("elemwise"), topi.tag.is_injective("broadcast"),
+        topi.tag.is_broadcast("injective")
+    ) == ("", True, True, False)
     with te.tag_scope("mine"):
         assert te.compute((3,), lambda i: x[i, 0], name="y").op.tag == "mine"
     assert te.compute((3,), lambda i: x[i, 0], "y", "yours").op.tag == "yours"
@@ -108,7 +176,9 @@ def test_tags() -> None:
 
 def test_what_scripts_take_from_utils() -> None:
     n = te.placeholder((3, 4)).shape
-    assert (get_const_tuple(n), get_const_int(n[0]), get_const_float(2), prod((2, 3)), equal_const_int(n[1], 4)) == ((3, 4), 3, 2.0, 6, True)
+    assert (
+        get_const_tuple(n), get_const_int(n[0]), get_const_float(2), prod((2, 3)), equal_const_int(n[1], 4)
+    ) == ((3, 4), 3, 2.0, 6, True)
     v = Var("v")
     assert simplify(v * 0 + 7) == 7
     with pytest.raises(CompileError, match="is not a constant; give the tensor a static shape"):
@@ -131,48 +201,110 @@ X, Y = te.placeholder((2, 3, 4), name="x"), te.placeholder((5, 6), name="y")
 IMAGE = te.placeholder((1, 3, 5, 5), name="image")
 KERNEL = te.placeholder((4, 3, 3, 3), name="kernel")
 REFUSALS: dict[str, tuple[Callable[[], Any], str]] = {
-    "channels": (lambda: topi.nn.conv2d_nchw(IMAGE, te.placeholder((4, 2, 3, 3)), 1, 1, 1), r"3 channels in, 4 out and 1 groups do not fit the kernel \(4, 2, 3, 3\)"),
+    "channels": (
+        lambda: topi.nn.conv2d_nchw(IMAGE, te.placeholder((4, 2, 3, 3)), 1, 1, 1),
+        r"3 channels in, 4 out and 1 groups do not fit the kernel \(4, 2, 3, 3\)"
+    ),
     "rank": (lambda: topi.nn.conv2d_nchw(X, KERNEL, 1, 1, 1), "data must have 4 dimensions"),
-    "layout": (lambda: topi.nn.conv2d(IMAGE, KERNEL, 1, 1, 1, "NHCW"), "layout 'NHCW' is not supported here; it must be one of NCW"),
-    "padding": (lambda: topi.nn.conv2d_nchw(IMAGE, KERNEL, 1, "FULL", 1), "padding 'FULL' is not supported; it must be SAME, VALID, or numbers"),
-    "window": (lambda: topi.nn.conv2d_nchw(IMAGE, KERNEL, 1, 0, 3), "a window of 7 does not fit into spatial dimension 0 of 5"),
+    "layout": (
+        lambda: topi.nn.conv2d(IMAGE, KERNEL, 1, 1, 1, "NHCW"),
+        "layout 'NHCW' is not supported here; it must be one of NCW"
+    ),
+    "padding": (
+        lambda: topi.nn.conv2d_nchw(IMAGE, KERNEL, 1, "FULL", 1),
+        "padding 'FULL' is not supported; it must be SAME, VALID, or numbers"
+    ),
+    "window": (
+        lambda: topi.nn.conv2d_nchw(IMAGE, KERNEL, 1, 0, 3), "a window of 7 does not fit into spatial dimension 0 of 5"
+    ),
     "rewritten": (lambda: topi.nn.dense(Y, Y, auto_scheduler_rewritten_layout="8n"), "was rewritten by a tuner"),
-    "winograd": (lambda: topi.nn.conv2d_winograd_nchw(IMAGE, te.placeholder((4, 3, 5, 5)), 1, 1, 1, None), "made for kernels of 3 taps"),
-    "winograd stride": (lambda: topi.nn.conv2d_winograd_nchw(IMAGE, KERNEL, 2, 1, 1, None), "made for strides and dilation of 1"),
+    "winograd": (
+        lambda: topi.nn.conv2d_winograd_nchw(IMAGE, te.placeholder((4, 3, 5, 5)), 1, 1, 1, None),
+        "made for kernels of 3 taps"
+    ),
+    "winograd stride": (
+        lambda: topi.nn.conv2d_winograd_nchw(IMAGE, KERNEL, 2, 1, 1, None), "made for strides and dilation of 1"
+    ),
     "tile": (lambda: topi.nn.conv2d_winograd_weight_transform(KERNEL, 6), "tiles of 6 are not made"),
-    "transformed": (lambda: topi.nn.conv2d_winograd_nchw(IMAGE, te.placeholder((2, 3, 3, 4)), 1, 1, 1, None, True), "was not transformed for tiles of up to 4"),
+    "transformed": (
+        lambda: topi.nn.conv2d_winograd_nchw(IMAGE, te.placeholder((2, 3, 3, 4)), 1, 1, 1, None, True),
+        "was not transformed for tiles of up to 4"
+    ),
     "transposed": (lambda: topi.nn.conv2d_transpose_nchw(IMAGE, te.placeholder((2, 3, 3, 3)), 1, 0), "do not fit"),
-    "output_padding": (lambda: topi.nn.conv2d_transpose_nchw(IMAGE, te.placeholder((3, 4, 3, 3)), 1, 0, None, 1), "output_padding .* must be less than the strides"),
-    "nothing left": (lambda: topi.nn.conv2d_transpose_nchw(IMAGE, te.placeholder((3, 4, 3, 3)), 1, 4), "leaves nothing of the result"),
-    "blocks of channels": (lambda: topi.nn.conv2d_NCHWc(te.placeholder((1, 1, 5, 5, 4)), te.placeholder((1, 1, 3, 3, 4, 4)), 1, 1, 1, "NCHW4c", "NCHW"), "has no blocks of channels"),
-    "pool": (lambda: topi.nn.pool2d(IMAGE, 2, 2, 1, 0, "min"), "pool_type 'min' is not supported; it must be max or avg"),
+    "output_padding": (
+        lambda: topi.nn.conv2d_transpose_nchw(IMAGE, te.placeholder((3, 4, 3, 3)), 1, 0, None, 1),
+        "output_padding .* must be less than the strides"
+    ),
+    "nothing left": (
+        lambda: topi.nn.conv2d_transpose_nchw(IMAGE, te.placeholder((3, 4, 3, 3)), 1, 4), "leaves nothing of the result"
+    ),
+    "blocks of channels": (
+        lambda: topi.nn.conv2d_NCHWc(
+            te.placeholder((1, 1, 5, 5, 4)), te.placeholder((1, 1, 3, 3, 4, 4)), 1, 1, 1, "NCHW4c", "NCHW"
+        ), "has no blocks of channels"
+    ),
+    "pool": (
+        lambda: topi.nn.pool2d(IMAGE, 2, 2, 1, 0, "min"), "pool_type 'min' is not supported; it must be max or avg"
+    ),
     "gradient": (lambda: topi.nn.pool_grad(IMAGE, IMAGE, 2, 2, 0, "max"), "gradients of .* do not belong to windows"),
     "dense": (lambda: topi.nn.dense(Y, te.placeholder((3, 5))), "cannot be multiplied: they are summed along 6 and 5"),
-    "batch_matmul": (lambda: topi.nn.batch_matmul(X, X, (1, 1, 1)), r"is to have the shape \(1, 1, 1\), and the matrices make \(2, 3, 3\)"),
+    "batch_matmul": (
+        lambda: topi.nn.batch_matmul(X, X, (1, 1, 1)),
+        r"is to have the shape \(1, 1, 1\), and the matrices make \(2, 3, 3\)"
+    ),
     "matmul": (lambda: topi.matmul(Y, Y), r"\(5, 6\) and \(5, 6\) cannot be multiplied"),
     "tensordot": (lambda: topi.tensordot(Y, Y, 1), "along .* differ"),
-    "gamma": (lambda: topi.nn.layer_norm(Y, te.placeholder((5,)), None, -1), r"gamma must have the shape \(6,\), and it has \(5,\)"),
-    "groups": (lambda: topi.nn.group_norm(IMAGE, None, None, 2, 1, (2, 3)), "the 3 channels cannot be divided into 2 groups"),
-    "offsets": (lambda: topi.nn.deformable_conv2d_nchw(IMAGE, IMAGE, KERNEL, 1, 1, 1, 1, 1, None), "the offsets need 18 channels"),
-    "words": (lambda: topi.nn.bitpack(te.placeholder((2, 9), "int32"), 1, 1, 1, "uint8"), "do not fill words of 8 bits; pad them"),
-    "word type": (lambda: topi.nn.bitpack(te.placeholder((2, 8), "int32"), 1, 1, 1, "int8"), "bits cannot be packed into int8"),
-    "sparse": (lambda: topi.nn.sparse_dense(Y, Y, te.placeholder((5,), "int32"), te.placeholder((6,), "int32")), "are no sparse matrix"),
-    "sparse_conv2d": (lambda: topi.nn.sparse_conv2d(IMAGE, Y, Y, Y, "NCHW", 3), "layout NCHW with a kernel of 3 is not made"),
+    "gamma": (
+        lambda: topi.nn.layer_norm(Y, te.placeholder((5,)), None, -1),
+        r"gamma must have the shape \(6,\), and it has \(5,\)"
+    ),
+    "groups": (
+        lambda: topi.nn.group_norm(IMAGE, None, None, 2, 1, (2, 3)), "the 3 channels cannot be divided into 2 groups"
+    ),
+    "offsets": (
+        lambda: topi.nn.deformable_conv2d_nchw(IMAGE, IMAGE, KERNEL, 1, 1, 1, 1, 1, None),
+        "the offsets need 18 channels"
+    ),
+    "words": (
+        lambda: topi.nn.bitpack(te.placeholder((2, 9), "int32"), 1, 1, 1, "uint8"),
+        "do not fill words of 8 bits; pad them"
+    ),
+    "word type": (
+        lambda: topi.nn.bitpack(te.placeholder((2, 8), "int32"), 1, 1, 1, "int8"), "bits cannot be packed into int8"
+    ),
+    "sparse": (
+        lambda: topi.nn.sparse_dense(Y, Y, te.placeholder((5,), "int32"), te.placeholder((6,), "int32")),
+        "are no sparse matrix"
+    ),
+    "sparse_conv2d": (
+        lambda: topi.nn.sparse_conv2d(IMAGE, Y, Y, Y, "NCHW", 3), "layout NCHW with a kernel of 3 is not made"
+    ),
     "lstm": (lambda: topi.nn.lstm(X, Y, Y), r"do not fit inputs \(2, 3, 4\)"),
-    "weight_layout": (lambda: topi.nn.lstm(X, Y, Y, weight_layout="IFOO"), "must have each of the letters I, F, G and O once"),
+    "weight_layout": (
+        lambda: topi.nn.lstm(X, Y, Y, weight_layout="IFOO"), "must have each of the letters I, F, G and O once"
+    ),
     "quantized": (lambda: topi.nn.simulated_quantize(Y, "int4"), "'int4' is not a type to quantize to"),
     "correlation": (lambda: topi.nn.correlation_nchw(IMAGE, IMAGE, 2, 1, 1, 1, 0, True), "the patch 2 odd"),
     "far": (lambda: topi.nn.correlation_nchw(IMAGE, IMAGE, 3, 4, 1, 1, 0, True), "do not fit into images .*; pad them"),
     "fifo": (lambda: topi.nn.fifo_buffer(Y, te.placeholder((5, 7)), 0), "differ elsewhere than along axis 0"),
-    "mirror": (lambda: topi.nn.mirror_pad(Y, (6, 0)), "a dimension of 5 can be mirrored by at most 5 elements, and 6 are asked for"),
-    "mirror mode": (lambda: topi.nn.mirror_pad(Y, (1, 0), mode="EDGE"), "mode 'EDGE' is not supported; it must be SYMMETRIC or REFLECT"),
+    "mirror": (
+        lambda: topi.nn.mirror_pad(Y, (6, 0)),
+        "a dimension of 5 can be mirrored by at most 5 elements, and 6 are asked for"
+    ),
+    "mirror mode": (
+        lambda: topi.nn.mirror_pad(Y, (1, 0), mode="EDGE"),
+        "mode 'EDGE' is not supported; it must be SYMMETRIC or REFLECT"
+    ),
     "pad": (lambda: topi.nn.pad(Y, (1,)), "needs one number for each of the 2 dimensions"),
     "dilate": (lambda: topi.nn.dilate(Y, (1,)), "need one number for each of the 2 dimensions"),
     "space_to_batch": (lambda: topi.nn.space_to_batch_nd(Y, (4,), (0,), (0,)), "do not divide the padded shape"),
     "batch_to_space": (lambda: topi.nn.batch_to_space_nd(Y, (2,), (0,), (0,)), "a batch of 5 is not made of blocks"),
     "crop": (lambda: topi.nn.batch_to_space_nd(te.placeholder((4, 2)), (2,), (2,), (2,)), "leaves nothing"),
     "upsampling": (lambda: topi.nn.upsampling(IMAGE, 2, 2, method="area"), "method 'area' is not supported"),
-    "upsampling3d": (lambda: topi.nn.upsampling3d(te.placeholder((1, 1, 2, 2, 2)), 2, 2, 2, coordinate_transformation_mode="x"), "coordinate_transformation_mode 'x' is not supported"),
+    "upsampling3d": (
+        lambda: topi.nn.upsampling3d(te.placeholder((1, 1, 2, 2, 2)), 2, 2, 2, coordinate_transformation_mode="x"),
+        "coordinate_transformation_mode 'x' is not supported"
+    ),
     "collapse": (lambda: topi.collapse_sum(Y, (4,)), "do not broadcast"),
     "collapse to more": (lambda: topi.collapse_sum(te.placeholder((1, 6)), (5, 6)), "cannot be collapsed to"),
     "broadcast": (lambda: topi.broadcast_to(Y, (5, 1)), r"cannot be broadcast to \(5, 1\)"),
@@ -181,12 +313,16 @@ REFUSALS: dict[str, tuple[Callable[[], Any], str]] = {
     "windows": (lambda: topi.sliding_window(Y, 0, (2,), (1,)), "do not cover the dimensions from 0 on"),
     "meshgrid": (lambda: topi.meshgrid([Y], "yx"), "indexing 'yx' is not supported"),
     "take": (lambda: topi.take(Y, te.placeholder((2,), "int32"), 0, mode="raise"), "mode 'raise' is not supported"),
-    "adv_index": (lambda: topi.adv_index(Y, [te.placeholder((2,), "int32")] * 3), "3 indices are given for 2 dimensions"),
+    "adv_index": (
+        lambda: topi.adv_index(Y, [te.placeholder((2,), "int32")] * 3), "3 indices are given for 2 dimensions"
+    ),
     "gather_nd": (lambda: topi.gather_nd(Y, te.placeholder((3, 1), "int32")), "points of 3 coordinates"),
     "arange": (lambda: topi.arange(0, 4, 0), "a step of 0 never arrives"),
     "mask": (lambda: topi.sequence_mask(Y, te.placeholder((5,), "int32"), 0, 2), "axis 2 cannot be the time"),
     "diagonals": (lambda: topi.matrix_set_diag(Y, te.placeholder((2, 5)), (0, 2)), "do not fit a tensor of diagonals"),
-    "reinterpret": (lambda: topi.reinterpret(Y, "int8"), "the bits of float32 cannot be read as int8: the widths differ; cast"),
+    "reinterpret": (
+        lambda: topi.reinterpret(Y, "int8"), "the bits of float32 cannot be read as int8: the widths differ; cast"
+    ),
 }
 
 

@@ -21,7 +21,9 @@ pytestmark = pytest.mark.slow
 WIDE = Machine(vector_bits=512, vector_registers=32)
 
 
-@pytest.mark.parametrize(("columns", "lanes"), [(1, 1), (2, 2), (3, 4), (4, 4), (9, 16), (16, 16), (24, 16), (1000, 16)])
+@pytest.mark.parametrize(
+    ("columns", "lanes"), [(1, 1), (2, 2), (3, 4), (4, 4), (9, 16), (16, 16), (24, 16), (1000, 16)]
+)
 def test_few_columns_get_narrow_vectors(columns: int, lanes: int) -> None:
     assert register_tile(64, columns, 24, WIDE).lanes == lanes
 
@@ -44,8 +46,12 @@ def test_a_tile_has_no_more_accumulators_than_asked_for(rows: int) -> None:
 NARROW = Machine(vector_bits=256, vector_registers=16)
 
 
-@pytest.mark.parametrize(("width", "channels", "stride", "taps"), [(56, 64, 1, 3), (14, 256, 1, 3), (17, 192, 1, 7), (35, 64, 1, 5)])
-def test_taps_share_inputs_where_there_are_registers_for_them(width: int, channels: int, stride: int, taps: int) -> None:
+@pytest.mark.parametrize(
+    ("width", "channels", "stride", "taps"), [(56, 64, 1, 3), (14, 256, 1, 3), (17, 192, 1, 7), (35, 64, 1, 5)]
+)
+def test_taps_share_inputs_where_there_are_registers_for_them(
+    width: int, channels: int, stride: int, taps: int
+) -> None:
     tile, shared = conv_tile(width, channels, 9 * channels, WIDE, stride, taps)
     assert shared
     assert tile.rows * tile.vectors + tile.vectors + tile.rows + taps - 1 < 32
@@ -56,9 +62,13 @@ def test_taps_share_inputs_where_there_are_registers_for_them(width: int, channe
 
 
 @pytest.mark.parametrize("kernel", [(3, 3), (1, 5), (7, 1), (5, 4)])
-@pytest.mark.parametrize(("strides", "padding"), [((1, 1), (1, 2, 0, 2)), ((2, 2), (1, 1, 1, 1)), ((1, 3), (0, 0, 0, 0))])
+@pytest.mark.parametrize(
+    ("strides", "padding"), [((1, 1), (1, 2, 0, 2)), ((2, 2), (1, 1, 1, 1)), ((1, 3), (0, 0, 0, 0))]
+)
 @pytest.mark.parametrize("target", ["llvm", "llvm -mcpu=x86-64-v2"])
-def test_convolutions_of_either_order_of_steps(kernel: tuple[int, int], strides: tuple[int, int], padding: tuple[int, ...], target: str) -> None:
+def test_convolutions_of_either_order_of_steps(
+    kernel: tuple[int, int], strides: tuple[int, int], padding: tuple[int, ...], target: str
+) -> None:
     """Few registers and many, sums in pieces and whole, the weights constant and given at run time."""
     random = np.random.default_rng(sum(kernel))
     for depth, channels in ((5, 24), (160, 40)):
@@ -66,10 +76,13 @@ def test_convolutions_of_either_order_of_steps(kernel: tuple[int, int], strides:
         weight = random.standard_normal(shape, np.float32)
         for w in (Constant(weight), var("w", shape=shape)):
             y = relay.nn.conv2d(
-                x, w, strides=strides, padding=padding, channels=channels, kernel_size=kernel, data_layout="NHWC", kernel_layout="HWIO"
+                x, w, strides=strides, padding=padding, channels=channels, kernel_size=kernel, data_layout="NHWC",
+                kernel_layout="HWIO"
             )
             function = Function((x,) if isinstance(w, Constant) else (x, w), y)
-            arrays = [random.standard_normal((1, 11, 13, depth), np.float32), *([] if isinstance(w, Constant) else [weight])]
+            arrays = [
+                random.standard_normal((1, 11, 13, depth), np.float32), *([] if isinstance(w, Constant) else [weight])
+            ]
             found = build_module(IRModule.from_expr(function), target).executable(threads=2)(*arrays)
             np.testing.assert_allclose(found, evaluate(function, *arrays), rtol=1e-4, atol=1e-3)
 
@@ -78,7 +91,9 @@ def test_convolutions_of_either_order_of_steps(kernel: tuple[int, int], strides:
 def test_transposed_convolutions_without_overlap(channels: int) -> None:
     random = np.random.default_rng(channels)
     x, weight = var("x", shape=(1, 24, 6, 10)), random.standard_normal((24, channels, 2, 2), np.float32)
-    y = relay.sigmoid(relay.nn.conv2d_transpose(x, Constant(weight), strides=(2, 2), kernel_size=(2, 2), channels=channels))
+    y = relay.sigmoid(
+        relay.nn.conv2d_transpose(x, Constant(weight), strides=(2, 2), kernel_size=(2, 2), channels=channels)
+    )
     function = Function((x,), y)
     data = random.standard_normal((1, 24, 6, 10), np.float32)
     found = build_module(IRModule.from_expr(function)).executable(threads=1)(data)
@@ -88,17 +103,23 @@ def test_transposed_convolutions_without_overlap(channels: int) -> None:
 @pytest.mark.parametrize(
     ("width", "channels", "ksize", "loops"),
     [
-        (56, 144, 3, [9, 56, 14]), (112, 16, 3, [1, 112, 28]), (56, 96, 7, [6, 56, 8]), (160, 96, 7, [6, 160, 32]),  # vectors of channels, rows, tiles
-        (112, 32, 3, [16, 112, 2]), (56, 128, 3, [8, 56, 8]), (28, 256, 3, [4, 28, 16]),  # tiles of seven, rows, vectors of channels
+        # vectors of channels, rows, tiles
+        (56, 144, 3, [9, 56, 14]), (112, 16, 3, [1, 112, 28]), (56, 96, 7, [6, 56, 8]), (160, 96, 7, [6, 160, 32]),
+        # tiles of seven, rows, vectors of channels
+        (112, 32, 3, [16, 112, 2]), (56, 128, 3, [8, 56, 8]), (28, 256, 3, [4, 28, 16]),
         (14, 512, 3, [4, 14, 32]), (28, 384, 3, [7, 28, 24]),  # tiles of four, whose channels fit the first-level cache
         (14, 768, 3, [48, 14, 2]), (7, 1024, 3, [1, 7, 64]), (28, 192, 7, [12, 28, 4]),
     ],
 )  # fmt: skip
-def test_channels_that_crowd_the_first_level_cache_are_gone_down_together(width: int, channels: int, ksize: int, loops: list[int]) -> None:
+def test_channels_that_crowd_the_first_level_cache_are_gone_down_together(
+    width: int, channels: int, ksize: int, loops: list[int]
+) -> None:
     x, w = var("x", shape=(1, width, width, channels)), var("w", shape=(ksize, ksize, channels, 1))
     options = {"padding": (ksize // 2,) * 2, "groups": channels, "channels": channels, "kernel_size": (ksize, ksize)}
     y = relay.nn.conv2d(x, w, data_layout="NHWC", kernel_layout="HWOI", **options)
-    kernel = lower(Function([x, w], y), [False, True], Machine(512, 32, 48 << 10, 1 << 20), "depthwise", keep_stages=True)
+    kernel = lower(
+        Function([x, w], y), [False, True], Machine(512, 32, 48 << 10, 1 << 20), "depthwise", keep_stages=True
+    )
     found = [f.extent for f in walk_stmt(kernel.stages["scheduled"].body) if isinstance(f, For)]
     nest = iter(found)
     assert all(n in nest for n in loops if n > 1), found
@@ -111,4 +132,6 @@ def test_columns_that_half_vectors_fill_get_them_where_units_take_no_more_at_onc
     assert register_tile(3136, 32, 144, halves) == register_tile(3136, 32, 144, whole)  # nothing to fill
     assert conv_tile(160, 24, 432, halves, 2, 3)[0].columns == 24
     assert Target("llvm -mcpu=znver4").machine.pipe_bits == 256
-    assert Target("llvm -mcpu=znver4 -vector-width=256").machine.pipe_bits == Target("llvm -mcpu=icelake-server").machine.pipe_bits == 0
+    assert Target(
+        "llvm -mcpu=znver4 -vector-width=256"
+    ).machine.pipe_bits == Target("llvm -mcpu=icelake-server").machine.pipe_bits == 0

@@ -46,7 +46,9 @@ def test_the_matrices_make_a_correlation(m: int) -> None:
             sum(g * x for g, x in zip(gs, w, strict=True)) * sum(b * x for b, x in zip(bs, d, strict=True))
             for gs, bs in zip(at.weights, at.inputs, strict=True)
         ]
-        assert [sum(a * p for a, p in zip(row, products, strict=True)) for row in at.outputs] == [sum(w[k] * d[y + k] for k in range(3)) for y in range(m)]
+        assert [
+            sum(a * p for a, p in zip(row, products, strict=True)) for row in at.outputs
+        ] == [sum(w[k] * d[y + k] for k in range(3)) for y in range(m)]
 
 
 @pytest.mark.parametrize(("m", "block"), [(2, 1), (2, 5), (4, 1), (4, 3)])
@@ -60,7 +62,9 @@ def test_what_the_expressions_mean(m: int, block: int) -> None:
     found = te_numpy.evaluate(out, {data: x, weight: w})
     wanted = nn.conv2d(var("x", shape=(2, 5, 9, 8)), const(w), padding=(2, 1, 1, 0), kernel_size=(3, 3), channels=7)
     function = Function((wanted.args[0],), wanted)  # type: ignore[attr-defined]
-    np.testing.assert_allclose(found.transpose(0, 3, 1, 2), evaluate(function, x.transpose(0, 3, 1, 2)), rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose(
+        found.transpose(0, 3, 1, 2), evaluate(function, x.transpose(0, 3, 1, 2)), rtol=1e-4, atol=1e-4
+    )
     packed = _stage(out, "packed")
     np.testing.assert_allclose(te_numpy.evaluate(packed, {weight: w}), packed.op.prepack(w), rtol=1e-5, atol=1e-6)
 
@@ -80,13 +84,19 @@ def test_what_the_expressions_of_groups_mean(groups: int, parts: int) -> None:
     """The same for groups, several of them in one product with zeros between them."""
     numbers = np.random.default_rng(groups)
     data, weight = te.placeholder((1, 9, 8, 16)), te.placeholder((32, 16 // groups, 3, 3), constant=True)
-    x, w = numbers.standard_normal((1, 9, 8, 16), np.float32), numbers.standard_normal((32, 16 // groups, 3, 3), np.float32)
+    x, w = numbers.standard_normal((1, 9, 8, 16), np.float32), numbers.standard_normal(
+        (32, 16 // groups, 3, 3), np.float32
+    )
     with use(WIDE):
         out = convolution(data, weight, (0, 1, 2, 3), Cut(1, 9, 8, 16, 32, (1, 1, 1, 1), 4, 1, groups, parts))
     found = te_numpy.evaluate(out, {data: x, weight: w})
-    wanted = nn.conv2d(var("x", shape=(1, 16, 9, 8)), const(w), padding=(1, 1), kernel_size=(3, 3), channels=32, groups=groups)
+    wanted = nn.conv2d(
+        var("x", shape=(1, 16, 9, 8)), const(w), padding=(1, 1), kernel_size=(3, 3), channels=32, groups=groups
+    )
     function = Function((wanted.args[0],), wanted)  # type: ignore[attr-defined]
-    np.testing.assert_allclose(found.transpose(0, 3, 1, 2), evaluate(function, x.transpose(0, 3, 1, 2)), rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose(
+        found.transpose(0, 3, 1, 2), evaluate(function, x.transpose(0, 3, 1, 2)), rtol=1e-4, atol=1e-4
+    )
     packed = _stage(out, "packed")
     np.testing.assert_allclose(te_numpy.evaluate(packed, {weight: w}), packed.op.prepack(w), rtol=1e-5, atol=1e-6)
 
@@ -106,7 +116,9 @@ def test_what_the_expressions_of_volumes_mean(m: int, span: int, taps: int) -> N
     padding = (front, 2, 1, back, 1, 0)
     wanted = nn.conv3d(var("x", shape=(2, 5, 4, 9, 8)), const(w), padding=padding, kernel_size=(taps, 3, 3), channels=7)
     function = Function((wanted.args[0],), wanted)  # type: ignore[attr-defined]
-    np.testing.assert_allclose(found.transpose(0, 4, 1, 2, 3), evaluate(function, x.transpose(0, 4, 1, 2, 3)), rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose(
+        found.transpose(0, 4, 1, 2, 3), evaluate(function, x.transpose(0, 4, 1, 2, 3)), rtol=1e-4, atol=1e-4
+    )
     packed = _stage(out, "packed")
     np.testing.assert_allclose(te_numpy.evaluate(packed, {weight: w}), packed.op.prepack(w), rtol=1e-5, atol=1e-6)
 
@@ -119,10 +131,14 @@ def block(seed: int) -> tuple[Function, list[Array]]:
     x = var("x", shape=(n, height, width, depth))
     weight = const(numbers.standard_normal((3, 3, depth, channels), np.float32) / np.float32(np.sqrt(9 * depth)))
     padding = tuple(pick.randrange(3) for _ in range(4))
-    y = nn.conv2d(x, weight, padding=padding, channels=channels, kernel_size=(3, 3), data_layout="NHWC", kernel_layout="HWIO")
+    y = nn.conv2d(
+        x, weight, padding=padding, channels=channels, kernel_size=(3, 3), data_layout="NHWC", kernel_layout="HWIO"
+    )
     residual = var("residual", shape=y.tensor_type.shape)
     y = relay.add(y, const(numbers.standard_normal((1, 1, 1, channels), np.float32)))
-    return Function((x, residual), nn.relu(relay.add(y, residual))), [numbers.standard_normal(v.tensor_type.shape, np.float32) for v in (x, residual)]
+    return Function((x, residual), nn.relu(relay.add(y, residual))), [
+        numbers.standard_normal(v.tensor_type.shape, np.float32) for v in (x, residual)
+    ]
 
 
 def grouped(seed: int) -> tuple[Function, list[Array]]:
@@ -145,12 +161,19 @@ def volume(seed: int) -> tuple[Function, list[Array]]:
     depth, channels, taps = pick.randint(4, 50), pick.randint(4, 50), pick.randint(1, 4)
     front = pick.randrange(taps)
     x = var("x", shape=(n, slices, height, width, depth))
-    weight = const(numbers.standard_normal((taps, 3, 3, depth, channels), np.float32) / np.float32(np.sqrt(9 * taps * depth)))
+    weight = const(
+        numbers.standard_normal((taps, 3, 3, depth, channels), np.float32) / np.float32(np.sqrt(9 * taps * depth))
+    )
     padding = (front, pick.randrange(3), pick.randrange(3), taps - 1 - front, pick.randrange(3), pick.randrange(3))
-    y = nn.conv3d(x, weight, padding=padding, channels=channels, kernel_size=(taps, 3, 3), data_layout="NDHWC", kernel_layout="DHWIO")
+    y = nn.conv3d(
+        x, weight, padding=padding, channels=channels, kernel_size=(taps, 3, 3), data_layout="NDHWC",
+        kernel_layout="DHWIO"
+    )
     residual = var("residual", shape=y.tensor_type.shape)
     y = relay.add(y, const(numbers.standard_normal((1, 1, 1, 1, channels), np.float32)))
-    return Function((x, residual), nn.relu(relay.add(y, residual))), [numbers.standard_normal(v.tensor_type.shape, np.float32) for v in (x, residual)]
+    return Function((x, residual), nn.relu(relay.add(y, residual))), [
+        numbers.standard_normal(v.tensor_type.shape, np.float32) for v in (x, residual)
+    ]
 
 
 def compiled(function: Function, target: Target, tiles: str, level: int = 3) -> tuple[Any, str]:
@@ -163,8 +186,12 @@ def compiled(function: Function, target: Target, tiles: str, level: int = 3) -> 
 
 @on_every_target
 @pytest.mark.parametrize("tiles", ["2x2", "4x4"])
-@pytest.mark.parametrize(("seed", "make"), [*((s, block) for s in range(12)), *((s, make) for make in (volume, grouped) for s in range(6))])
-def test_random_shapes(seed: int, make: Callable[[int], tuple[Function, list[Array]]], tiles: str, target: Target) -> None:
+@pytest.mark.parametrize(
+    ("seed", "make"), [*((s, block) for s in range(12)), *((s, make) for make in (volume, grouped) for s in range(6))]
+)
+def test_random_shapes(
+    seed: int, make: Callable[[int], tuple[Function, list[Array]]], tiles: str, target: Target
+) -> None:
     function, arrays = make(seed)
     artifact, text = compiled(function, target, tiles)
     assert "spectrum" in text
@@ -180,7 +207,12 @@ def test_a_large_layer() -> None:
     for size, depth in ((28, 256), (14, 512)):
         x = var("x", shape=(1, size, size, depth))
         weight = const(numbers.standard_normal((3, 3, depth, 64), np.float32) / np.float32(np.sqrt(9 * depth)))
-        function = Function((x,), nn.conv2d(x, weight, padding=(1, 1), channels=64, kernel_size=(3, 3), data_layout="NHWC", kernel_layout="HWIO"))
+        function = Function(
+            (x,),
+            nn.conv2d(
+                x, weight, padding=(1, 1), channels=64, kernel_size=(3, 3), data_layout="NHWC", kernel_layout="HWIO"
+            )
+        )
         data = numbers.standard_normal((1, size, size, depth), np.float32)
         wanted = evaluate(function, data)
         for tiles, limit in LIMITS.items():
@@ -188,7 +220,9 @@ def test_a_large_layer() -> None:
             assert np.linalg.norm(found - wanted) <= limit * np.linalg.norm(wanted)
 
 
-def chosen(size: int, depth: int, channels: int, padding: int = 1, tiles: str = "auto", level: int = 3, **options: Any) -> int | None:
+def chosen(
+    size: int, depth: int, channels: int, padding: int = 1, tiles: str = "auto", level: int = 3, **options: Any
+) -> int | None:
     """The tile that a layer gets on a machine with wide vectors, or None."""
     dtype = options.pop("dtype", "float32")
     data = te.placeholder((1, size, size, depth), dtype)
@@ -200,7 +234,9 @@ def chosen(size: int, depth: int, channels: int, padding: int = 1, tiles: str = 
 
 
 def test_where_it_is_chosen() -> None:
-    assert [chosen(n, c, c) for n, c in ((224, 64), (112, 128), (56, 64), (28, 128), (14, 256), (7, 512))] == [4, 4, 4, 4, 2, None]
+    assert [
+        chosen(n, c, c) for n, c in ((224, 64), (112, 128), (56, 64), (28, 128), (14, 256), (7, 512))
+    ] == [4, 4, 4, 4, 2, None]
     assert chosen(224, 3, 64) is None
     assert chosen(7, 512, 512, tiles="4x4") == 4
     assert chosen(56, 64, 64, tiles="2x2") == 2
@@ -217,7 +253,9 @@ def test_where_it_is_chosen_for_groups() -> None:
     assert chosen(56, 24, 24, groups=3, tiles="4x4") is None
 
 
-def chosen_volume(slices: int, size: int, channels: int, taps: int = 3, pad: int = 1, tiles: str = "auto", **options: Any) -> tuple[int, int] | None:
+def chosen_volume(
+    slices: int, size: int, channels: int, taps: int = 3, pad: int = 1, tiles: str = "auto", **options: Any
+) -> tuple[int, int] | None:
     """The tile of a volume's slices and how many of these are made together, on a machine with wide vectors."""
     data = te.placeholder((1, slices, size, size, channels), "float32")
     weight = te.placeholder((channels, channels, taps, 3, 3), "float32", constant=True)
@@ -228,7 +266,9 @@ def chosen_volume(slices: int, size: int, channels: int, taps: int = 3, pad: int
 
 
 def test_where_it_is_chosen_for_volumes() -> None:
-    assert [chosen_volume(*s) for s in ((8, 56, 64), (4, 28, 128), (2, 14, 256), (1, 7, 512))] == [(4, 8), (4, 4), (4, 2), None]
+    assert [
+        chosen_volume(*s) for s in ((8, 56, 64), (4, 28, 128), (2, 14, 256), (1, 7, 512))
+    ] == [(4, 8), (4, 4), (4, 2), None]
     assert chosen_volume(8, 56, 64, tiles="off") is None
     assert chosen_volume(8, 56, 64, pad=3) is None
     assert chosen_volume(1, 56, 64, pad=0) is None
@@ -238,7 +278,11 @@ def test_where_it_is_chosen_for_volumes() -> None:
 
 
 @pytest.mark.parametrize(
-    "options", [{"constant": False}, {"strides": (1, 2)}, {"dilation": (2, 2)}, {"ksize": (3, 1)}, {"dtype": "float64"}, {"out_dtype": "float64"}],
+    "options",
+    [
+        {"constant": False}, {"strides": (1, 2)}, {"dilation": (2, 2)}, {"ksize": (3, 1)}, {"dtype": "float64"},
+        {"out_dtype": "float64"}
+    ],
     ids=lambda o: next(iter(o)),
 )
 def test_where_it_does_not_apply(options: dict[str, Any]) -> None:
@@ -266,20 +310,30 @@ def test_a_block_makes_only_its_own_rows(batch: int, size: int, depth: int, tile
         y = nn.conv2d(x, w, channels=64, kernel_size=(3, 3), data_layout="NHWC", kernel_layout="HWIO")
         text = str(lower(Function((x, w), y), (False, True), WIDE, "f").func)
     assert found is not None
-    assert f"T.allocate(({found.points**2 * found.block * found.tiles * depth},), \"float32\", \"global\") as spectrum" in text
+    assert (
+        f"T.allocate(({found.points**2 * found.block * found.tiles * depth},), \"float32\", \"global\") as spectrum" in text  # noqa: E501
+    )
 
 
-@pytest.mark.parametrize(("kind", "expected"), [("constant", True), ("parameter", False), ("grouped", True), ("NCHW", False)])
+@pytest.mark.parametrize(
+    ("kind", "expected"), [("constant", True), ("parameter", False), ("grouped", True), ("NCHW", False)]
+)
 def test_the_direct_way_is_taken_otherwise(kind: str, expected: bool) -> None:
     groups = 2 if kind == "grouped" else 1
     x, weight = var("x", shape=(1, 16, 16, 16)), var("weight", shape=(3, 3, 16 // groups, 16))
     layout = "NCHW" if kind == "NCHW" else "NHWC"
-    y = nn.conv2d(x, weight, padding=(1, 1), groups=groups, channels=16, kernel_size=(3, 3), data_layout=layout, kernel_layout="HWIO")
+    y = nn.conv2d(
+        x, weight, padding=(1, 1), groups=groups, channels=16, kernel_size=(3, 3), data_layout=layout,
+        kernel_layout="HWIO"
+    )
     with PassContext(config={"relay.backend.winograd": "4x4"}):
         kernel = lower(Function((x, weight), y), (False, kind != "parameter"), WIDE, "f")
     assert ("spectrum" in str(kernel.func)) is expected
 
 
 def test_the_setting_has_few_values() -> None:
-    with pytest.raises(OptionError, match=r"configuration option 'relay\.backend\.winograd' is one of auto, off, 2x2, 4x4, and was given '3x3'"):
+    with pytest.raises(
+        OptionError,
+        match=r"configuration option 'relay\.backend\.winograd' is one of auto, off, 2x2, 4x4, and was given '3x3'"
+    ):
         PassContext(config={"relay.backend.winograd": "3x3"})

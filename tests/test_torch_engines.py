@@ -1,4 +1,5 @@
-"""Quantised operators of PyTorch on each of its engines, on numbers that stand half-way between two results: the bits are the engine's."""
+"""Quantised operators of PyTorch on each of its engines, on numbers that stand half-way between two results: the bits
+are the engine's."""
 
 from __future__ import annotations
 
@@ -19,7 +20,9 @@ from torch.ao.nn import quantized  # noqa: E402
 ENGINES = [e for e in ("x86", "onednn", "fbgemm", "qnnpack") if e in torch.backends.quantized.supported_engines]
 VNNI = "avx512_vnni" in Path("/proc/cpuinfo").read_text()
 pytestmark = [
-    pytest.mark.skipif(not VNNI, reason="the engines' roundings are those of a processor with AVX-512 VNNI, which this one is not"),
+    pytest.mark.skipif(
+        not VNNI, reason="the engines' roundings are those of a processor with AVX-512 VNNI, which this one is not"
+    ),
     pytest.mark.filterwarnings("ignore:.*quantized tensor creation functions:UserWarning"),
 ]
 F = np.float32
@@ -33,7 +36,10 @@ class Wrapped(torch.nn.Module):  # type: ignore[misc]
         self.inner, self.parameters_of_inputs = inner, parameters
 
     def forward(self, *inputs: Any) -> Any:
-        made = [torch.quantize_per_tensor(x, s, z, torch.quint8) for x, (s, z) in zip(inputs, self.parameters_of_inputs, strict=True)]
+        made = [
+            torch.quantize_per_tensor(x, s, z, torch.quint8) for x,
+            (s, z) in zip(inputs, self.parameters_of_inputs, strict=True)
+        ]
         return self.inner(*made).dequantize()
 
 
@@ -59,14 +65,20 @@ def agrees(inner: Callable[..., Any], inputs: list[tuple[np.ndarray[Any, Any], f
     np.testing.assert_array_equal(compiled(*(x.numpy() for x in real)), wanted)
 
 
-def layer(kind: str, rng: np.random.Generator, cin: int, cout: int, size: int = 1, groups: int = 1, channels: bool = True, bias: bool = True, relu: bool = False) -> Any:
-    """A layer whose sums are worth half a step of the result, but for the last bits of the scales; with the scale of its input."""
+def layer(
+    kind: str, rng: np.random.Generator, cin: int, cout: int, size: int = 1, groups: int = 1, channels: bool = True,
+    bias: bool = True, relu: bool = False
+) -> Any:
+    """A layer whose sums are worth half a step of the result, but for the last bits of the scales; with the scale of
+    its input."""
     scale, base = float(F(rng.uniform(0.01, 0.05))), F(rng.uniform(0.002, 0.01))
     scales = (base * (1 + rng.integers(-3, 4, cout if channels else 1) * F(1.2e-7))).astype(F)
     shape = (cout, cin // groups, size, size) if kind == "conv" else (cout, cin)
     real = torch.from_numpy((rng.integers(-3, 4, shape) * base).astype(F))
     if channels:
-        weight = torch.quantize_per_channel(real, torch.from_numpy(scales.astype(np.float64)), torch.zeros(cout, dtype=torch.long), 0, torch.qint8)
+        weight = torch.quantize_per_channel(
+            real, torch.from_numpy(scales.astype(np.float64)), torch.zeros(cout, dtype=torch.long), 0, torch.qint8
+        )
     else:
         weight = torch.quantize_per_tensor(real, float(scales[0]), 0, torch.qint8)
     offsets = (rng.integers(-60, 60, cout) * base * scale * (1 + rng.uniform(-3e-7, 3e-7, cout))).astype(F)
@@ -82,10 +94,12 @@ def layer(kind: str, rng: np.random.Generator, cin: int, cout: int, size: int = 
 
 @pytest.mark.parametrize("channels", [True, False], ids=["channels", "tensor"])
 @pytest.mark.parametrize(("kind", "options"), [
-    ("conv", {"cin": 16, "cout": 32, "size": 3}), ("conv", {"cin": 64, "cout": 64}), ("conv", {"cin": 3, "cout": 24, "size": 3, "relu": True}),
-    ("conv", {"cin": 128, "cout": 128, "size": 3, "groups": 128}), ("conv", {"cin": 32, "cout": 32, "size": 3, "groups": 4}),
-    ("conv", {"cin": 16, "cout": 16, "bias": False}), ("linear", {"cin": 64, "cout": 40}), ("linear", {"cin": 64, "cout": 40, "bias": False}),
-    ("linear", {"cin": 48, "cout": 24, "relu": True}),
+    ("conv", {"cin": 16, "cout": 32, "size": 3}), ("conv", {"cin": 64, "cout": 64}),
+    ("conv", {"cin": 3, "cout": 24, "size": 3, "relu": True}),
+    ("conv", {"cin": 128, "cout": 128, "size": 3, "groups": 128}),
+    ("conv", {"cin": 32, "cout": 32, "size": 3, "groups": 4}),
+    ("conv", {"cin": 16, "cout": 16, "bias": False}), ("linear", {"cin": 64, "cout": 40}),
+    ("linear", {"cin": 64, "cout": 40, "bias": False}), ("linear", {"cin": 48, "cout": 24, "relu": True}),
 ], ids=str)
 @pytest.mark.parametrize("engine", ENGINES)
 def test_layers(engine: str, kind: str, options: dict[str, Any], channels: bool) -> None:
@@ -114,7 +128,10 @@ def test_sums_and_products(engine: str, name: str, shape: tuple[int, ...]) -> No
             to = F(2 * s * t * (1 + rng.integers(-3, 4) * F(1.2e-7)))
             zeros[2] = zeros[2] // 4 + 96
         call = getattr(torch.ops.quantized, name)
-        given = [(x if len(shape) < 4 else x.transpose(0, 3, 1, 2).copy().transpose(0, 2, 3, 1), float(v), z) for x, v, z in zip((a, b), (s, t), zeros, strict=False)]
+        given = [
+            (x if len(shape) < 4 else x.transpose(0, 3, 1, 2).copy().transpose(0, 2, 3, 1), float(v), z) for x, v,
+            z in zip((a, b), (s, t), zeros, strict=False)
+        ]
         agrees(_channels_last(lambda x, y, to=float(to), z=zeros[2], call=call: call(x, y, to, z)), given)
 
 

@@ -19,13 +19,17 @@ from tilewright import relay
 from tilewright.base.errors import ModelError, OpNotImplemented
 
 torch = pytest.importorskip("torch", reason="the PyTorch frontend reads what torch writes; install torch")
-pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore::UserWarning"), pytest.mark.filterwarnings("ignore::DeprecationWarning"),
+pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore::UserWarning"), pytest.mark.filterwarnings(
+    "ignore::DeprecationWarning"
+),
               pytest.mark.filterwarnings("ignore::FutureWarning")]  # torch's own
 
 
 def network() -> Any:
     torch.manual_seed(0)
-    return torch.nn.Sequential(torch.nn.Conv2d(3, 4, 3), torch.nn.ReLU(), torch.nn.Flatten(), torch.nn.Linear(4 * 36, 5)).eval()
+    return torch.nn.Sequential(
+        torch.nn.Conv2d(3, 4, 3), torch.nn.ReLU(), torch.nn.Flatten(), torch.nn.Linear(4 * 36, 5)
+    ).eval()
 
 
 def picture(batch: int = 2) -> Any:
@@ -42,7 +46,9 @@ def test_weights_are_parameters_with_the_names_of_the_module() -> None:
     mod, params = relay.frontend.from_pytorch(traced(network(), picture()), [("input0", (2, 3, 8, 8))])
     assert sorted(params) == ["0.bias", "0.weight", "3.bias", "3.weight"]
     assert [p.name_hint for p in mod["main"].params] == ["input0", "0.bias", "0.weight", "3.bias", "3.weight"]
-    _, plain = relay.frontend.from_pytorch(traced(network(), picture()), [("input0", (2, 3, 8, 8))], use_parser_friendly_name=True)
+    _, plain = relay.frontend.from_pytorch(
+        traced(network(), picture()), [("input0", (2, 3, 8, 8))], use_parser_friendly_name=True
+    )
     assert "0_weight" in plain
 
 
@@ -53,7 +59,9 @@ def test_a_converter_of_the_user_comes_before_the_table() -> None:
         seen.append(input_types)
         return relay.nn.leaky_relu(inputs[0], alpha=0.5)
 
-    mod, _ = relay.frontend.from_pytorch(traced(torch.nn.ReLU(), picture()), [("x", (2, 3, 8, 8))], {"aten::relu": relu})
+    mod, _ = relay.frontend.from_pytorch(
+        traced(torch.nn.ReLU(), picture()), [("x", (2, 3, 8, 8))], {"aten::relu": relu}
+    )
     assert "nn.leaky_relu" in str(mod) and seen == [["float32"]]
 
 
@@ -63,7 +71,9 @@ def test_files_compile_by_both_doors(tmp_path: Path) -> None:
     traced(module, x).save(str(tmp_path / "m.pt"))
     program = torch.export.export(module, (x,), dynamic_shapes=({0: torch.export.Dim("batch", min=2, max=64)},))
     torch.export.save(program, tmp_path / "m.pt2")
-    np.testing.assert_allclose(tilewright.compile(tmp_path / "m.pt", {"input": (2, 3, 8, 8)})(x.numpy()), wanted, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(
+        tilewright.compile(tmp_path / "m.pt", {"input": (2, 3, 8, 8)})(x.numpy()), wanted, rtol=1e-5, atol=1e-6
+    )
     compiled = tilewright.compile(tmp_path / "m.pt2")
     np.testing.assert_allclose(compiled(x.numpy()), wanted, rtol=1e-5, atol=1e-6)
     more = picture(5)
@@ -98,16 +108,25 @@ def test_a_guard_that_counts_are_greater_is_read(tmp_path: Path) -> None:
 
 def test_shapes_that_a_file_does_not_say_are_asked_for(tmp_path: Path) -> None:
     traced(network(), picture()).save(str(tmp_path / "m.pt"))
-    with pytest.raises(ModelError, match=r"does not say the shapes of its inputs \(input\); give them: .* shapes=\{'input': \(1, 3, 224, 224\)\} to compile"):
+    with pytest.raises(
+        ModelError,
+        match=r"does not say the shapes of its inputs \(input\); give them: .* shapes=\{'input': \(1, 3, 224, 224\)\} "
+        r"to compile"
+    ):
         tilewright.compile(tmp_path / "m.pt")
 
 
 def test_operators_without_a_converter_are_all_named() -> None:
     class Odd(torch.nn.Module):
         def forward(self, x: Any) -> Any:
-            return torch.linalg.lstsq(torch.fake_quantize_per_channel_affine(x, torch.ones(3), torch.zeros(3), 0, 0, 255), x)[0]
+            return torch.linalg.lstsq(
+                torch.fake_quantize_per_channel_affine(x, torch.ones(3), torch.zeros(3), 0, 0, 255), x
+            )[0]
 
-    with pytest.raises(OpNotImplemented, match=r"no converter for aten::linalg_lstsq; pass custom_convert_map=\{'aten::linalg_lstsq': function\}"):
+    with pytest.raises(
+        OpNotImplemented,
+        match=r"no converter for aten::linalg_lstsq; pass custom_convert_map=\{'aten::linalg_lstsq': function\}"
+    ):
         relay.frontend.from_pytorch(traced(Odd(), torch.ones(3, 3)), [("x", (3, 3))])
 
 
@@ -145,7 +164,10 @@ class _Calls:
 
 def test_a_pickle_that_calls_something_is_refused_and_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    bad = archive(tmp_path / "m.pt", **{"m__data.pkl": pickle.dumps(_Calls()), "m__constants.pkl": b"\x80\x02).", "m__code__x.py": b""})
+    bad = archive(
+        tmp_path / "m.pt",
+        **{"m__data.pkl": pickle.dumps(_Calls()), "m__constants.pkl": b"\x80\x02).", "m__code__x.py": b""}
+    )
     with pytest.raises(ModelError, match=r"is refused: m/data.pkl would call (posix|nt)\.mkdir when it is read"):
         tilewright.compile(bad)
     assert not (tmp_path / "was-executed").exists()
@@ -195,11 +217,16 @@ def quantized() -> Any:
     from torch.ao.quantization import QuantWrapper, convert, get_default_qconfig, prepare
 
     torch.manual_seed(0)
-    inner = torch.nn.Sequential(torch.nn.Conv2d(3, 8, 3, padding=1), torch.nn.ReLU(), torch.nn.MaxPool2d(2), torch.nn.Conv2d(8, 8, 3), torch.nn.Flatten(), torch.nn.Linear(32, 5))
+    inner = torch.nn.Sequential(
+        torch.nn.Conv2d(3, 8, 3, padding=1), torch.nn.ReLU(), torch.nn.MaxPool2d(2), torch.nn.Conv2d(8, 8, 3),
+        torch.nn.Flatten(), torch.nn.Linear(32, 5)
+    )
     module = QuantWrapper(inner).eval()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        torch.backends.quantized.engine = "fbgemm" if "fbgemm" in torch.backends.quantized.supported_engines else "qnnpack"
+        torch.backends.quantized.engine = (
+            "fbgemm" if "fbgemm" in torch.backends.quantized.supported_engines else "qnnpack"
+        )
         module.qconfig = get_default_qconfig(torch.backends.quantized.engine)
         prepared = prepare(module)
         prepared(picture(8))
@@ -220,10 +247,15 @@ def test_weights_of_quantized_layers_are_parameters_real_or_integers() -> None:
     module, x = quantized(), picture()
     _, real = relay.frontend.from_pytorch(traced(module, x), [("x", (2, 3, 8, 8))])
     mod, kept = relay.frontend.from_pytorch(traced(module, x), [("x", (2, 3, 8, 8))], keep_quantized_weight=True)
-    assert list(real) == list(kept) == [f"module.{n}_{w}" for n in ("0", "3", "5._packed_params") for w in ("weight", "bias")]
-    assert [str(a.dtype) for a in real.values()] == ["float32"] * 6 and [str(a.dtype) for a in kept.values()] == ["int8", "int32"] * 3
+    assert list(real) == list(kept) == [
+        f"module.{n}_{w}" for n in ("0", "3", "5._packed_params") for w in ("weight", "bias")
+    ]
+    assert [
+        str(a.dtype) for a in real.values()
+    ] == ["float32"] * 6 and [str(a.dtype) for a in kept.values()] == ["int8", "int32"] * 3
     found = tilewright.compile(relay.transform.bind_params(mod, kept))(x.numpy())
-    np.testing.assert_allclose(found, module(x).numpy(), atol=float(module.module[5].scale))  # the bias is rounded, which moves few results by one unit
+    # the bias is rounded, which moves few results by one unit
+    np.testing.assert_allclose(found, module(x).numpy(), atol=float(module.module[5].scale))
 
 
 FIELD = """
@@ -236,7 +268,7 @@ FIELD = """
   %6 = qnn.requantize(%5, 5.39136e-05f, 0, 0.0150183f, 0, axis=1, out_dtype="int32");
   %7 = clip(%6, a_min=0f, a_max=255f);
   %8 = cast(%7, dtype="uint8");
-"""
+"""  # noqa: E501
 
 
 def test_the_text_of_a_quantized_convolution_is_the_one_of_the_field() -> None:
@@ -244,7 +276,9 @@ def test_the_text_of_a_quantized_convolution_is_the_one_of_the_field() -> None:
     nnq = torch.ao.nn.quantized
     conv = nnq.ConvReLU2d if hasattr(nnq, "ConvReLU2d") else torch.ao.nn.intrinsic.quantized.ConvReLU2d
     layer = conv(3, 32, 3, stride=2, padding=1)
-    layer.set_weight_bias(torch.quantize_per_tensor(torch.randn(32, 3, 3, 3) * 0.1, 0.00288958, 0, torch.qint8), torch.randn(32) * 0.1)
+    layer.set_weight_bias(
+        torch.quantize_per_tensor(torch.randn(32, 3, 3, 3) * 0.1, 0.00288958, 0, torch.qint8), torch.randn(32) * 0.1
+    )
     layer.scale, layer.zero_point = 0.0150183, 0
 
     class Block(torch.nn.Module):
@@ -256,11 +290,16 @@ def test_the_text_of_a_quantized_convolution_is_the_one_of_the_field() -> None:
         def forward(self, x: Any) -> Any:
             return self.features(self.quant(x)).int_repr()
 
-    mod, params = relay.frontend.from_pytorch(traced(Block(), torch.zeros(1, 3, 224, 224)), [("input", (1, 3, 224, 224))])
+    mod, params = relay.frontend.from_pytorch(
+        traced(Block(), torch.zeros(1, 3, 224, 224)), [("input", (1, 3, 224, 224))]
+    )
     body = mod["main"].astext(show_meta_data=False)
-    block = FIELD.strip("\n").replace(".0.0_", "_0_0_").replace("5.39136e-05f", "5.3913496e-05f")  # of names without dots; of scales with six digits
+    # of names without dots; of scales with six digits
+    block = FIELD.strip("\n").replace(".0.0_", "_0_0_").replace("5.39136e-05f", "5.3913496e-05f")
     assert block in re.sub(r" /\* [^*]* \*/", "", body)
-    assert list(params) == ["features.0.0_weight", "features.0.0_bias"] and mod["main"].attrs["numerics"] == f"torch-{torch.backends.quantized.engine}"
+    assert list(params) == [
+        "features.0.0_weight", "features.0.0_bias"
+    ] and mod["main"].attrs["numerics"] == f"torch-{torch.backends.quantized.engine}"
 
 
 # torch.compile
@@ -310,7 +349,10 @@ class Counting(torch.nn.Module):
         return self.norm(x) + self.seen.reshape(1, 3, 1, 1)
 
 
-@pytest.mark.parametrize("norm", [lambda: torch.nn.BatchNorm2d(3), lambda: torch.nn.InstanceNorm2d(3, track_running_stats=True)], ids=["batch", "instance"])
+@pytest.mark.parametrize(
+    "norm", [lambda: torch.nn.BatchNorm2d(3), lambda: torch.nn.InstanceNorm2d(3, track_running_stats=True)],
+    ids=["batch", "instance"]
+)
 @pytest.mark.parametrize("training", [True, False])
 def test_what_a_module_writes_into_its_buffers_is_there_after_the_call(norm: Any, training: bool) -> None:
     from tilewright.compiler.torch_backend import compile_graph
@@ -348,12 +390,17 @@ def test_a_graph_whose_sizes_are_values_is_refused() -> None:
     from tilewright.compiler.torch_backend import compile_graph
 
     part = torch.compile(lambda x, start: torch.narrow(x, 1, start, 0), backend=compile_graph, dynamic=False)
-    with pytest.raises(Exception, match=r"torch cannot trace the graph before it knows its values \(.*\); keep this part out of it with torch.compiler.disable"):
+    with pytest.raises(
+        Exception,
+        match=r"torch cannot trace the graph before it knows its values \(.*\); keep this part out of it with "
+        r"torch.compiler.disable"
+    ):
         part(torch.ones(2, 5), torch.tensor(3))
 
 
 @pytest.mark.parametrize(("draw", "mean"), [
-    (lambda x: x.exponential_(2.0), 0.5), (lambda x: x.geometric_(0.25), 4.0), (lambda x: x.log_normal_(0.0, 0.5), float(np.exp(0.125))), (lambda x: x.uniform_(2.0, 4.0), 3.0),
+    (lambda x: x.exponential_(2.0), 0.5), (lambda x: x.geometric_(0.25), 4.0),
+    (lambda x: x.log_normal_(0.0, 0.5), float(np.exp(0.125))), (lambda x: x.uniform_(2.0, 4.0), 3.0),
     (lambda x: x.normal_(3.0, 2.0), 3.0), (lambda x: x.cauchy_(1.0, 0.1).clamp(-9, 11), 1.0),
 ])
 def test_drawn_numbers_have_their_distribution(draw: Any, mean: float) -> None:
@@ -367,5 +414,8 @@ def test_without_torch_nothing_of_it_is_imported() -> None:
     import subprocess
     import sys
 
-    code = "import sys, tilewright; from tilewright.relay import frontend; from tilewright.compiler import formats; assert 'torch' not in sys.modules"
+    code = (
+        "import sys, tilewright; from tilewright.relay import frontend; from tilewright.compiler import formats; "
+        "assert 'torch' not in sys.modules"
+    )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -1,4 +1,5 @@
-"""The PyTorch frontend, operator by operator, against torch itself: each program through TorchScript and through torch.export."""
+"""The PyTorch frontend, operator by operator, against torch itself: each program through TorchScript and through
+torch.export."""
 
 from __future__ import annotations
 
@@ -15,7 +16,11 @@ from tilewright.relay.interpreter import evaluate
 
 torch = pytest.importorskip("torch", reason="the PyTorch frontend reads what torch writes; install torch")
 F = torch.nn.functional
-pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore::UserWarning"), pytest.mark.filterwarnings("ignore::DeprecationWarning")]  # torch's own
+# torch's own
+pytestmark = [
+    pytest.mark.slow, pytest.mark.filterwarnings("ignore::UserWarning"),
+    pytest.mark.filterwarnings("ignore::DeprecationWarning")
+]
 
 Program = Callable[..., Any]
 A, B = (2, 3, 4), (3, 4)
@@ -47,20 +52,35 @@ REDUCTIONS: dict[str, tuple[Program, tuple[Any, ...]]] = {
     "sums": (lambda a: a.sum(1) + a.mean((0, 1)) + a.prod(1, keepdim=True).amax(1), (A,)),
     "variances": (lambda a: torch.std(a, 2) + torch.var(a, dim=(2,), correction=0), (A,)),
     "norms": (lambda a: torch.linalg.vector_norm(a, 3, 1) + a.norm(dim=1), (A,)),
-    "extremes and places": (lambda a: (a.max(1)[0], a.argmin(2), *torch.topk(a, 2), *torch.sort(a, 1, descending=True)), (A,)),
+    "extremes and places": (
+        lambda a: (a.max(1)[0], a.argmin(2), *torch.topk(a, 2), *torch.sort(a, 1, descending=True)), (A,)
+    ),
     "running": (lambda a: torch.cumsum(a, 1) + torch.logsumexp(a, 1, keepdim=True), (A,)),
 }
 LAYERS: dict[str, tuple[Program, tuple[Any, ...]]] = {
     "convolution by name": (lambda x, w: F.conv2d(x, w, padding="same", dilation=2), ((1, 4, 7, 7), (6, 4, 2, 2))),
-    "grouped and transposed": (lambda x, w: F.conv_transpose2d(x, w, stride=2, padding=1, output_padding=1, groups=2), ((1, 4, 5, 5), (4, 3, 3, 3))),
-    "pools": (lambda x: F.max_pool2d(x, 3, 2, 1, ceil_mode=True) + F.avg_pool2d(x, 3, 2, 1, ceil_mode=True), ((1, 2, 8, 8),)),
+    "grouped and transposed": (
+        lambda x, w: F.conv_transpose2d(x, w, stride=2, padding=1, output_padding=1, groups=2),
+        ((1, 4, 5, 5), (4, 3, 3, 3))
+    ),
+    "pools": (
+        lambda x: F.max_pool2d(x, 3, 2, 1, ceil_mode=True) + F.avg_pool2d(x, 3, 2, 1, ceil_mode=True), ((1, 2, 8, 8),)
+    ),
     "places of a pool": (lambda x: F.max_pool2d(x, 2, return_indices=True), ((1, 2, 6, 6),)),
     "adaptive pools": (lambda x: F.adaptive_avg_pool2d(x, (3, 2)) + F.adaptive_max_pool2d(x, (3, 2)), ((1, 2, 7, 5),)),
     "norms of layers": (lambda x: F.layer_norm(x, (4,)) + F.group_norm(x, 3) + F.instance_norm(x), ((2, 3, 4),)),
     "products": (lambda a, b: a @ b + torch.einsum("bij,bjk->bik", a, b), ((2, 3, 4), (2, 4, 5))),
-    "attention": (lambda q, k, v: F.scaled_dot_product_attention(q, k, v, is_causal=True), ((1, 2, 5, 4), (1, 2, 5, 4), (1, 2, 5, 4))),
-    "resizing": (lambda x: F.interpolate(x, scale_factor=2.0, mode="bilinear", align_corners=False) + F.interpolate(x, (8, 8)), ((1, 2, 4, 4),)),
-    "resizing to a fraction": (lambda x: F.interpolate(x, scale_factor=0.5, mode="bilinear", align_corners=True) + F.interpolate(x, scale_factor=0.5, mode="bicubic", align_corners=True),
+    "attention": (
+        lambda q, k, v: F.scaled_dot_product_attention(q, k, v, is_causal=True),
+        ((1, 2, 5, 4), (1, 2, 5, 4), (1, 2, 5, 4))
+    ),
+    "resizing": (
+        lambda x: F.interpolate(x, scale_factor=2.0, mode="bilinear", align_corners=False) + F.interpolate(x, (8, 8)),
+        ((1, 2, 4, 4),)
+    ),
+    "resizing to a fraction": (lambda x: F.interpolate(
+        x, scale_factor=0.5, mode="bilinear", align_corners=True
+    ) + F.interpolate(x, scale_factor=0.5, mode="bicubic", align_corners=True),
                                ((1, 2, 9, 7),)),
     "sampling": (lambda x, g: F.grid_sample(x, g, align_corners=False), ((1, 2, 4, 4), (1, 3, 3, 2))),
     "losses": (lambda a, b: F.mse_loss(a, b) + F.l1_loss(a, b) + F.smooth_l1_loss(a, b) + F.kl_div(a, b.abs()), (A, A)),
@@ -68,9 +88,16 @@ LAYERS: dict[str, tuple[Program, tuple[Any, ...]]] = {
 PLACES: dict[str, tuple[Program, tuple[Any, ...]]] = {
     "indexing": (lambda a: a[:, torch.tensor([2, 0]), torch.tensor([1, -1])], (A,)),
     "masks": (lambda a: a.masked_fill(a > 0, -1.0), (A,)),
-    "gather and scatter": (lambda a: torch.gather(a, 1, torch.ones(2, 1, 4, dtype=torch.int64)).expand(2, 3, 4) + torch.zeros(2, 3, 4).scatter_add(1, torch.zeros(
+    "gather and scatter": (lambda a: torch.gather(
+        a, 1, torch.ones(2, 1, 4, dtype=torch.int64)
+    ).expand(2, 3, 4) + torch.zeros(2, 3, 4).scatter_add(1, torch.zeros(
         2, 3, 4, dtype=torch.int64), a), (A,)),
-    "counting": (lambda a: (torch.bincount((a * 4).abs().long().flatten()), torch.bincount((a * 4).abs().long().flatten(), a.flatten(), 3)), (A,)),
+    "counting": (
+        lambda a: (
+            torch.bincount((a * 4).abs().long().flatten()),
+            torch.bincount((a * 4).abs().long().flatten(), a.flatten(), 3)
+        ), (A,)
+    ),
     "selection": (lambda a: torch.index_select(a, 1, torch.tensor([1, 1])), (A,)),
     "writing": (lambda a: torch.index_put(a, (torch.tensor([0, 1]), torch.tensor([2, 2])), torch.ones(2, 4)), (A,)),
 }
@@ -97,7 +124,9 @@ def imported(door: str, module: Any, inputs: list[Any]) -> Any:
         if door == "export":
             return from_pytorch(torch.export.export(module, tuple(inputs), strict=False))
         traced = torch.jit.trace(module, tuple(inputs), check_trace=False)
-    return from_pytorch(traced, [(f"x{k}", (tuple(x.shape), str(x.dtype).removeprefix("torch."))) for k, x in enumerate(inputs)])
+    return from_pytorch(
+        traced, [(f"x{k}", (tuple(x.shape), str(x.dtype).removeprefix("torch."))) for k, x in enumerate(inputs)]
+    )
 
 
 def agrees(door: str, module: Any, inputs: list[Any], rtol: float = 1e-5, atol: float = 1e-6) -> None:
@@ -215,11 +244,18 @@ def test_a_loop_whose_turns_only_a_run_knows() -> None:
     np.testing.assert_array_equal(evaluate(mod["main"], np.ones(3, np.float32)), np.full(3, 64, np.float32))
 
 
-@pytest.mark.parametrize("options", [{}, {"need_weights": False}, {"average_attn_weights": False}, {"attn_mask": True}, {"key_padding_mask": True}], ids=str)
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"need_weights": False}, {"average_attn_weights": False}, {"attn_mask": True}, {"key_padding_mask": True}],
+    ids=str
+)
 def test_traced_attention_is_one_operator(options: dict[str, Any]) -> None:
     torch.manual_seed(0)
     layer = torch.nn.MultiheadAttention(8, 2, batch_first=True).eval().requires_grad_(False)
-    masks = {"attn_mask": torch.triu(torch.ones(5, 5), 1).bool(), "key_padding_mask": torch.tensor([[0, 0, 0, 0, 1], [0, 0, 0, 1, 1]]).bool()}
+    masks = {
+        "attn_mask": torch.triu(torch.ones(5, 5), 1).bool(),
+        "key_padding_mask": torch.tensor([[0, 0, 0, 0, 1], [0, 0, 0, 1, 1]]).bool()
+    }
     given = {k: masks.get(k, v) for k, v in options.items()}
 
     class Attention(torch.nn.Module):
@@ -248,7 +284,9 @@ def test_attention_that_is_traced_with_its_gradients(kind: str, batch_first: boo
         def forward(self, x: Any) -> Any:
             return self.layer(x, x, x)
 
-    layers = torch.nn.TransformerEncoder(torch.nn.TransformerEncoderLayer(8, 2, 16, batch_first=batch_first), 2, enable_nested_tensor=False)
+    layers = torch.nn.TransformerEncoder(
+        torch.nn.TransformerEncoderLayer(8, 2, 16, batch_first=batch_first), 2, enable_nested_tensor=False
+    )
     with torch.enable_grad():
         agrees("script", (Attention() if kind == "attention" else layers).eval(), drawn(((2, 5, 8),)), rtol=1e-4)
 
@@ -257,5 +295,7 @@ def test_attention_that_is_traced_with_its_gradients(kind: str, batch_first: boo
 @pytest.mark.parametrize("norm_first", [False, True])
 def test_traced_layers_of_an_encoder_are_one_operator(norm_first: bool, activation: str) -> None:
     torch.manual_seed(0)
-    layer = torch.nn.TransformerEncoderLayer(8, 2, 16, batch_first=True, norm_first=norm_first, activation=activation).eval().requires_grad_(False)
+    layer = torch.nn.TransformerEncoderLayer(
+        8, 2, 16, batch_first=True, norm_first=norm_first, activation=activation
+    ).eval().requires_grad_(False)
     agrees("script", layer, drawn(((2, 5, 8),)))

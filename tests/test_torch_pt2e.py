@@ -1,4 +1,5 @@
-"""Exported programs whose quantization is in the open (PT2E): operators by hand, and what torchao's quantizers write where that is installed."""
+"""Exported programs whose quantization is in the open (PT2E): operators by hand, and what torchao's quantizers write
+where that is installed."""
 
 from __future__ import annotations
 
@@ -31,10 +32,14 @@ class Static(torch.nn.Module):  # type: ignore[misc]
 
     def forward(self, x: Any) -> Any:
         q = operators()
-        real = q.dequantize_per_tensor.default(q.quantize_per_tensor.default(x, 0.02, 120, 0, 255, torch.uint8), 0.02, 120, 0, 255, torch.uint8)
+        real = q.dequantize_per_tensor.default(
+            q.quantize_per_tensor.default(x, 0.02, 120, 0, 255, torch.uint8), 0.02, 120, 0, 255, torch.uint8
+        )
         weight = q.dequantize_per_channel.default(self.weight, self.scales, self.zeros, 0, -127, 127, torch.int8)
         y = torch.relu(torch.nn.functional.conv2d(real, weight, padding=1))
-        return q.dequantize_per_tensor.default(q.quantize_per_tensor.default(y, 0.05, 0, 0, 255, torch.uint8), 0.05, 0, 0, 255, torch.uint8)
+        return q.dequantize_per_tensor.default(
+            q.quantize_per_tensor.default(y, 0.05, 0, 0, 255, torch.uint8), 0.05, 0, 0, 255, torch.uint8
+        )
 
 
 class Dynamic(torch.nn.Module):  # type: ignore[misc]
@@ -73,7 +78,9 @@ def test_a_bias_of_real_numbers_is_not_rounded() -> None:
     class Biased(Static):
         def forward(self, x: Any) -> Any:
             q = operators()
-            real = q.dequantize_per_tensor.default(q.quantize_per_tensor.default(x, 0.02, 120, 0, 255, torch.uint8), 0.02, 120, 0, 255, torch.uint8)
+            real = q.dequantize_per_tensor.default(
+                q.quantize_per_tensor.default(x, 0.02, 120, 0, 255, torch.uint8), 0.02, 120, 0, 255, torch.uint8
+            )
             weight = q.dequantize_per_channel.default(self.weight, self.scales, self.zeros, 0, -127, 127, torch.int8)
             y = torch.nn.functional.conv2d(real, weight, torch.linspace(-0.7, 0.9, 8), padding=1)
             return q.quantize_per_tensor.default(y, 0.0007, 120, 0, 255, torch.uint8)
@@ -98,9 +105,13 @@ def test_what_torchao_writes_is_imported(dynamic: bool) -> None:
     from torchao.quantization.pt2e.quantizer import x86_inductor_quantizer as x86
 
     torch.manual_seed(0)
-    module = torch.nn.Sequential(torch.nn.Conv2d(3, 8, 3), torch.nn.ReLU(), torch.nn.Flatten(), torch.nn.Linear(8 * 36, 5)).eval()
+    module = torch.nn.Sequential(
+        torch.nn.Conv2d(3, 8, 3), torch.nn.ReLU(), torch.nn.Flatten(), torch.nn.Linear(8 * 36, 5)
+    ).eval()
     x = torch.randn(1, 3, 8, 8)
-    quantizer = x86.X86InductorQuantizer().set_global(x86.get_default_x86_inductor_quantization_config(is_dynamic=dynamic))
+    quantizer = x86.X86InductorQuantizer().set_global(
+        x86.get_default_x86_inductor_quantization_config(is_dynamic=dynamic)
+    )
     prepared = prepare_pt2e(torch.export.export(module, (x,)).module(), quantizer)
     prepared(x)
     converted = convert_pt2e(prepared)

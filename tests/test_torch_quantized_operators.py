@@ -1,4 +1,5 @@
-"""Quantized operators of PyTorch beyond images: one and three dimensions, norms, bounds, embeddings, and what quantizes its data as it runs."""
+"""Quantized operators of PyTorch beyond images: one and three dimensions, norms, bounds, embeddings, and what quantizes
+its data as it runs."""
 
 from __future__ import annotations
 
@@ -21,29 +22,42 @@ from tilewright.base.errors import OpNotImplemented  # noqa: E402
 from tilewright.relay.frontend import from_pytorch  # noqa: E402
 
 
-def convolution(rng: np.random.Generator, n: int, cin: int, cout: int, size: int = 3, groups: int = 1, channels: bool = True, relu: bool = False, transposed: bool = False,
+def convolution(
+    rng: np.random.Generator, n: int, cin: int, cout: int, size: int = 3, groups: int = 1, channels: bool = True,
+    relu: bool = False, transposed: bool = False,
                 **more: Any) -> Any:
-    """A convolution whose sums are worth half a step of the result, but for the last bits of the scales; with the scale of its input."""
+    """A convolution whose sums are worth half a step of the result, but for the last bits of the scales; with the scale
+    of its input."""
     scale, base = float(F(rng.uniform(0.01, 0.05))), F(rng.uniform(0.002, 0.01))
     shape = (cin, cout // groups, *[size] * n) if transposed else (cout, cin // groups, *[size] * n)
     real = torch.from_numpy((rng.integers(-3, 4, shape) * base).astype(F))
     if channels:
         scales = (base * (1 + rng.integers(-3, 4, cout) * F(1.2e-7))).astype(np.float64)
-        weight = torch.quantize_per_channel(real, torch.from_numpy(scales), torch.zeros(cout, dtype=torch.long), 0, torch.qint8)
+        weight = torch.quantize_per_channel(
+            real, torch.from_numpy(scales), torch.zeros(cout, dtype=torch.long), 0, torch.qint8
+        )
     else:
         weight = torch.quantize_per_tensor(real, float(base), 0, torch.qint8)
-    kind = getattr(quantized, f"ConvTranspose{n}d") if transposed else getattr(fused if relu else quantized, f"Conv{'ReLU' * relu}{n}d")
+    kind = getattr(quantized, f"ConvTranspose{n}d") if transposed else getattr(
+        fused if relu else quantized, f"Conv{'ReLU' * relu}{n}d"
+    )
     made = kind(cin, cout, size, padding=size // 2, groups=groups, **more)
-    made.set_weight_bias(weight, torch.from_numpy((rng.integers(-60, 60, cout) * base * scale * (1 + rng.uniform(-3e-7, 3e-7, cout))).astype(F)))
+    made.set_weight_bias(
+        weight,
+        torch.from_numpy((rng.integers(-60, 60, cout) * base * scale * (1 + rng.uniform(-3e-7, 3e-7, cout))).astype(F))
+    )
     made.scale, made.zero_point = float(F(2 * scale * base)), int(rng.choice([0, 1, 64, 127, 128]))
     return made, scale
 
 
 CONVOLUTIONS: list[tuple[int, dict[str, Any]]] = [
-    (1, {"cin": 16, "cout": 32, "relu": True}), (1, {"cin": 32, "cout": 32, "groups": 4}), (1, {"cin": 16, "cout": 16, "channels": False, "stride": 2, "dilation": 2}),
-    (3, {"cin": 8, "cout": 16, "relu": True}), (3, {"cin": 16, "cout": 16, "groups": 4, "stride": 2}), (3, {"cin": 8, "cout": 16, "size": 1}),
-    (3, {"cin": 16, "cout": 16, "groups": 16}), (3, {"cin": 8, "cout": 16, "dilation": (2, 1, 1)}),
-    (1, {"cin": 16, "cout": 16, "channels": False, "transposed": True, "stride": 2}), (2, {"cin": 16, "cout": 16, "channels": False, "transposed": True, "stride": 2, "groups": 4}),
+    (1, {"cin": 16, "cout": 32, "relu": True}), (1, {"cin": 32, "cout": 32, "groups": 4}),
+    (1, {"cin": 16, "cout": 16, "channels": False, "stride": 2, "dilation": 2}),
+    (3, {"cin": 8, "cout": 16, "relu": True}), (3, {"cin": 16, "cout": 16, "groups": 4, "stride": 2}),
+    (3, {"cin": 8, "cout": 16, "size": 1}), (3, {"cin": 16, "cout": 16, "groups": 16}),
+    (3, {"cin": 8, "cout": 16, "dilation": (2, 1, 1)}),
+    (1, {"cin": 16, "cout": 16, "channels": False, "transposed": True, "stride": 2}),
+    (2, {"cin": 16, "cout": 16, "channels": False, "transposed": True, "stride": 2, "groups": 4}),
 ]
 
 
@@ -62,7 +76,9 @@ def test_convolutions(engine: str, n: int, options: dict[str, Any]) -> None:
 
 def test_a_transposed_convolution_may_make_its_result_larger() -> None:
     torch.backends.quantized.engine = "fbgemm"
-    made, scale = convolution(np.random.default_rng(0), 2, 16, 24, channels=False, transposed=True, stride=2, output_padding=1)
+    made, scale = convolution(
+        np.random.default_rng(0), 2, 16, 24, channels=False, transposed=True, stride=2, output_padding=1
+    )
     agrees(made, [(np.random.default_rng(1).integers(0, 7, (1, 16, 5, 5)).astype(np.uint8), scale, 3)])
 
 
@@ -121,8 +137,12 @@ def compared(module: Any, x: Any, atol: float) -> None:
         warnings.simplefilter("ignore")
         wanted = module.eval()(x)
         traced = torch.jit.trace(module, (x,), check_trace=False)
-    found = tilewright.compile(traced, shapes=[("x", (tuple(x.shape), str(x.dtype).removeprefix("torch.")))], threads=1)(x.numpy())
-    theirs = [v for w in (wanted if isinstance(wanted, tuple) else (wanted,)) for v in (w if isinstance(w, tuple) else (w,))]
+    found = tilewright.compile(
+        traced, shapes=[("x", (tuple(x.shape), str(x.dtype).removeprefix("torch.")))], threads=1
+    )(x.numpy())
+    theirs = [
+        v for w in (wanted if isinstance(wanted, tuple) else (wanted,)) for v in (w if isinstance(w, tuple) else (w,))
+    ]
     for mine, its in zip(found if isinstance(found, (list, tuple)) else [found], theirs, strict=True):
         np.testing.assert_allclose(mine, its.numpy(), rtol=0, atol=atol)
 
@@ -134,7 +154,8 @@ def dynamic(made: Any, dtype: Any) -> Any:
 
 
 RECURRENT: dict[str, tuple[Callable[[], Any], tuple[int, ...]]] = {
-    "lstm of two layers": (lambda: torch.nn.LSTM(8, 6, 2), (5, 2, 8)), "lstm both ways": (lambda: torch.nn.LSTM(8, 6, bidirectional=True, batch_first=True), (5, 3, 8)),
+    "lstm of two layers": (lambda: torch.nn.LSTM(8, 6, 2), (5, 2, 8)),
+    "lstm both ways": (lambda: torch.nn.LSTM(8, 6, bidirectional=True, batch_first=True), (5, 3, 8)),
     "gru": (lambda: torch.nn.GRU(8, 6), (3, 2, 8)), "linear": (lambda: torch.nn.Linear(8, 16), (3, 5, 8)),
 }
 
@@ -166,7 +187,9 @@ def test_a_dynamic_product_has_the_bits_of_the_engine() -> None:
 @pytest.mark.parametrize("kind", [torch.quint8, torch.quint4x2], ids=str)
 def test_embeddings(kind: Any) -> None:
     torch.manual_seed(0)
-    observer = quantization.PerChannelMinMaxObserver(dtype=kind, qscheme=torch.per_channel_affine_float_qparams, ch_axis=0)
+    observer = quantization.PerChannelMinMaxObserver(
+        dtype=kind, qscheme=torch.per_channel_affine_float_qparams, ch_axis=0
+    )
     weight = torch.randn(50, 16)
     observer(weight)
     whole = torch.quantize_per_channel(weight, *observer.calculate_qparams(), 0, kind)

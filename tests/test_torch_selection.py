@@ -38,7 +38,8 @@ CASES: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
         lambda x: tuple(
             torch.nn.functional.interpolate(x[None, None], size, mode=how, antialias=True, align_corners=a)
             for size in ((2, 3), (5, 12))
-            for how, a in (("bilinear", False), ("bilinear", True), ("bicubic", False), ("bicubic", True), ("lanczos", False))
+            for how,
+            a in (("bilinear", False), ("bilinear", True), ("bicubic", False), ("bicubic", True), ("lanczos", False))
         ),
         (REAL,),
     ),
@@ -53,15 +54,24 @@ CASES: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
         (torch.tensor([3.148e-7, 1e-6, 2e-5, 0.3]),),
     ),
     "quotients rounded down": (
-        lambda x: (torch.floor_divide(x[:, None], x), torch.div(x[:, None], x, rounding_mode="floor"), 1 / torch.floor_divide(x[:, None], x)),
+        lambda x: (
+            torch.floor_divide(x[:, None], x), torch.div(x[:, None], x, rounding_mode="floor"),
+            1 / torch.floor_divide(x[:, None], x)
+        ),
         (torch.cat([EDGES, torch.tensor([-1.0, 2, -2, 6, 0.1, -0.3, 1e30])]),),
     ),
     "softmax of one number": (
-        lambda x: tuple(f(v, 0) for v in (x[0], x[1], x[2], x[3]) for f in (torch.softmax, torch.log_softmax, torch.nn.functional.softmin)),
+        lambda x: tuple(
+            f(v, 0) for v in (x[0], x[1], x[2], x[3])
+            for f in (torch.softmax, torch.log_softmax, torch.nn.functional.softmin)
+        ),
         (torch.tensor([3.0, torch.inf, -torch.inf, torch.nan]),),
     ),
     "parts of nothing": (lambda x: (*torch.chunk(x[:0], 3), *torch.chunk(x[:, :0], 2, 1)), (REAL,)),
-    "mish": (lambda x: 1e3 * torch.nn.functional.mish(x), (torch.tensor([-90.0, -30, -10, -3, -0.5, 0, 1e-7, 2, 19.9, 20.1, 1e9]),)),
+    "mish": (
+        lambda x: 1e3 * torch.nn.functional.mish(x),
+        (torch.tensor([-90.0, -30, -10, -3, -0.5, 0, 1e-7, 2, 19.9, 20.1, 1e9]),)
+    ),
     "none of the greatest": (lambda x: (torch.topk(x, 0), torch.topk(x, 0, 0, False)), (REAL,)),
     "kthvalue": (lambda x: (torch.kthvalue(x, 2), torch.kthvalue(x, 1, 0, True), torch.kthvalue(x[0, 0], 1)), (REAL,)),
     "places": (lambda x: (torch.nonzero_static(x, size=5), torch.nonzero_static(x[:1], size=9, fill_value=7)), (TIES,)),
@@ -133,7 +143,10 @@ CASES: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
         ),
     ),
     "masked_scatter": (lambda x, y: torch.masked_scatter(x[0], y > 1, x), (REAL, TIES)),
-    "ones of a number": (lambda x: (torch.ones(_count(x)) * 2, torch.zeros(2, x.item(), dtype=torch.int8), torch.full((_count(x),), 7)), (torch.tensor(3),)),
+    "ones of a number": (
+        lambda x: (torch.ones(_count(x)) * 2, torch.zeros(2, x.item(), dtype=torch.int8), torch.full((_count(x),), 7)),
+        (torch.tensor(3),)
+    ),
     "copies": (
         lambda x: (
             torch.view_copy(x, (7, 3)),
@@ -156,7 +169,10 @@ def test_results_are_torchs(name: str) -> None:
 def test_products_of_groups(ends: list[int]) -> None:
     def products(x: Any, y: Any, ends: Any) -> Any:
         rows, stack = x.bfloat16(), y.bfloat16()
-        return tuple(torch._grouped_mm(a, b, offs=e).float() for a, b, e in ((rows, stack, ends), (stack, stack, None), (rows, rows, ends), (stack, rows, ends)))
+        return tuple(
+            torch._grouped_mm(a, b, offs=e).float() for a, b,
+            e in ((rows, stack, ends), (stack, stack, None), (rows, rows, ends), (stack, rows, ends))
+        )
 
     inputs = torch.randn(16, 16), torch.randn(3, 16, 16), torch.tensor(ends, dtype=torch.int32)
     agrees(products, *inputs, rtol=8e-3, atol=0.02)
@@ -190,5 +206,7 @@ def test_stored_tensors_of_eight_bit_floats_are_refused() -> None:
             return x * self.scale.to(torch.float32)
 
     traced = torch.jit.trace(Narrow(), torch.ones(3))
-    with pytest.raises(ModelError, match="'scale' has elements of type float8_e4m3fn, which is not supported; convert it to float16"):
+    with pytest.raises(
+        ModelError, match="'scale' has elements of type float8_e4m3fn, which is not supported; convert it to float16"
+    ):
         from_pytorch(traced, [("x", ((3,), "float32"))])

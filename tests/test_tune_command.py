@@ -29,7 +29,9 @@ def test_it_tunes_and_goes_on_and_compiles(model: Path, tmp_path: Path, capfd: p
     def rows(selected: bool) -> list[dict[str, Any]]:
         return [r for r in map(json.loads, out.read_text().splitlines()) if r.get("selected", False) is selected]
 
-    assert main(["tune", str(model), "-o", str(out), "--minutes", "1", "--trials", "4", "--threads", "1", "--tuner", "random"]) == 0
+    assert main(
+        ["tune", str(model), "-o", str(out), "--minutes", "1", "--trials", "4", "--threads", "1", "--tuner", "random"]
+    ) == 0
     said = capfd.readouterr()
     assert "4 trials, 0 of all failed" in said.out
     assert f"Wrote {out}:" in said.out
@@ -45,7 +47,9 @@ def test_it_tunes_and_goes_on_and_compiles(model: Path, tmp_path: Path, capfd: p
 
 
 @pytest.mark.slow
-def test_an_interruption_keeps_what_was_found(model: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interruption_keeps_what_was_found(
+    model: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     step = NetworkTuning.step
     done: list[int] = []
 

@@ -1,4 +1,5 @@
-"""The field's `tvmc` from Python: models, packages, results, what stands in for libraries, and programs for other machines."""
+"""The field's `tvmc` from Python: models, packages, results, what stands in for libraries, and programs for other
+machines."""
 
 from __future__ import annotations
 
@@ -53,7 +54,8 @@ def network(tmp_path: Path) -> Path:
     return path
 
 
-# --- models ---------------------------------------------------------------------------------------------------------------
+# --- models
+# ---------------------------------------------------------------------------------------------------------------
 
 
 def test_load_compile_run(perceptron: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -62,7 +64,9 @@ def test_load_compile_run(perceptron: Path, tmp_path: Path, capsys: pytest.Captu
     package = tvmc.compile(model, target="llvm", package_path=tmp_path / "p.tar")
     x = np.random.default_rng(1).random((2, 16), np.float32)
     result = tvmc.run(package, device="cpu", inputs={"x": x}, benchmark=True, repeat=2, number=1)
-    np.testing.assert_allclose(result.get_output("output_0"), onnxruntime_answers(perceptron, {"x": x})[0], rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(
+        result.get_output("output_0"), onnxruntime_answers(perceptron, {"x": x})[0], rtol=1e-4, atol=1e-5
+    )
     assert "mean (ms)" in result.format_times() and "output_0: float32[2, 10]" in str(result)
     result.save(tmp_path / "y.npz")
     with np.load(tmp_path / "y.npz") as found:
@@ -90,14 +94,21 @@ def test_a_model_is_saved_copied_and_read(perceptron: Path, tmp_path: Path) -> N
     copied = model.copy()
     copied.mod["other"] = copied.mod["main"]
     assert "other" not in dict(model.mod.items())
-    outputs = [tvmc.run(tvmc.compile(m, "llvm", output_format="tar"), fill_mode="ones").outputs["output_0"] for m in (model, read)]
+    outputs = [
+        tvmc.run(tvmc.compile(m, "llvm", output_format="tar"), fill_mode="ones").outputs["output_0"]
+        for m in (model, read)
+    ]
     assert outputs[0].tobytes() == outputs[1].tobytes()
 
 
 def test_a_model_of_a_module_with_parameters() -> None:
     x, w = relay.var("x", shape=(2, 4)), relay.var("w", shape=(3, 4))
-    model = tvmc.TVMCModel(tvm.IRModule.from_expr(relay.Function([x, w], relay.nn.dense(x, w))), {"w": np.eye(3, 4, dtype=np.float32)})
-    result = tvmc.run(tvmc.compile(model, "llvm", output_format="tar"), inputs={"x": np.arange(8, dtype=np.float32).reshape(2, 4)})
+    model = tvmc.TVMCModel(
+        tvm.IRModule.from_expr(relay.Function([x, w], relay.nn.dense(x, w))), {"w": np.eye(3, 4, dtype=np.float32)}
+    )
+    result = tvmc.run(
+        tvmc.compile(model, "llvm", output_format="tar"), inputs={"x": np.arange(8, dtype=np.float32).reshape(2, 4)}
+    )
     assert result.outputs["output_0"].tolist() == [[0, 1, 2], [4, 5, 6]]
 
 
@@ -113,7 +124,8 @@ def test_models_that_cannot_be_read(tmp_path: Path) -> None:
         tvmc.load(tmp_path / "x.onnx", "caffe")
 
 
-# --- packages -------------------------------------------------------------------------------------------------------------
+# --- packages
+# -------------------------------------------------------------------------------------------------------------
 
 
 def names(path: Path) -> list[str]:
@@ -128,7 +140,9 @@ def names(path: Path) -> list[str]:
     ({"output_format": "tar", "executor": "aot", "mod_name": "my-net"}, ["mod.tar", "my_net.h"], "aot"),
     ({"use_vm": True, "output_format": "tar"}, ["lib.tar"], "vm"),
 ])
-def test_what_a_package_holds(options: dict[str, Any], members: list[str], executor: str, perceptron: Path, tmp_path: Path) -> None:
+def test_what_a_package_holds(
+    options: dict[str, Any], members: list[str], executor: str, perceptron: Path, tmp_path: Path
+) -> None:
     package = tvmc.compile(tvmc.load(perceptron), "llvm", package_path=tmp_path / "p.tar", **options)
     assert names(tmp_path / "p.tar") == members
     assert package.executor_type == executor and Path(package.lib_path).name == members[0]
@@ -139,12 +153,18 @@ def test_what_a_package_holds(options: dict[str, Any], members: list[str], execu
 
 
 def test_the_library_format_runs_too(perceptron: Path, tmp_path: Path) -> None:
-    package = tvmc.compile(tvmc.load(perceptron), "llvm", package_path=tmp_path / "library.tar", output_format="mlf", mod_name="net")
+    package = tvmc.compile(
+        tvmc.load(perceptron), "llvm", package_path=tmp_path / "library.tar", output_format="mlf", mod_name="net"
+    )
     assert package.metadata()["modules"]["net"]["model_name"] == "net"
-    assert {"./metadata.json", "./codegen/host/lib/entry.o", "./executor-config/aot/net.json"} <= set(names(tmp_path / "library.tar"))
+    assert {
+        "./metadata.json", "./codegen/host/lib/entry.o", "./executor-config/aot/net.json"
+    } <= set(names(tmp_path / "library.tar"))
     other = tvmc.compile(tvmc.load(perceptron), "llvm", output_format="tar")
     given = {"inputs": {"x": np.ones((2, 16), np.float32)}}
-    assert tvmc.run(package, **given).outputs["output_0"].tobytes() == tvmc.run(other, **given).outputs["output_0"].tobytes()
+    assert tvmc.run(
+        package, **given
+    ).outputs["output_0"].tobytes() == tvmc.run(other, **given).outputs["output_0"].tobytes()
     with pytest.raises(ArtifactError, match="it is not in the Model Library Format"):
         other.metadata()
 
@@ -157,7 +177,9 @@ def test_the_graph_of_a_package_is_the_fields(perceptron: Path, tmp_path: Path) 
     assert [n["op"] for n in graph["nodes"]] == ["null", "tvm_op"]
     assert graph["nodes"][1]["attrs"]["func_name"] == "default_run"
     assert graph["arg_nodes"] == [0] and graph["heads"] == [[1, 0, 0]] and graph["node_row_ptr"] == [0, 1, 2]
-    assert graph["attrs"]["shape"] == ["list_shape", [[2, 16], [2, 10]]] and graph["attrs"]["dltype"] == ["list_str", ["float32", "float32"]]
+    assert graph["attrs"]["shape"] == ["list_shape", [[2, 16], [2, 10]]] and graph["attrs"]["dltype"] == [
+        "list_str", ["float32", "float32"]
+    ]
     library: Any = load_module(package.lib_path)
     module = graph_executor.create(package.graph, library, tvm.cpu(0))
     module.load_params(package.params)
@@ -177,14 +199,18 @@ def test_a_damaged_package_is_refused(perceptron: Path, tmp_path: Path) -> None:
     for at in range(600, len(whole) - 1100, len(whole) // 20):
         changed = whole[:at] + bytes([whole[at] ^ 4]) + whole[at + 1 :]
         with tarfile.open(fileobj=io.BytesIO(whole)) as inner:
-            inside = any(m.offset_data <= at < m.offset_data + m.size for m in inner.getmembers() if m.name not in ("model.h", "constants.o"))
+            inside = any(
+                m.offset_data <= at < m.offset_data + m.size for m in inner.getmembers()
+                if m.name not in ("model.h", "constants.o")
+            )
         if inside:
             rewritten(tmp_path / "p.tar", tmp_path / "bad.tar", {"mod.tar": changed})
             with pytest.raises(ArtifactError, match=r"bad\.tar \(mod\.tar\)"):
                 tvmc.TVMCPackage(tmp_path / "bad.tar").executable()
 
 
-# --- profiles -------------------------------------------------------------------------------------------------------------
+# --- profiles
+# -------------------------------------------------------------------------------------------------------------
 
 
 def test_a_profile_has_every_step(network: Path, tmp_path: Path) -> None:
@@ -204,19 +230,29 @@ def test_modules_of_others_are_in_a_profile() -> None:
     x = relay.var("x", shape=(1, 4))
     program = tvm.compile(tvm.IRModule.from_expr(relay.Function([x], relay.nn.relu(x))), target="llvm").executable
     assert [s.name for s in program.profile(np.ones((1, 4), np.float32)).steps] == ["kernel_0_relu"]
-    loop = tvm.relay.parse('#[version = "0.0.5"]\ndef @main(%b: bool, %x: Tensor[(4), float32]) { if (%b) { exp(%x) } else { %x } }')
+    loop = tvm.relay.parse(
+        '#[version = "0.0.5"]\ndef @main(%b: bool, %x: Tensor[(4), float32]) { if (%b) { exp(%x) } else { %x } }'
+    )
     with pytest.raises(RunError, match="cannot be timed separately: it has control flow"):
         tvm.compile(loop).executable.profile()
 
 
-# --- targets --------------------------------------------------------------------------------------------------------------
+# --- targets
+# --------------------------------------------------------------------------------------------------------------
 
 
 def test_options_of_parts_of_a_target() -> None:
-    words, options = split_target_options(["compile", "m", "--target-llvm-mcpu=neoverse-n1", "--target-host", "llvm", "--target-ethos-n-variant", "n78", "-o", "x"])
+    words, options = split_target_options(
+        [
+            "compile", "m", "--target-llvm-mcpu=neoverse-n1", "--target-host", "llvm", "--target-ethos-n-variant",
+            "n78", "-o", "x"
+        ]
+    )
     assert words == ["compile", "m", "--target-host", "llvm", "-o", "x"]
     assert [str(o) for o in options] == ["--target-llvm-mcpu", "--target-ethos-n-variant"]
-    assert str(read_target("ethos-n, llvm -mtriple=aarch64-linux-gnu", options)) == "ethos-n -variant=n78, llvm -mtriple=aarch64-linux-gnu -mcpu=neoverse-n1"
+    assert str(
+        read_target("ethos-n, llvm -mtriple=aarch64-linux-gnu", options)
+    ) == "ethos-n -variant=n78, llvm -mtriple=aarch64-linux-gnu -mcpu=neoverse-n1"
     assert split_target_options(["--", "--target-llvm-mcpu"])[0] == ["--", "--target-llvm-mcpu"]
 
 
@@ -243,14 +279,17 @@ def test_values_of_options_that_take_many() -> None:
     assert spread(["a", "--ops", "b", "c", "-x", "d"], ["--ops"]) == ["a", "--ops", "b", "--ops", "c", "-x", "d"]
 
 
-# --- what is asked of a program -------------------------------------------------------------------------------------------
+# --- what is asked of a program
+# -------------------------------------------------------------------------------------------
 
 
 def test_executors_and_runtimes() -> None:
     assert Executor("aot", {"unpacked-api": True, "interface-api": "c", "workspace-byte-alignment": 32}).kind == "aot"
     with pytest.raises(OptionError, match="--executor: there is no executor 'jit'; choose from graph, aot, vm"):
         Executor("jit")
-    with pytest.raises(OptionError, match="--executor-aot-link-parms: aot has no option 'link-parms'; did you mean 'link-params'"):
+    with pytest.raises(
+        OptionError, match="--executor-aot-link-parms: aot has no option 'link-parms'; did you mean 'link-params'"
+    ):
         Executor("aot", {"link-parms": 1})
     with pytest.raises(OptionError, match="--runtime-cpp-system-lib: 'x' is neither 1 nor 0"):
         Runtime("cpp", {"system-lib": "x"})
@@ -259,9 +298,16 @@ def test_executors_and_runtimes() -> None:
 def test_layouts_are_as_desired(network: Path) -> None:
     module = with_layouts(tvmc.load(network).mod, ["NHWC:HWIO"], ["nn.conv2d"])
     found = [c.op for c in calls(module["main"].body) if getattr(c.op, "name", "") == "nn.conv2d"]
-    assert len(found) == 2 and {(op.data_layout, op.kernel_layout) for op in found} == {("NHWC", "HWIO")}  # type: ignore[attr-defined]
-    package = tvmc.compile(tvmc.load(network), "llvm", output_format="tar", desired_layout=["NHWC:HWIO"], desired_layout_ops=["nn.conv2d"])
-    np.testing.assert_allclose(tvmc.run(package, inputs={"x": IMAGE}).outputs["output_0"], onnxruntime_answers(network, {"x": IMAGE})[0], rtol=1e-4, atol=1e-5)
+    assert len(found) == 2 and {
+        (op.data_layout, op.kernel_layout) for op in found
+    } == {("NHWC", "HWIO")}  # type: ignore[attr-defined]
+    package = tvmc.compile(
+        tvmc.load(network), "llvm", output_format="tar", desired_layout=["NHWC:HWIO"], desired_layout_ops=["nn.conv2d"]
+    )
+    np.testing.assert_allclose(
+        tvmc.run(package, inputs={"x": IMAGE}).outputs["output_0"], onnxruntime_answers(network, {"x": IMAGE})[0],
+        rtol=1e-4, atol=1e-5
+    )
 
 
 def test_operators_of_mixed_precision_are_so_inside_alone() -> None:
@@ -278,12 +324,17 @@ def test_stand_ins_are_named_as_such(network: Path, tmp_path: Path) -> None:
     assert [k.partition("_bnns_")[2] for k in kernels if "bnns" in k] == [
         "conv2d_bias_relu_stand_in", "conv2d_stand_in", "global_avg_pool2d_stand_in", "dense_bias_stand_in"]
     assert "4 calls are of stand-ins" in package.notes[0]
-    np.testing.assert_allclose(tvmc.run(package, inputs={"x": IMAGE}).outputs["output_0"], onnxruntime_answers(network, {"x": IMAGE})[0], rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(
+        tvmc.run(package, inputs={"x": IMAGE}).outputs["output_0"], onnxruntime_answers(network, {"x": IMAGE})[0],
+        rtol=1e-4, atol=1e-5
+    )
     modules = tvm.compile(network, target="bnns, llvm").artifact.modules
-    assert [m.type_key for m in modules] == ["library_calls"] * len(modules) != []  # without being asked, calls stay calls
+    # without being asked, calls stay calls
+    assert [m.type_key for m in modules] == ["library_calls"] * len(modules) != []
 
 
-# --- other machines -------------------------------------------------------------------------------------------------------
+# --- other machines
+# -------------------------------------------------------------------------------------------------------
 
 C_PROGRAM = """
 #include <stdio.h>
@@ -306,20 +357,32 @@ int main(int argc, char** argv) {
 """
 
 
-def run_on_arm(model: Path, x: np.ndarray[Any, Any], like: np.ndarray[Any, Any], folder: Path) -> tuple[np.ndarray[Any, Any], tvmc.TVMCPackage]:
+def run_on_arm(
+    model: Path, x: np.ndarray[Any, Any], like: np.ndarray[Any, Any], folder: Path
+) -> tuple[np.ndarray[Any, Any], tvmc.TVMCPackage]:
     """What a C program on an emulated Arm computes with the library that the user's compiler linked."""
     options = {"cross": COMPILER, "cross_options": "-O2 -shared"}
-    package = tvmc.compile(tvmc.load(model), BNNS, package_path=folder / "arm.tar", executor="aot", **options)  # type: ignore[arg-type]
+    package = tvmc.compile(
+        tvmc.load(model), BNNS, package_path=folder / "arm.tar", executor="aot", **options
+    )  # type: ignore[arg-type]
     unpack(folder / "arm.tar", folder)
     (folder / "main.c").write_text(C_PROGRAM)
-    command = [COMPILER, "-O1", "-Wall", "-Werror", f"-DINPUT_BYTES={x.nbytes}", f"-DOUTPUT_BYTES={like.nbytes}", "main.c", "./mod.so", "-o", "main"]
+    command = [
+        COMPILER, "-O1", "-Wall", "-Werror", f"-DINPUT_BYTES={x.nbytes}", f"-DOUTPUT_BYTES={like.nbytes}", "main.c",
+        "./mod.so", "-o", "main"
+    ]
     subprocess.run(command, cwd=folder, check=True, capture_output=True, timeout=120)
     (folder / "x").write_bytes(x.tobytes())
-    subprocess.run([EMULATOR, "-L", "/usr/aarch64-linux-gnu", "./main", "x", "y"], cwd=folder, check=True, capture_output=True, timeout=300)
+    subprocess.run(
+        [EMULATOR, "-L", "/usr/aarch64-linux-gnu", "./main", "x", "y"], cwd=folder, check=True, capture_output=True,
+        timeout=300
+    )
     return np.frombuffer((folder / "y").read_bytes(), like.dtype).reshape(like.shape), package
 
 
-needs_arm = pytest.mark.skipif(not (shutil.which(COMPILER) and shutil.which(EMULATOR)), reason=f"{COMPILER} and {EMULATOR} are not installed")
+needs_arm = pytest.mark.skipif(
+    not (shutil.which(COMPILER) and shutil.which(EMULATOR)), reason=f"{COMPILER} and {EMULATOR} are not installed"
+)
 
 
 @needs_arm
@@ -346,7 +409,10 @@ def test_a_quantized_network_gives_the_same_bytes_on_an_arm(tmp_path: Path) -> N
 def test_partitions_of_float_operators_leave_roundings_alone(name: str) -> None:
     """A network that BNNS and oneDNN take nothing of has the answers of the runtime that it is from."""
     model = _models()[name]()
-    plain, *others = (tvm.compile(model, target=target, config={"relay.library_calls.stand_in": True}) for target in ("llvm", "bnns, llvm"))
+    plain, *others = (
+        tvm.compile(model, target=target, config={"relay.library_calls.stand_in": True})
+        for target in ("llvm", "bnns, llvm")
+    )
     random = np.random.default_rng(0)
     given = [random.integers(-100, 100, t.shape).astype(t.dtype.numpy()) for t in plain.inputs]
     for other in others:
@@ -356,10 +422,14 @@ def test_partitions_of_float_operators_leave_roundings_alone(name: str) -> None:
 
 def test_sums_go_to_bnns_whichever_way_round_they_stand() -> None:
     x, w = relay.var("x", shape=(2, 4)), relay.const(np.eye(3, 4, dtype=np.float32))
-    module = tvm.IRModule.from_expr(relay.Function([x], relay.add(relay.const(np.ones((3,), np.float32)), relay.nn.dense(x, w))))
+    module = tvm.IRModule.from_expr(
+        relay.Function([x], relay.add(relay.const(np.ones((3,), np.float32)), relay.nn.dense(x, w)))
+    )
     partitioned = relay.op.contrib.bnns.partition_for_bnns(module)
     assert [f.attrs["Compiler"] for n, f in partitioned.items() if n != "main"] == ["bnns"]
-    assert tvm.compile(module, target="bnns, llvm", config={"relay.library_calls.stand_in": True})(np.ones((2, 4), np.float32)).tolist() == [[2, 2, 2]] * 2
+    assert tvm.compile(
+        module, target="bnns, llvm", config={"relay.library_calls.stand_in": True}
+    )(np.ones((2, 4), np.float32)).tolist() == [[2, 2, 2]] * 2
 
 
 def test_kernels_of_a_file_that_changed_are_not_looked_for(network: Path, tmp_path: Path) -> None:

@@ -47,7 +47,9 @@ def answers(path: Path, records: Path | None) -> np.ndarray[Any, Any]:
 
 
 @pytest.mark.slow
-def test_records_of_autotvm(tmp_path: Path, capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture) -> None:
+def test_records_of_autotvm(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
     path, records = model(tmp_path), tmp_path / "records.json"
     tune = ["tune", str(path), "--target", "llvm", "--tasks", "0", "--tuner", "random", *QUICK]
     assert main([*tune, "-o", str(records), "--trials", "2"]) == 0, capfd.readouterr().err
@@ -67,9 +69,16 @@ def test_records_of_autotvm(tmp_path: Path, capfd: pytest.CaptureFixture[str], c
 
 
 @pytest.mark.slow
-def test_records_of_auto_scheduler(tmp_path: Path, capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture) -> None:
+def test_records_of_auto_scheduler(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
     path, records = model(tmp_path), tmp_path / "schedules.json"
-    assert main(["tune", str(path), "--target", "llvm", "--tasks", "0", "--trials", "2", "--enable-autoscheduler", "-o", str(records), *QUICK]) == 0, capfd.readouterr().err
+    assert main(
+        [
+            "tune", str(path), "--target", "llvm", "--tasks", "0", "--trials", "2", "--enable-autoscheduler", "-o",
+            str(records), *QUICK
+        ]
+    ) == 0, capfd.readouterr().err
     assert f"2 records in {records}" in capfd.readouterr().out
     assert is_of_auto_scheduler(records)
     found = list(load_records(records))
@@ -84,7 +93,10 @@ def test_records_of_auto_scheduler(tmp_path: Path, capfd: pytest.CaptureFixture[
 
 
 def test_records_of_both_forms_are_taken(tmp_path: Path) -> None:
-    (tmp_path / "log.json").write_text('{"i": [["[\\"a\\"]", "llvm", [1, 16, 64, 0, 0, 0, 0, 0], "", 0, []], [[], []]], "r": [[0.1], 0, 1, 1], "v": "v0.6"}\n')
+    (tmp_path / "log.json").write_text(
+        '{"i": [["[\\"a\\"]", "llvm", [1, 16, 64, 0, 0, 0, 0, 0], "", 0, []], [[], []]], "r": [[0.1], 0, 1, 1], "v": '
+        '"v0.6"}\n'
+    )
     found = advised(tmp_path / "log.json")
     assert isinstance(found, ApplyHistoryBest) and found.report == {"taken": 1}
     assert found.schedules.query("llvm", '["a"]') == ()
@@ -95,7 +107,10 @@ def test_tasks_are_named_by_number() -> None:
     assert selected("all", 3) == [0, 1, 2]
     assert selected("2", 3) == [2]
     assert selected("0, 2,1-2", 3) == [0, 2, 1]
-    for text, said in (("few", "cannot read 'few'"), ("", "cannot read ''"), ("1,", "cannot read ''"), ("3", "the tasks are 0 to 2"), ("2-1", "'2-1' names"), ("0-9", "'0-9' names")):
+    for text, said in (
+        ("few", "cannot read 'few'"), ("", "cannot read ''"), ("1,", "cannot read ''"), ("3", "the tasks are 0 to 2"),
+        ("2-1", "'2-1' names"), ("0-9", "'0-9' names")
+    ):
         with pytest.raises(OptionError, match=said):
             selected(text, 3)
 
@@ -121,7 +136,9 @@ def test_tasks_are_counted(tmp_path: Path) -> None:
         assert len(found) > 1
         assert min(weight for _, weight in found) >= 1
     relay_text = tmp_path / "nothing.relay"
-    relay_text.write_text('#[version = "0.0.5"]\ndef @main(%x: Tensor[(2, 4), float32]) { reshape(%x, newshape=[8]) }\n')
+    relay_text.write_text(
+        '#[version = "0.0.5"]\ndef @main(%x: Tensor[(2, 4), float32]) { reshape(%x, newshape=[8]) }\n'
+    )
     with pytest.raises(OptionError, match="nothing to tune"):
         tasks_of(tvmc.load(relay_text), Target("llvm"))
 
@@ -164,10 +181,17 @@ def test_an_interrupt_ends_the_command_and_what_was_measured_stays(
 
 
 def tuned_by(tracker: int, path: Path, records: Path) -> int:
-    return main(["tune", str(path), "--target", "llvm", "-o", str(records), "--trials", "2", "--rpc-tracker", f"127.0.0.1:{tracker}", "--rpc-key", "board", *QUICK])
+    return main(
+        [
+            "tune", str(path), "--target", "llvm", "-o", str(records), "--trials", "2", "--rpc-tracker",
+            f"127.0.0.1:{tracker}", "--rpc-key", "board", *QUICK
+        ]
+    )
 
 
-def test_a_tracker_that_does_not_answer_ends_the_command(tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_tracker_that_does_not_answer_ends_the_command(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(connection, "HANDSHAKE_SECONDS", 0.2)
     monkeypatch.setattr(measuring, "DEVICE_SECONDS", 0.2)
     monkeypatch.setenv("TILEWRIGHT_RPC_SECRET", "a secret of the tests")
@@ -205,10 +229,17 @@ def measure_as(monkeypatch: pytest.MonkeyPatch, result: Measured) -> list[int]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("scheduler", [False, True])
-def test_a_device_on_which_nothing_can_be_measured_ends_the_command(scheduler: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_device_on_which_nothing_can_be_measured_ends_the_command(
+    scheduler: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     measure_as(monkeypatch, failed(MeasureErrorNo.UNKNOWN_ERROR, "the device has gone"))
-    with pytest.raises(RunError, match=r"none of 2 candidates could be measured; the last one failed because: the device has gone"):
-        tvmc.tune(tvmc.load(model(tmp_path)), "llvm", tmp_path / "r.json", trials=2, tasks_filter="0", tuner="random", number=1, parallel=1, enable_autoscheduler=scheduler)
+    with pytest.raises(
+        RunError, match=r"none of 2 candidates could be measured; the last one failed because: the device has gone"
+    ):
+        tvmc.tune(
+            tvmc.load(model(tmp_path)), "llvm", tmp_path / "r.json", trials=2, tasks_filter="0", tuner="random",
+            number=1, parallel=1, enable_autoscheduler=scheduler
+        )
 
 
 @pytest.mark.slow
@@ -228,16 +259,24 @@ def test_trials_are_the_most_of_all_tasks(tmp_path: Path, monkeypatch: pytest.Mo
 def test_schedules_of_a_network_of_integers(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     rng = np.random.default_rng(0)
     stored = {
-        "w": rng.integers(-128, 128, (8, 4, 3, 3)).astype(np.int8), "v": rng.integers(-128, 128, (8 * 25, 16)).astype(np.int8),
+        "w": rng.integers(-128, 128, (8, 4, 3, 3)).astype(np.int8),
+        "v": rng.integers(-128, 128, (8 * 25, 16)).astype(np.int8),
         "s": np.float32(0.02), "z": np.int8(0), "rows": np.array([1, -1]),
     }
     nodes = [
-        helper.make_node("QLinearConv", ["x", "s", "z", "w", "s", "z", "s", "z"], ["c"]), helper.make_node("Reshape", ["c", "rows"], ["r"]),
+        helper.make_node("QLinearConv", ["x", "s", "z", "w", "s", "z", "s", "z"], ["c"]),
+        helper.make_node("Reshape", ["c", "rows"], ["r"]),
         helper.make_node("QLinearMatMul", ["r", "s", "z", "v", "s", "z", "s", "z"], ["y"]),
     ]
-    taken, given = (helper.make_tensor_value_info(n, TensorProto.INT8, s) for n, s in (("x", (1, 4, 7, 7)), ("y", None)))
-    graph = helper.make_graph(nodes, "g", [taken], [given], [numpy_helper.from_array(np.asarray(v), n) for n, v in stored.items()])
+    taken, given = (
+        helper.make_tensor_value_info(n, TensorProto.INT8, s) for n, s in (("x", (1, 4, 7, 7)), ("y", None))
+    )
+    graph = helper.make_graph(
+        nodes, "g", [taken], [given], [numpy_helper.from_array(np.asarray(v), n) for n, v in stored.items()]
+    )
     path, records = tmp_path / "m.onnx", tmp_path / "records.json"
     onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), path)
-    assert main(["tune", str(path), "--target", "llvm", "--trials", "2", "--enable-autoscheduler", "-o", str(records), *QUICK]) == 0, capfd.readouterr().err
+    assert main(
+        ["tune", str(path), "--target", "llvm", "--trials", "2", "--enable-autoscheduler", "-o", str(records), *QUICK]
+    ) == 0, capfd.readouterr().err
     assert f"2 records in {records}" in capfd.readouterr().out

@@ -53,7 +53,9 @@ def test_parts_are_functions_of_what_decides_them() -> None:
     assert [c.op.name for c in calls(first.op.body)] == ["dyn.strided_slice", "transpose", "multiply", "transpose"]
     assert [a for a in first.args if isinstance(a, Var)] == [function.params[0], function.params[1]]
     assert content_of(first.op) == content_of(second.op)  # the scales are parameters
-    assert [first.args[k] is function.params[1] or not isinstance(first.args[k], Var) for k in deciding_of(first.op)] == [True, True, True]
+    assert [
+        first.args[k] is function.params[1] or not isinstance(first.args[k], Var) for k in deciding_of(first.op)
+    ] == [True, True, True]
 
 
 def test_a_program_that_one_value_decides_has_no_parts() -> None:
@@ -73,7 +75,10 @@ def test_a_part_for_known_numbers() -> None:
     (first, _) = parts_of(outlined(two_counts()))
     x = floats(6, 4)
     for n in (0, 2):
-        given = [x if a.checked_type.shape == (6, 4) else np.array([n]) if isinstance(a, Var) else a.value for a in first.args]
+        given = [
+            x if a.checked_type.shape == (6, 4) else np.array([n]) if isinstance(a, Var) else a.value
+            for a in first.args
+        ]
         found, asked = decided(first.op, given)
         assert found is not None
         assert asked == deciding_of(first.op)
@@ -116,7 +121,10 @@ def test_an_error_names_the_node_of_its_own_part(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr("tilewright.base.jit_policy.RESOLVING.of", lambda operators: 0.0)
     monkeypatch.setattr(type(relay.op.get("exp")()), "reference", refusing)
     x, n, m = Var("x", TensorType((6, 4))), Var("n", TensorType((1,), "int64")), Var("m", TensorType((1,), "int64"))
-    first, second = (relay.transpose(Call(relay.op.get("exp")(), [part(x, c)], span=Origin(name, "Exp")), (1, 0)) for c, name in ((n, "first"), (m, "second")))
+    first, second = (
+        relay.transpose(Call(relay.op.get("exp")(), [part(x, c)], span=Origin(name, "Exp")), (1, 0)) for c,
+        name in ((n, "first"), (m, "second"))
+    )
     run = DynamicProgram(Function([x, n, m], relay.concatenate(Tuple((first, second)), axis=1)), Conversions(1 << 20))
     value = floats(6, 4)
     value[5] = np.nan

@@ -1,4 +1,5 @@
-"""Models as WebAssembly: run by Node.js and by Chromium with the loader that is written beside them, with the bits of the host's code."""
+"""Models as WebAssembly: run by Node.js and by Chromium with the loader that is written beside them, with the bits of
+the host's code."""
 
 from __future__ import annotations
 
@@ -35,7 +36,9 @@ WASM = "llvm -mtriple=wasm32-unknown-unknown"
 SIMD = f"{WASM} -mattr=+simd128"
 HOST = "llvm -mcpu=x86-64" if host.host_arch() == "x86_64" else "llvm"
 """Without fused multiply and add, as WebAssembly is."""
-needs_linker = pytest.mark.skipif(not find_wasm_linkers(), reason="there is no wasm-ld (the Python package ziglang has one)")
+needs_linker = pytest.mark.skipif(
+    not find_wasm_linkers(), reason="there is no wasm-ld (the Python package ziglang has one)"
+)
 needs_node = pytest.mark.skipif(NODE is None, reason="Node.js is not installed")
 Array = np.ndarray[Any, Any]
 pytestmark = needs_linker
@@ -47,7 +50,10 @@ def in_node(path: Path, inputs: Sequence[Array]) -> dict[str, Any]:
     for k, x in enumerate(inputs):
         files.append(path.with_name(f"input{k}"))
         files[-1].write_bytes(np.ascontiguousarray(x).tobytes())
-    done = subprocess.run([str(NODE), str(RUN), str(path), *map(str, files)], capture_output=True, text=True, timeout=120, check=False, stdin=subprocess.DEVNULL)
+    done = subprocess.run(
+        [str(NODE), str(RUN), str(path), *map(str, files)], capture_output=True, text=True, timeout=120, check=False,
+        stdin=subprocess.DEVNULL
+    )
     assert done.returncode == 0, done.stderr
     said: dict[str, Any] = json.loads(done.stdout)
     said["made"] = [base64.b64decode(data) for data in said["made"].values()]
@@ -74,13 +80,17 @@ def test_node_computes_what_the_host_computes(make: Callable[[], Any], target: s
 @needs_node
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_functions_of_mathematics(dtype: str, tmp_path: Path) -> None:
-    model = mathematics(TensorProto.FLOAT if dtype == "float32" else TensorProto.DOUBLE, without=("Erf",) if dtype == "float64" else ())
+    model = mathematics(
+        TensorProto.FLOAT if dtype == "float32" else TensorProto.DOUBLE, without=("Erf",) if dtype == "float64" else ()
+    )
     random = np.random.default_rng(0)
     inputs = [random.uniform(low, high, 37).astype(dtype) for low, high in ((0.01, 0.99), (0.5, 3))]
     said = in_node(tilewright.compile(model, target=SIMD).save(tmp_path / "model.wasm"), inputs)
     right = tilewright.compile(model)(*inputs)
     for data, y, info in zip(said["made"], right, said["outputs"], strict=True):
-        np.testing.assert_allclose(np.frombuffer(data, dtype), y, rtol=3e-6 if dtype == "float32" else 1e-13, err_msg=info["name"])
+        np.testing.assert_allclose(
+            np.frombuffer(data, dtype), y, rtol=3e-6 if dtype == "float32" else 1e-13, err_msg=info["name"]
+        )
 
 
 @needs_node
@@ -93,7 +103,10 @@ def test_memory_between_the_stages_of_kernels(tmp_path: Path) -> None:
     model = tilewright.compile(function, target=SIMD)
     value = np.random.default_rng(1).standard_normal((1, 64, 96, 96)).astype(np.float32)
     said = in_node(model.save(tmp_path / "model.wasm"), [value])
-    np.testing.assert_allclose(np.frombuffer(said["made"][0], np.float32).reshape(y.checked_type.shape), tilewright.compile(function)(value), rtol=1e-2, atol=1e-5)
+    np.testing.assert_allclose(
+        np.frombuffer(said["made"][0], np.float32).reshape(y.checked_type.shape), tilewright.compile(function)(value),
+        rtol=1e-2, atol=1e-5
+    )
 
 
 MISTAKES = """
@@ -114,13 +127,17 @@ for (const source of ["nothing.wasm", new Uint8Array(5), new Uint8Array(4096)]) 
 def test_mistakes_are_told(tmp_path: Path) -> None:
     tilewright.compile(cnn(2), target=WASM).save(tmp_path / "model.wasm")
     (tmp_path / "mistakes.mjs").write_text(MISTAKES)
-    done = subprocess.run([str(NODE), "mistakes.mjs"], cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False, stdin=subprocess.DEVNULL)
+    done = subprocess.run(
+        [str(NODE), "mistakes.mjs"], cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False,
+        stdin=subprocess.DEVNULL
+    )
     said = done.stdout.splitlines()
     assert done.returncode == 0, done.stderr
     x = "'x' float32[2, 3, 16, 16]"
     assert said[:5] == [
         f"TypeError: input {x} is missing", f"TypeError: 'model' has no input 'y'; its inputs are {x}",
-        f"TypeError: input {x} is a Float32Array, and was given a Float64Array", f"TypeError: input {x} is a Float32Array, and was given a Array",
+        f"TypeError: input {x} is a Float32Array, and was given a Float64Array",
+        f"TypeError: input {x} is a Float32Array, and was given a Array",
         f"RangeError: input {x} has 1536 elements, and was given 7",
     ]
     assert "ENOENT" in said[6]
@@ -131,7 +148,10 @@ def test_python_reads_the_manifest_and_does_not_run_it(tmp_path: Path) -> None:
     path = tilewright.compile(cnn(2), target=WASM).save(tmp_path / "model.wasm")
     assert [t.name for t in webassembly.read_manifest(path.read_bytes(), "model.wasm").inputs] == ["x"]
     assert path.with_name("tilewright.mjs").read_bytes() == webassembly.LOADER.read_bytes()
-    with pytest.raises(ArtifactError, match=r"as a WebAssembly module, which Python does not run; load it in Node.js or a browser with tilewright.mjs"):
+    with pytest.raises(
+        ArtifactError,
+        match=r"as a WebAssembly module, which Python does not run; load it in Node.js or a browser with tilewright.mjs"
+    ):
         load(path)
     path.write_bytes(path.read_bytes()[:-1])
     with pytest.raises(ArtifactError, match="does not end in the mark of a compiled model"):
@@ -139,27 +159,42 @@ def test_python_reads_the_manifest_and_does_not_run_it(tmp_path: Path) -> None:
 
 
 def test_what_webassembly_is_not_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(ArtifactError, match=r"code for wasm32-unknown-unknown is not saved as .so; save it as .tar, .a, .o, .wasm"):
+    with pytest.raises(
+        ArtifactError, match=r"code for wasm32-unknown-unknown is not saved as .so; save it as .tar, .a, .o, .wasm"
+    ):
         tilewright.compile(cnn(2), target=WASM).save(tmp_path / "m.so")
     with pytest.raises(ArtifactError, match=r"is not saved as .wasm; save it as .so, .tar, .a, .o"):
         tilewright.compile(cnn(2)).save(tmp_path / "m.wasm")
     with pytest.raises(ArtifactError, match=r"have addresses of 32 bits; compile for -mtriple=wasm32-unknown-unknown"):
         tilewright.compile(cnn(2), target="llvm -mtriple=wasm64-unknown-unknown").save(tmp_path / "m.wasm")
     x = tilewright.relay.var("x", shape=(3,))
-    flow = tilewright.relay.If(tilewright.relay.less(tilewright.relay.sum(x), tilewright.relay.const(np.float32(1))), x, tilewright.relay.exp(x))
-    with pytest.raises(CompileError, match=r"has control flow .* written for Linux of 64 bits, and the target is wasm32-unknown-unknown"):
+    flow = tilewright.relay.If(
+        tilewright.relay.less(tilewright.relay.sum(x), tilewright.relay.const(np.float32(1))), x,
+        tilewright.relay.exp(x)
+    )
+    with pytest.raises(
+        CompileError,
+        match=r"has control flow .* written for Linux of 64 bits, and the target is wasm32-unknown-unknown"
+    ):
         tilewright.compile(tilewright.relay.Function((x,), flow), target=WASM)
     monkeypatch.setattr(link_wasm, "find_wasm_linkers", list)
-    with pytest.raises(ArtifactError, match=r"no linker for WebAssembly was found .*`pip install ziglang`, or save as .tar"):
+    with pytest.raises(
+        ArtifactError, match=r"no linker for WebAssembly was found .*`pip install ziglang`, or save as .tar"
+    ):
         tilewright.compile(cnn(2), target=WASM).save(tmp_path / "m.wasm")
     assert not list(tmp_path.iterdir())
 
 
 # A trained network.
-needs_cat = pytest.mark.skipif(not MOBILENET.exists() or not CAT.exists() or importlib.util.find_spec("PIL") is None, reason=f"{MOBILENET} and {CAT}, or Pillow, are not there")
+needs_cat = pytest.mark.skipif(
+    not MOBILENET.exists() or not CAT.exists() or importlib.util.find_spec("PIL") is None,
+    reason=f"{MOBILENET} and {CAT}, or Pillow, are not there"
+)
 
 
-@pytest.fixture(scope="module", params=[pytest.param(WASM, id="scalar", marks=pytest.mark.slow), pytest.param(SIMD, id="simd128")])
+@pytest.fixture(
+    scope="module", params=[pytest.param(WASM, id="scalar", marks=pytest.mark.slow), pytest.param(SIMD, id="simd128")]
+)
 def mobilenet(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("mobilenet")
     return tilewright.compile(MOBILENET, target=request.param).save(folder / "mobilenet.wasm")
@@ -197,7 +232,7 @@ window.addEventListener("unhandledrejection", (event) => fetch("result", { metho
 const loaded = () => performance.getEntriesByName(new URL("mobilenet.wasm", location).href).length > 0;
 const again = () => { if (loaded() && !list.children.length) input.dispatchEvent(new Event("change")); };
 setInterval(again, 300);
-</script>"""
+</script>"""  # noqa: E501
 """Somebody who gives the page of the example a picture when its model is there."""
 
 
@@ -219,14 +254,24 @@ class _Results(SimpleHTTPRequestHandler):
 
 def in_chromium(folder: Path) -> bytes:
     """What `page.html` of the folder posts as its result."""
-    handler = type("Results", (_Results,), {"posted": [], "arrived": threading.Event(), "extensions_map": {**SimpleHTTPRequestHandler.extensions_map, ".mjs": "text/javascript"}})
+    handler = type(
+        "Results", (_Results,),
+        {
+            "posted": [], "arrived": threading.Event(),
+            "extensions_map": {**SimpleHTTPRequestHandler.extensions_map, ".mjs": "text/javascript"}
+        }
+    )
     with ThreadingHTTPServer(("127.0.0.1", 0), partial(handler, directory=str(folder))) as server:
         serving = threading.Thread(target=server.serve_forever, daemon=True)
         serving.start()
-        command = ["timeout", "--kill-after=5", "150", str(CHROMIUM), "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run",
+        command = [
+            "timeout", "--kill-after=5", "150", str(CHROMIUM), "--headless=new", "--no-sandbox", "--disable-gpu",
+            "--disable-dev-shm-usage", "--no-first-run",
                    f"--user-data-dir={folder / 'profile'}", f"http://127.0.0.1:{server.server_port}/page.html"]
         with (folder / "chromium.log").open("wb") as log:
-            browser = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)
+            browser = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
+            )
         try:
             assert handler.arrived.wait(120), (folder / "chromium.log").read_text(errors="replace")[-3000:]
         finally:

@@ -17,10 +17,11 @@ PHRASES = {
     r"\bso many\b": "the number, or N",
     r"\bso much (?!as)(?:of|as that|memory)\b": "the amount",
     r"\b(?:is|are) none\b": "'is not', 'there is no …'",
-    r"(?<!there )\bis no (?:\w+ )?(?:string|number|tensor|type|operator|file|vector|map|int|float|list|tuple|shape|name|part|power)\b": "'is not a …'",
+    r"(?<!there )\bis no (?:\w+ "
+    r")?(?:string|number|tensor|type|operator|file|vector|map|int|float|list|tuple|shape|name|part|power)\b": "'is not a …'",  # noqa: E501
     r"\bstands?\b(?! for\b|-in)": "'is', 'follows', 'is next to', 'replaces'; for text, 'contains'",
     r"\bsizes? that (?:is|are) open\b|\bopen sizes?\b": "dynamic shape, symbolic dimension",
-    r"(?:^|[.;:] )(?:Who|What|Whose) (?!(?:is|are|was|to|the|a|does|do|can|if)\b[^.]*\?)": "a noun as the subject of the sentence",
+    r"(?:^|[.;:] )(?:Who|What|Whose) (?!(?:is|are|was|to|the|a|does|do|can|if)\b[^.]*\?)": "a noun as the subject of the sentence",  # noqa: E501
     r"\b(?:says|knows|tells|asks|decides|remembers) (?:who|whose|what)\b": "name the thing",
     r"\bas often again\b|\bas many again\b": "'twice'",
     r"\bon the way\b(?!,? )[;.]": "name the stage",
@@ -34,7 +35,10 @@ PHRASES = {
     r"\bnotwithstanding\b|\bwherein\b|\bthereof\b|\bwhereupon\b": "a plain word",
 }
 """Patterns, and the words to write in their place."""
-PAGES = [ROOT / "README.md", ROOT / "SECURITY.md", *sorted(ROOT.glob("CONTRIBUTING.md")), *sorted((ROOT / "docs").rglob("*.md")), *sorted(CATALOGUE.glob("*.md"))]
+PAGES = [
+    ROOT / "README.md", ROOT / "SECURITY.md", *sorted(ROOT.glob("CONTRIBUTING.md")),
+    *sorted((ROOT / "docs").rglob("*.md")), *sorted(CATALOGUE.glob("*.md"))
+]
 MOST_WORDS = 25
 """In one sentence; names in code that follow each other count once."""
 SHORT_PAGES = {"architecture.md": 2000}
@@ -115,7 +119,9 @@ def test_a_page_that_is_read_as_a_whole_is_short(name: str) -> None:
 
 def test_code_and_links_are_not_prose(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
-    page.write_text("Calls the field `nobody`.\n\n```python\nsomebody = 1\n```\n[a link](somebody.md)\n", encoding="utf-8")
+    page.write_text(
+        "Calls the field `nobody`.\n\n```python\nsomebody = 1\n```\n[a link](somebody.md)\n", encoding="utf-8"
+    )
     assert [found.partition(": ")[0] for found in unclear_phrases(page)] == ["page.md:1"]
 
 

@@ -66,7 +66,10 @@ class Entry:
     outputs: Mapping[str, int]
 
 
-def model(tensors: Sequence[T], operators: Sequence[Op], inputs: Sequence[int], outputs: Sequence[int], *others: Graph, signatures: Sequence[Entry] = ()) -> bytes:
+def model(
+    tensors: Sequence[T], operators: Sequence[Op], inputs: Sequence[int], outputs: Sequence[int], *others: Graph,
+    signatures: Sequence[Entry] = ()
+) -> bytes:
     """The bytes of a model whose main graph is given first."""
     return _Writer().model([Graph(tensors, operators, inputs, outputs), *others], signatures)
 
@@ -90,21 +93,29 @@ class _Writer:
         codes = [self._code(kind) for kind in self.codes]
         buffers = [self._table("Buffer", Data=self._bytes(d)) if d else self._table("Buffer") for d in self.buffers]
         root = self._table(
-            "Model", Version=3, OperatorCodes=self._offsets(codes), Subgraphs=self._offsets(made), Buffers=self._offsets(buffers),
-            **({"SignatureDefs": self._offsets(entries)} if entries else {}),
+            "Model", Version=3, OperatorCodes=self._offsets(codes), Subgraphs=self._offsets(made),
+            Buffers=self._offsets(buffers), **({"SignatureDefs": self._offsets(entries)} if entries else {}),
         )
         self.b.Finish(root, b"TFL3")
         return bytes(self.b.Output())
 
     def _entry(self, s: Entry) -> int:
-        sides = [self._offsets([self._table("TensorMap", Name=self.b.CreateString(n), TensorIndex=k) for n, k in side.items()]) for side in (s.inputs, s.outputs)]
-        return self._table("SignatureDef", Inputs=sides[0], Outputs=sides[1], SignatureKey=self.b.CreateString(s.key), SubgraphIndex=s.graph)
+        sides = [
+            self._offsets(
+                [self._table("TensorMap", Name=self.b.CreateString(n), TensorIndex=k) for n, k in side.items()]
+            ) for side in (s.inputs, s.outputs)
+        ]
+        return self._table(
+            "SignatureDef", Inputs=sides[0], Outputs=sides[1], SignatureKey=self.b.CreateString(s.key),
+            SubgraphIndex=s.graph
+        )
 
     def _graph(self, g: Graph) -> int:
         tensors = [self._tensor(t) for t in g.tensors]
         operators = [self._operator(o) for o in g.operators]
         return self._table(
-            "SubGraph", Tensors=self._offsets(tensors), Operators=self._offsets(operators), Inputs=self._ints(g.inputs), Outputs=self._ints(g.outputs),
+            "SubGraph", Tensors=self._offsets(tensors), Operators=self._offsets(operators), Inputs=self._ints(g.inputs),
+            Outputs=self._ints(g.outputs),
         )
 
     def _tensor(self, t: T) -> int:
@@ -112,7 +123,10 @@ class _Writer:
         if t.value is not None:
             self.buffers.append(_texts(t.value) if t.dtype == "string" else np.asarray(t.value, t.dtype).tobytes())
             number = len(self.buffers) - 1
-        fields: dict[str, Any] = {"Name": self.b.CreateString(t.name), "Shape": self._ints(t.shape), "Buffer": number, "Type": getattr(tflite.TensorType, t.dtype.upper())}
+        fields: dict[str, Any] = {
+            "Name": self.b.CreateString(t.name), "Shape": self._ints(t.shape), "Buffer": number,
+            "Type": getattr(tflite.TensorType, t.dtype.upper())
+        }
         scales = [t.scale] if isinstance(t.scale, float) else list(t.scale)
         if scales:
             zeros = [t.zero_point] * len(scales) if isinstance(t.zero_point, int) else list(t.zero_point)
@@ -125,11 +139,16 @@ class _Writer:
     def _operator(self, o: Op) -> int:
         if o.kind not in self.codes:
             self.codes.append(o.kind)
-        fields: dict[str, Any] = {"Inputs": self._ints(o.inputs), "Outputs": self._ints(o.outputs), "OpcodeIndex": self.codes.index(o.kind)}
+        fields: dict[str, Any] = {
+            "Inputs": self._ints(o.inputs), "Outputs": self._ints(o.outputs), "OpcodeIndex": self.codes.index(o.kind)
+        }
         if o.intermediates:
             fields["Intermediates"] = self._ints(o.intermediates)
         if o.options:
-            values = {k: self._ints(v) if isinstance(v, (list, tuple)) else self.b.CreateString(v) if isinstance(v, str) else v for k, v in o.values.items()}
+            values = {
+                k: self._ints(v) if isinstance(v, (list, tuple)) else self.b.CreateString(v) if isinstance(v, str)
+                else v for k, v in o.values.items()
+            }
             union = "BuiltinOptions" if hasattr(tflite.BuiltinOptions, o.options) else "BuiltinOptions2"
             fields[f"{union}Type"] = getattr(getattr(tflite, union), o.options)
             fields[union] = self._table(o.options, **values)
@@ -140,7 +159,10 @@ class _Writer:
     def _code(self, kind: str) -> int:
         known = getattr(tflite.BuiltinOperator, kind, None)
         if known is None:
-            return self._table("OperatorCode", BuiltinCode=tflite.BuiltinOperator.CUSTOM, DeprecatedBuiltinCode=32, CustomCode=self.b.CreateString(kind), Version=1)
+            return self._table(
+                "OperatorCode", BuiltinCode=tflite.BuiltinOperator.CUSTOM, DeprecatedBuiltinCode=32,
+                CustomCode=self.b.CreateString(kind), Version=1
+            )
         return self._table("OperatorCode", BuiltinCode=known, DeprecatedBuiltinCode=min(known, 127), Version=1)
 
     def _table(self, kind: str, **fields: Any) -> int:

@@ -1,8 +1,9 @@
 """Damaged and hostile TFLite models through every door of the compiler (`tests/damaged_files.py`).
 
-`python tests/tflite_mutations.py --count 2000 --seed 0` prints how many were refused, compiled and run, by door and kind of error; then
-every offender. A mutation is drawn from a number alone. Seeds are the small models of `tests/tflite_small.py`, some with control flow, and
-those under the folder `TILEWRIGHT_TFLITE_SUITE`, where that is given.
+`python tests/tflite_mutations.py --count 2000 --seed 0` prints how many were refused, compiled and run, by door and
+kind of error; then every offender. A mutation is drawn from a number alone. Seeds are the small models of
+`tests/tflite_small.py`, some with control flow, and those under the folder `TILEWRIGHT_TFLITE_SUITE`, where that is
+given.
 """
 
 from __future__ import annotations
@@ -27,7 +28,10 @@ FILE = "model.tflite"
 LARGEST_SEED = 200_000
 DOORS = usual_doors(FILE)
 TURNS = ("compile",) * 5 + ("check", "command check", "command compile", "command run")
-ABSURD = (0, -1, -2, -7, 1, 2, 3, 64, 1000, 100_000, 10**9, 1 << 31, (1 << 31) - 1, 1 << 40, 1 << 62, (1 << 63) - 1, -(1 << 63))
+ABSURD = (
+    0, -1, -2, -7, 1, 2, 3, 64, 1000, 100_000, 10**9, 1 << 31, (1 << 31) - 1, 1 << 40, 1 << 62, (1 << 63) - 1,
+    -(1 << 63)
+)
 FLOATS = (0.0, -1.0, 1e-30, 1e38, float("nan"), float("inf"), -float("inf"))
 
 
@@ -36,7 +40,8 @@ FLOATS = (0.0, -1.0, 1e-30, 1e38, float("nan"), float("inf"), -float("inf"))
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """One number of a file, or the offset of a table or vector: where it is, and the table and field that it belongs to."""
+    """One number of a file, or the offset of a table or vector: where it is, and the table and field that it belongs
+    to."""
 
     at: int
     type: str
@@ -72,7 +77,9 @@ def places(data: bytes) -> tuple[Place, ...]:
             elif field.type != "skip":
                 leads = UNIONS[kind, field.name][before] if field.type == "union" else field.type
                 found.append(Place(at + offset, "offset", kind, field.name, leads))
-                pending += _within(data, found, kind, field.name, leads, at + offset + struct.unpack_from("<I", data, at + offset)[0])
+                pending += _within(
+                    data, found, kind, field.name, leads, at + offset + struct.unpack_from("<I", data, at + offset)[0]
+                )
     return tuple(found)
 
 
@@ -107,10 +114,15 @@ def _written(data: bytes, place: Place, value: float) -> bytes:
     return bytes(changed)
 
 
-def _a_number(data: bytes, random: Random, tables: Sequence[str], fields: Sequence[str], values: Sequence[float]) -> bytes:
+def _a_number(
+    data: bytes, random: Random, tables: Sequence[str], fields: Sequence[str], values: Sequence[float]
+) -> bytes:
     """One number of these tables and fields is another; any of the file where there is none of them."""
     known = places(data)
-    chosen = [p for p in known if p.type != "offset" and (not tables or p.table in tables) and (not fields or p.field in fields)]
+    chosen = [
+        p for p in known if p.type != "offset" and (not tables or p.table in tables)
+        and (not fields or p.field in fields)
+    ]
     chosen = chosen or [p for p in known if p.type != "offset"]
     place = chosen[random.integers(len(chosen))]
     drawn = FLOATS if place.type == "f32" else values
@@ -139,12 +151,19 @@ def requantize(data: bytes, random: Random) -> bytes:
 
 def tangle(data: bytes, random: Random) -> bytes:
     """An operator takes or makes another tensor: cycles, tensors made twice, too few or too many of them."""
-    return _a_number(data, random, ("Operator", "SubGraph"), ("inputs", "outputs", "length of inputs", "length of outputs", "intermediates"), (-2, *range(-1, 9), 64, 1 << 30))
+    return _a_number(
+        data, random, ("Operator", "SubGraph"),
+        ("inputs", "outputs", "length of inputs", "length of outputs", "intermediates"),
+        (-2, *range(-1, 9), 64, 1 << 30)
+    )
 
 
 def recode(data: bytes, random: Random) -> bytes:
     """An operator is another one, or has the options of another one."""
-    return _a_number(data, random, ("OperatorCode", "Operator"), ("builtin_code", "deprecated_builtin_code", "builtin_options_type", "version"), range(len(OPERATORS) + 1))
+    return _a_number(
+        data, random, ("OperatorCode", "Operator"),
+        ("builtin_code", "deprecated_builtin_code", "builtin_options_type", "version"), range(len(OPERATORS) + 1)
+    )
 
 
 def exaggerate(data: bytes, random: Random) -> bytes:
@@ -168,7 +187,9 @@ def redirect(data: bytes, random: Random) -> bytes:
     place = offsets[random.integers(len(offsets))]
     alike = [p for p in offsets if p.leads == place.leads]
     other = alike[random.integers(len(alike))]
-    target = other.at + struct.unpack_from("<I", data, other.at)[0] if random.random() < 0.7 else int(random.integers(len(data)))
+    target = other.at + struct.unpack_from("<I", data, other.at)[0] if random.random() < 0.7 else int(
+        random.integers(len(data))
+    )
     changed = bytearray(data)
     struct.pack_into("<I", changed, place.at, (target - place.at) & 0xFFFFFFFF)
     return bytes(changed)
@@ -180,7 +201,10 @@ _WEIGHTS = (0.16, 0.18, 0.08, 0.08, 0.12, 0.08, 0.14, 0.08, 0.08)
 
 def mutate(data: bytes, random: Random) -> tuple[str, bytes]:
     """`data` with one to three faults, and their names; those after one in the offsets are in bytes."""
-    return faulty(data, random, CHANGES, _WEIGHTS, (struct.error, IndexError, MemoryError), lambda random: flip if random.random() < 0.5 else cut)
+    return faulty(
+        data, random, CHANGES, _WEIGHTS, (struct.error, IndexError, MemoryError),
+        lambda random: flip if random.random() < 0.5 else cut
+    )
 
 
 # Seeds
@@ -191,23 +215,39 @@ def _branch(kind: str) -> Graph:
 
 
 def _conditional() -> bytes:
-    tensors, values = [T("c", (1,), "bool"), T("x", (2, 3)), T("y", (2, 3))], {"ThenSubgraphIndex": 1, "ElseSubgraphIndex": 2}
+    tensors, values = [
+        T("c", (1,), "bool"), T("x", (2, 3)), T("y", (2, 3))
+    ], {"ThenSubgraphIndex": 1, "ElseSubgraphIndex": 2}
     return model(tensors, [Op("IF", [0, 1], [2], "IfOptions", values)], [0, 1], [2], _branch("RELU"), _branch("NEG"))
 
 
 def _looping() -> bytes:
     tensors = [T("k", (1,), "int32"), T("x", (2, 3)), T("n", (1,), "int32"), T("y", (2, 3))]
-    condition = Graph([T("k", (1,), "int32"), T("x", (2, 3)), T("most", (1,), "int32", [4]), T("less", (1,), "bool")], [Op("LESS", [0, 2], [3])], [0, 1], [3])
-    body = Graph([T("k", (1,), "int32"), T("x", (2, 3)), T("one", (1,), "int32", [1]), T("n", (1,), "int32"), T("y", (2, 3))],
+    condition = Graph(
+        [T("k", (1,), "int32"), T("x", (2, 3)), T("most", (1,), "int32", [4]), T("less", (1,), "bool")],
+        [Op("LESS", [0, 2], [3])], [0, 1], [3]
+    )
+    body = Graph([
+        T("k", (1,), "int32"), T("x", (2, 3)), T("one", (1,), "int32", [1]), T("n", (1,), "int32"), T("y", (2, 3))
+    ],
                  [Op("ADD", [0, 2], [3], "AddOptions"), Op("TANH", [1], [4])], [0, 1], [3, 4])
-    return model(tensors, [Op("WHILE", [0, 1], [2, 3], "WhileOptions", {"CondSubgraphIndex": 1, "BodySubgraphIndex": 2})], [0, 1], [2, 3], condition, body)
+    return model(
+        tensors, [Op("WHILE", [0, 1], [2, 3], "WhileOptions", {"CondSubgraphIndex": 1, "BodySubgraphIndex": 2})],
+        [0, 1], [2, 3], condition, body
+    )
 
 
 def _moving() -> bytes:
     """Operators whose shapes are values."""
-    tensors = [T("x", (2, 3, 4)), T("s", (2,), "int32", [6, 4]), T("r", (6, 4)), T("p", (2, 2), "int32", [[1, 0], [0, 2]]), T("z", (7, 6)),
-               T("b", (2,), "int32", [1, 1]), T("e", (2,), "int32", [5, 6]), T("t", (2,), "int32", [1, 2]), T("y", (4, 3)), T("m", (2,), "int32", [2, 1]), T("w", (8, 3))]
-    operators = [Op("RESHAPE", [0, 1], [2], "ReshapeOptions", {"NewShape": [6, 4]}), Op("PAD", [2, 3], [4]), Op("STRIDED_SLICE", [4, 5, 6, 7], [8], "StridedSliceOptions"), Op("TILE", [8, 9], [10])]
+    tensors = [T("x", (2, 3, 4)), T("s", (2,), "int32", [6, 4]), T("r", (6, 4)), T(
+        "p", (2, 2), "int32", [[1, 0], [0, 2]]
+    ), T("z", (7, 6)),
+               T("b", (2,), "int32", [1, 1]), T("e", (2,), "int32", [5, 6]), T("t", (2,), "int32", [1, 2]),
+               T("y", (4, 3)), T("m", (2,), "int32", [2, 1]), T("w", (8, 3))]
+    operators = [
+        Op("RESHAPE", [0, 1], [2], "ReshapeOptions", {"NewShape": [6, 4]}), Op("PAD", [2, 3], [4]),
+        Op("STRIDED_SLICE", [4, 5, 6, 7], [8], "StridedSliceOptions"), Op("TILE", [8, 9], [10])
+    ]
     return model(tensors, operators, [0], [10])
 
 
@@ -222,7 +262,10 @@ def small_models() -> tuple[tuple[str, bytes], ...]:
 def suite_models() -> tuple[tuple[str, bytes], ...]:
     """The models under `TILEWRIGHT_TFLITE_SUITE`, the smaller ones."""
     folder = Path(os.environ.get("TILEWRIGHT_TFLITE_SUITE", "/nonexistent"))
-    return tuple((str(p.relative_to(folder)), p.read_bytes()) for p in sorted(folder.rglob("*.tflite")) if p.stat().st_size <= LARGEST_SEED)
+    return tuple(
+        (str(p.relative_to(folder)), p.read_bytes()) for p in sorted(folder.rglob("*.tflite"))
+        if p.stat().st_size <= LARGEST_SEED
+    )
 
 
 def made(number: int, kinds: Sequence[tuple[tuple[str, bytes], ...]]) -> Made:
@@ -236,7 +279,9 @@ def made(number: int, kinds: Sequence[tuple[tuple[str, bytes], ...]]) -> Made:
 
 def models(kinds: Sequence[tuple[tuple[str, bytes], ...]]) -> Format:
     """Mutations of these sets of seeds."""
-    return Format(FILE, functools.partial(made, kinds=kinds), DOORS, TURNS, preloaded=["tilewright.relay.frontend.tflite"])
+    return Format(
+        FILE, functools.partial(made, kinds=kinds), DOORS, TURNS, preloaded=["tilewright.relay.frontend.tflite"]
+    )
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -3,9 +3,9 @@
 `python tests/tflite_suite.py FOLDER…` runs all the cases in the folders, `--only NAME` those whose name begins so,
 `--interpret` by the numpy meaning of the operators, without compiling them. In `data.npz` the inputs are `in0`,
 `in1`, …, and what comes out is `out0`, …. Integers must be equal; floats may be off by
-1e-5 of themselves and of the largest. Where ours differ from the files and `--litert PYTHON` names a Python that has `ai_edge_litert`, its reference
-kernels are asked, then its default ones (some files were recorded by XNNPACK, and a few reference kernels are known to be mistaken): what one of them
-answers is right, and counted apart.
+1e-5 of themselves and of the largest. Where ours differ from the files and `--litert PYTHON` names a Python that has
+`ai_edge_litert`, its reference kernels are asked, then its default ones (some files were recorded by XNNPACK, and a few
+reference kernels are known to be mistaken): what one of them answers is right, and counted apart.
 """
 
 from __future__ import annotations
@@ -52,8 +52,8 @@ def arrays(data: Any, prefix: str) -> list[Array]:
 
 
 def run(case: Path, interpreted: bool = False, litert: str = "") -> Outcome:
-    """Compile the model of a case, or interpret it by the numpy meaning of its operators, and compare its answers with those of the files, and, where
-    these are others, with those of LiteRT in the Python that is named."""
+    """Compile the model of a case, or interpret it by the numpy meaning of its operators, and compare its answers with
+    those of the files, and, where these are others, with those of LiteRT in the Python that is named."""
     path = case / "model.tflite"
     with np.load(case / "data.npz", allow_pickle=True) as data:  # texts are stored so; the suites are the project's own
         given, wanted = arrays(data, "in"), arrays(data, "out")
@@ -63,7 +63,9 @@ def run(case: Path, interpreted: bool = False, litert: str = "") -> Outcome:
             names = [name for name, _, _ in signature(path)]
             inputs = [_given(x) for x in given]
             shapes = {n: x.shape for n, x in zip(names, inputs, strict=True)}
-            got = evaluate(from_tflite(path, shapes)[0], *inputs) if interpreted else tilewright.compile(path, shapes, threads=1)(*inputs)
+            got = evaluate(
+                from_tflite(path, shapes)[0], *inputs
+            ) if interpreted else tilewright.compile(path, shapes, threads=1)(*inputs)
             outputs = list(got) if isinstance(got, (tuple, list)) else [got]
             wrong = differences(outputs, wanted)
         except CompileError as error:
@@ -107,9 +109,14 @@ def differences(got: Sequence[Array], wanted: Sequence[Array]) -> str:
         elif b.dtype.kind in "iub":
             differ = int(np.sum(a != b))
             if differ:
-                return f"output {k}: {differ} of {b.size} integers differ, by up to {np.abs(a.astype(np.float64) - b.astype(np.float64)).max():.0f}"
+                return (
+                    f"output {k}: {differ} of {b.size} integers differ, by up to "
+                    f"{np.abs(a.astype(np.float64) - b.astype(np.float64)).max():.0f}"
+                )
         elif not np.allclose(a, b, RTOL, ATOL * max(1.0, float(np.nanmax(np.abs(b), initial=0))), equal_nan=True):
-            return f"output {k}: up to {np.nanmax(np.abs(a - b)):.3g} off, where the largest is {np.nanmax(np.abs(b)):.3g}"
+            return (
+                f"output {k}: up to {np.nanmax(np.abs(a - b)):.3g} off, where the largest is {np.nanmax(np.abs(b)):.3g}"
+            )
     return ""
 
 
@@ -118,8 +125,12 @@ def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("folders", nargs="+", type=Path)
     parser.add_argument("--only", default="", help="cases whose name begins so")
-    parser.add_argument("--interpret", action="store_true", help="by the numpy meaning of the operators, nothing compiled")
-    parser.add_argument("--litert", default="", help="a Python that has ai_edge_litert, asked where the files of a case differ from us")
+    parser.add_argument(
+        "--interpret", action="store_true", help="by the numpy meaning of the operators, nothing compiled"
+    )
+    parser.add_argument(
+        "--litert", default="", help="a Python that has ai_edge_litert, asked where the files of a case differ from us"
+    )
     options = parser.parse_args(arguments)
     found = [c for f in options.folders for c in cases(f) if c.name.startswith(options.only)]
     outcomes = {str(c): run(c, options.interpret, options.litert) for c in found}
@@ -130,9 +141,15 @@ def main(arguments: Sequence[str]) -> int:
     for reason, count in reasons.most_common(40):
         print(f"{count:5d} {reason}")
     apart = collections.Counter(o.apart for o in outcomes.values() if o.apart)
-    counts = f"{sum(o.passed for o in outcomes.values())} pass, {sum(o.native for o in outcomes.values() if o.passed)} of them native"
+    counts = (
+        f"{sum(o.passed for o in outcomes.values())} pass, {sum(o.native for o in outcomes.values() if o.passed)} of "
+        "them native"
+    )
     counts += "".join(f", {count} as {kernels} have it" for kernels, count in apart.items())
-    print(f"{len(outcomes)} cases: {counts}; {sum(reasons.values())} are refused, {sum(bool(o.wrong) for o in outcomes.values())} are wrong")
+    print(
+        f"{len(outcomes)} cases: {counts}; {sum(reasons.values())} are refused, "
+        f"{sum(bool(o.wrong) for o in outcomes.values())} are wrong"
+    )
     return int(any(o.wrong for o in outcomes.values()))
 
 

@@ -22,19 +22,26 @@ def hash_table(keys: T, values: T, default: T, key_type: int, value_type: int) -
     options = {"TableId": 7, "KeyDtype": key_type, "ValueDtype": value_type}
     start = Graph(
         [T("t", (), "resource"), keys, values],
-        [Op("HASHTABLE", [], [0], "HashtableOptions", options), Op("HASHTABLE_IMPORT", [0, 1, 2], []), Op("HASHTABLE_IMPORT", [0, 1, 2], [])], [], [],
+        [
+            Op("HASHTABLE", [], [0], "HashtableOptions", options), Op("HASHTABLE_IMPORT", [0, 1, 2], []),
+            Op("HASHTABLE_IMPORT", [0, 1, 2], [])
+        ], [], [],
     )
-    main = [T("x", (4,), keys.dtype), T("t", (), "resource"), default, T("y", (4,), values.dtype), T("n", (1,), "int64")]
+    main = [
+        T("x", (4,), keys.dtype), T("t", (), "resource"), default, T("y", (4,), values.dtype), T("n", (1,), "int64")
+    ]
     operators = [
-        Op("CALL_ONCE", [], [], "CallOnceOptions", {"InitSubgraphIndex": 1}), Op("HASHTABLE", [], [1], "HashtableOptions", options),
-        Op("HASHTABLE_FIND", [1, 0, 2], [3]), Op("HASHTABLE_SIZE", [1], [4]),
+        Op("CALL_ONCE", [], [], "CallOnceOptions", {"InitSubgraphIndex": 1}),
+        Op("HASHTABLE", [], [1], "HashtableOptions", options), Op("HASHTABLE_FIND", [1, 0, 2], [3]),
+        Op("HASHTABLE_SIZE", [1], [4]),
     ]
     return model(main, operators, [0], [3, 4], start)
 
 
 def looked_up(dtype: str) -> bytes:
     tensors = [
-        T("x", (4,), "int32"), T("k", (3,), "int32", [-3, 5, 9]), T("v", (3, 2), dtype, [[1, 2], [3, 4], [5, 6]]), T("y", (4, 2), dtype), T("hits", (4,), "uint8"),
+        T("x", (4,), "int32"), T("k", (3,), "int32", [-3, 5, 9]), T("v", (3, 2), dtype, [[1, 2], [3, 4], [5, 6]]),
+        T("y", (4, 2), dtype), T("hits", (4,), "uint8"),
     ]
     return model(tensors, [Op("HASHTABLE_LOOKUP", [0, 1, 2], [3, 4])], [0], [3, 4])
 

@@ -29,4 +29,6 @@ def check(case: Case) -> None:
             results = [np.full(t.extents, 77, t.dtype.numpy()) for t in outs]
             function(*case.inputs, *results)
             for got, want in zip(results, case.expected, strict=True):
-                np.testing.assert_allclose(got, want, rtol=case.tolerance, atol=case.tolerance, err_msg=f"{case.name}, {schedule.__name__}")
+                np.testing.assert_allclose(
+                    got, want, rtol=case.tolerance, atol=case.tolerance, err_msg=f"{case.name}, {schedule.__name__}"
+                )

@@ -31,7 +31,8 @@ def compiled(function: Callable[..., Any], *inputs: Any) -> list[Any]:
 
 
 def agrees(function: Callable[..., Any], *inputs: Any, rtol: float = 1e-5, atol: float = 1e-6) -> None:
-    """Assert that the compiled function gives what torch gives, in the same types and shapes. Float64 has no absolute tolerance."""
+    """Assert that the compiled function gives what torch gives, in the same types and shapes. Float64 has no absolute
+    tolerance."""
     wanted = torch.utils._pytree.tree_leaves(function(*inputs))
     for got, value in zip(compiled(function, *inputs), wanted, strict=True):
         known = value.resolve_conj().numpy()

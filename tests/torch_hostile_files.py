@@ -1,8 +1,9 @@
 """Exported programs that somebody wrote to run code, and whether any does (`tests/damaged_files.py`).
 
-`python tests/torch_hostile_files.py --count 2000 --seed 0` prints how many were refused, imported and run, by door and kind of error; then every
-offender. Each file has one to three of the faults below: archives that readers understand differently, names, JSON, sizes, operators, tables. An
-audit hook in each process reports a payload that begins to run: programs, writing of files elsewhere, imports from the working folder, names of pickles.
+`python tests/torch_hostile_files.py --count 2000 --seed 0` prints how many were refused, imported and run, by door and
+kind of error; then every offender. Each file has one to three of the faults below: archives that readers understand
+differently, names, JSON, sizes, operators, tables. An audit hook in each process reports a payload that begins to run:
+programs, writing of files elsewhere, imports from the working folder, names of pickles.
 """
 
 from __future__ import annotations
@@ -46,7 +47,13 @@ def one(of: Sequence[Any], random: Random) -> Any:
 def header(data: bytes, random: Random) -> bytes:
     """One field of a local header, of the central directory, or of the end record is another."""
     mark, fields = one(((b"PK\3\4", ((4, 2), (6, 2), (8, 2), (14, 4), (18, 4), (22, 4), (26, 2), (28, 2))),
-                        (b"PK\1\2", ((4, 2), (8, 2), (10, 2), (16, 4), (20, 4), (24, 4), (28, 2), (30, 2), (32, 2), (34, 2), (38, 4), (42, 4))),
+                        (
+                            b"PK\1\2",
+                            (
+                                (4, 2), (8, 2), (10, 2), (16, 4), (20, 4), (24, 4), (28, 2), (30, 2), (32, 2), (34, 2),
+                                (38, 4), (42, 4)
+                            )
+                        ),
                         (b"PK\5\6", ((4, 2), (6, 2), (8, 2), (10, 2), (12, 4), (16, 4), (20, 2)))), random)
     places = [m.start() for m in re.finditer(re.escape(mark), data)]
     if not places:
@@ -54,7 +61,9 @@ def header(data: bytes, random: Random) -> bytes:
     offset, size = one(fields, random)
     at = one(places, random) + offset
     old = int.from_bytes(data[at : at + size], "little")
-    new = one((0, 1, old ^ 1, old + 1, old - 1, old + 64, (1 << 8 * size) - 1, int(random.integers(1 << 8 * size))), random) % (1 << 8 * size)
+    new = one(
+        (0, 1, old ^ 1, old + 1, old - 1, old + 64, (1 << 8 * size) - 1, int(random.integers(1 << 8 * size))), random
+    ) % (1 << 8 * size)
     return data[:at] + new.to_bytes(size, "little") + data[at + size :]
 
 
@@ -69,9 +78,14 @@ def wide(data: bytes, random: Random) -> bytes:
     count, size, offset = struct.unpack_from("<HLL", data, at + 10)
     body = other + data[:at] if random.random() < 0.5 else data[:at]
     moved = len(body) - at
-    record = struct.pack("<4sQ2H2L4Q", b"PK\6\6", one((44, 0, 1 << 40), random), 45, 45, 0, 0, count, count, size, one((offset, offset + moved), random))
+    record = struct.pack(
+        "<4sQ2H2L4Q", b"PK\6\6", one((44, 0, 1 << 40), random), 45, 45, 0, 0, count, count, size,
+        one((offset, offset + moved), random)
+    )
     locator = struct.pack("<4sLQL", b"PK\6\7", 0, one((len(body), 0, 1 << 62), random), 1)
-    return body + record + locator + struct.pack("<4s4H2LH", b"PK\5\6", 0, 0, count, count, size, one((offset + moved, 0xFFFFFFFF), random), 0)
+    return body + record + locator + struct.pack(
+        "<4s4H2LH", b"PK\5\6", 0, 0, count, count, size, one((offset + moved, 0xFFFFFFFF), random), 0
+    )
 
 
 def _with_extra(data: bytes, random: Random) -> bytes:
@@ -81,7 +95,9 @@ def _with_extra(data: bytes, random: Random) -> bytes:
     with zipfile.ZipFile(path, "w") as made:
         for name, content in entries.items():
             info = zipfile.ZipInfo(name)
-            values = struct.pack("<3Q", *(int(one(NUMBERS, random)) % (1 << 64) for _ in range(3)))[: 8 * random.integers(4)]
+            values = struct.pack(
+                "<3Q", *(int(one(NUMBERS, random)) % (1 << 64) for _ in range(3))
+            )[: 8 * random.integers(4)]
             info.extra = struct.pack("<2H", 1, one((len(values), 0, 28, 65535), random)) + values
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
@@ -112,7 +128,10 @@ def order(data: bytes, random: Random) -> bytes:
     return archive(entries)
 
 
-NAMES = ("{0}/", "/{0}", "../{0}", "{1}/../{2}", "{1}//{2}", "{1}/./{2}", "{1}\\{2}", "{3}", "{4}", "{0}\0", "{0}\n", "{0} ", "C:{0}", "{0}\u0301", "{5}", ".", "x" * 70000, "{0}.so", "\u202e{0}")
+NAMES = (
+    "{0}/", "/{0}", "../{0}", "{1}/../{2}", "{1}//{2}", "{1}/./{2}", "{1}\\{2}", "{3}", "{4}", "{0}\0", "{0}\n", "{0} ",
+    "C:{0}", "{0}\u0301", "{5}", ".", "x" * 70000, "{0}.so", "\u202e{0}"
+)
 
 
 def rename(data: bytes, random: Random) -> bytes:
@@ -139,9 +158,17 @@ def pickled(data: bytes, random: Random) -> bytes:
     folder = one(("weights", "constants"), random)
     kind = one(("weight_0", "opaque_obj_0", "custom_obj_0", "model_weights_config.json", "model.pt"), random)
     for name in [n for n in entries if n.endswith(f"model_{folder}_config.json")]:
-        payload = {"path_name": kind, "is_param": bool(random.integers(2)), "use_pickle": bool(random.integers(2)), "tensor_meta": None}
+        payload = {
+            "path_name": kind, "is_param": bool(random.integers(2)), "use_pickle": bool(random.integers(2)),
+            "tensor_meta": None
+        }
         entries[name] = json.dumps({"config": {"x": payload}}).encode()
-    place = one((f"data/{folder}/{kind}", f"data/{folder}/model.pt", "data/sample_inputs/model.pt", "extra/x", "data.pkl", "models/other.json"), random)
+    place = one(
+        (
+            f"data/{folder}/{kind}", f"data/{folder}/model.pt", "data/sample_inputs/model.pt", "extra/x", "data.pkl",
+            "models/other.json"
+        ), random
+    )
     return archive({**entries, f"{root}/{place}": hostile_pickle(random)})
 
 
@@ -155,8 +182,18 @@ def texts(data: bytes, random: Random) -> bytes:
     if name is None:
         return data[::-1]
     text = entries[name].decode(errors="replace")
-    key = one(("guards_code", "graph_module", "range_constraints", "config", "opset_version", "target", "expr_str", "use_pickle", "path_name"), random)
-    value = one((json.dumps([CODE]), json.dumps(CODE), "true", "{}", "[" * 3000 + "]" * 3000, "9" * 5000, "NaN", "-Infinity", "1e999", '"\\ud800"', json.dumps({"x": CODE})), random)
+    key = one(
+        (
+            "guards_code", "graph_module", "range_constraints", "config", "opset_version", "target", "expr_str",
+            "use_pickle", "path_name"
+        ), random
+    )
+    value = one(
+        (
+            json.dumps([CODE]), json.dumps(CODE), "true", "{}", "[" * 3000 + "]" * 3000, "9" * 5000, "NaN", "-Infinity",
+            "1e999", '"\\ud800"', json.dumps({"x": CODE})
+        ), random
+    )
     which = random.integers(5)
     if which == 0:
         text = text.replace("{", f'{{"{key}": {value}, ', 1)
@@ -172,8 +209,13 @@ def texts(data: bytes, random: Random) -> bytes:
     return archive({**entries, name: text.encode()})
 
 
-TERMS = ("s0", "s77", "u0", "Symbol('s77')", "Symbol('s77', positive=True, integer=True)", "Integer(2)", "1", "0", "-1", "oo", "true", "1e308", "Integer(9223372036854775807)")
-FUNCTIONS = ("Add", "Mul", "Max", "Min", "FloorDiv", "CeilDiv", "CleanDiv", "Mod", "PythonMod", "ModularIndexing", "Where", "Pow", "PowByNatural", "Abs", "Eq", "And", "Not", "floor", "Rational", "lambdify", "sympify",
+TERMS = (
+    "s0", "s77", "u0", "Symbol('s77')", "Symbol('s77', positive=True, integer=True)", "Integer(2)", "1", "0", "-1",
+    "oo", "true", "1e308", "Integer(9223372036854775807)"
+)
+FUNCTIONS = (
+    "Add", "Mul", "Max", "Min", "FloorDiv", "CeilDiv", "CleanDiv", "Mod", "PythonMod", "ModularIndexing", "Where",
+    "Pow", "PowByNatural", "Abs", "Eq", "And", "Not", "floor", "Rational", "lambdify", "sympify",
              "Lambda", "Function", "eval", "Piecewise", "Sum", "factorial", "Derivative")
 
 
@@ -181,11 +223,23 @@ def size_text(random: Random, depth: int = 3) -> str:
     """A size: code, or arithmetic that is right, or costly, or neither."""
     drawn = random.random()
     if drawn < 0.15:
-        return str(one((CODE, f'"{CODE}"', f"[{CODE}][0]", f"(lambda: {CODE})()", f"s0.__class__.__mro__[1].__subclasses__()[{CODE}]", f"Symbol({CODE!r})", f"Float({CODE!r})", "9**9**9", f"f'{{{CODE}}}'"), random))
+        return str(
+            one(
+                (
+                    CODE, f'"{CODE}"', f"[{CODE}][0]", f"(lambda: {CODE})()",
+                    f"s0.__class__.__mro__[1].__subclasses__()[{CODE}]", f"Symbol({CODE!r})", f"Float({CODE!r})",
+                    "9**9**9", f"f'{{{CODE}}}'"
+                ), random
+            )
+        )
     if depth == 0 or drawn < 0.35:
         return str(one(TERMS, random))
     if drawn < 0.5:
-        return f"({size_text(random, depth - 1)} {one(('+', '-', '*', '//', '%', '**', '/', '<<', 'and', '@', '<', '=='), random)} {size_text(random, depth - 1)})"
+        return (
+            f"({size_text(random, depth - 1)} "
+            f"{one(('+', '-', '*', '//', '%', '**', '/', '<<', 'and', '@', '<', '=='), random)} "
+            f"{size_text(random, depth - 1)})"
+        )
     count = one((1, 2, 2, 3, 8), random)
     return f"{one(FUNCTIONS, random)}({', '.join(size_text(random, depth - 1) for _ in range(count))})"
 
@@ -222,43 +276,78 @@ def _strings(whole: Any, random: Random) -> None:
             value = value[key]
         if isinstance(value, str):
             where.append(path)
-    put(whole, one(where, random), one((CODE, f"x={CODE}", f"' + str({CODE}) + '", f"x\n    {CODE}\n", f"{MODULE}:E", "__class__", "__builtins__", "self", "torch", "\ud800", "{x.__class__}", ""), random))
+    put(
+        whole, one(where, random),
+        one(
+            (
+                CODE, f"x={CODE}", f"' + str({CODE}) + '", f"x\n    {CODE}\n", f"{MODULE}:E", "__class__",
+                "__builtins__", "self", "torch", "\ud800", "{x.__class__}", ""
+            ), random
+        )
+    )
 
 
 def _operators(whole: Any, random: Random) -> None:
     nodes = whole["graph_module"]["graph"]["nodes"]
     node = one(nodes, random)
-    node["target"] = one(("torch.os.mkdir", "torch.ops.aten.from_file.default", "torch.ops.aten.save", "torch.ops.load_library", "torch.ops.inductor._mm_plus_mm", "torch.ops.higher_order.inline_asm_elementwise",
-                          "torch.ops.higher_order.aoti_call_delegate", "torch.ops.__class__.mro", "torch.ops.aten.__class__", "torch._C._jit_clear_class_registry", "builtins.eval", "builtins.exec", "_operator.call",
-                          "torch.ops.aten.mkldnn_linear", f"{MODULE}.f", "torch.ops.debugprims.load_tensor.default", "math.trunc", "torch.utils.cpp_extension.load", "torch.ops.aten.relu.default"), random)
+    node["target"] = one((
+        "torch.os.mkdir", "torch.ops.aten.from_file.default", "torch.ops.aten.save", "torch.ops.load_library",
+        "torch.ops.inductor._mm_plus_mm", "torch.ops.higher_order.inline_asm_elementwise",
+                          "torch.ops.higher_order.aoti_call_delegate", "torch.ops.__class__.mro",
+                          "torch.ops.aten.__class__", "torch._C._jit_clear_class_registry", "builtins.eval",
+                          "builtins.exec", "_operator.call",
+                          "torch.ops.aten.mkldnn_linear", f"{MODULE}.f", "torch.ops.debugprims.load_tensor.default",
+                          "math.trunc", "torch.utils.cpp_extension.load", "torch.ops.aten.relu.default"), random)
     if random.random() < 0.7:
-        node["inputs"] = [{"name": one(("", "filename", f"a={CODE}", "__class__"), random), "arg": {"as_string": one((EXECUTED, CODE), random)}, "kind": 1}]
+        node["inputs"] = [
+            {
+                "name": one(("", "filename", f"a={CODE}", "__class__"), random),
+                "arg": {"as_string": one((EXECUTED, CODE), random)}, "kind": 1
+            }
+        ]
 
 
 def _guards(whole: Any, random: Random) -> None:
     whole["guards_code"] = [one((CODE, f"L['x'].size()[0] == {CODE}", "1 +"), random)]
     whole["verifiers"] = [one((CODE, MODULE, "TRAINING", "ATEN"), random)]
-    whole["range_constraints"] = {one((CODE, "s0", "u999999", "s" * 300), random): {"min_val": int(one(NUMBERS, random)), "max_val": int(one(NUMBERS, random))}}
+    whole["range_constraints"] = {
+        one((CODE, "s0", "u999999", "s" * 300), random): {
+            "min_val": int(one(NUMBERS, random)), "max_val": int(one(NUMBERS, random))
+        }
+    }
 
 
 def _trees(whole: Any, random: Random) -> None:
     for call in whole["graph_module"]["module_call_graph"]:
         if call.get("signature"):
             kind = one(("builtins.tuple", f"{MODULE}.E", "collections.namedtuple", "builtins.eval", None), random)
-            context = json.dumps({"__enum__": True, "fqn": f"{MODULE}:E", "name": "x"}) if random.random() < 0.5 else CODE
+            context = json.dumps(
+                {"__enum__": True, "fqn": f"{MODULE}:E", "name": "x"}
+            ) if random.random() < 0.5 else CODE
             call["signature"]["in_spec"] = json.dumps([1, {"type": kind, "context": context, "children_spec": []}])
             call["signature"]["forward_arg_names"] = [f"x={CODE}"]
         call["fqn"] = one(("", CODE, "a.b"), random)
 
 
 def _numbers(whole: Any, random: Random) -> None:
-    where = [p for p in spots(whole) if p[-1] in ("as_int", "as_float", "dtype", "layout", "kind", "min_val", "max_val", "index", "major", "minor")]
+    where = [
+        p for p in spots(whole)
+        if p[-1] in ("as_int", "as_float", "dtype", "layout", "kind", "min_val", "max_val", "index", "major", "minor")
+    ]
     put(whole, one(where, random), one((*NUMBERS, None, 1.5, "1", [], {}), random))
 
 
 def _names(whole: Any, random: Random) -> None:
     where = [p for p in spots(whole) if p[-1] in ("name", "as_name")]
-    put(whole, one(where, random), one(("x", "self", "torch", "relu", "None", "def", "print", "exec", "x" * 300, "\u212a", "_tensor_constant0", "__builtins__"), random))
+    put(
+        whole, one(where, random),
+        one(
+            (
+                "x", "self", "torch", "relu", "None", "def", "print", "exec", "x" * 300, "\u212a", "_tensor_constant0",
+                "__builtins__"
+            ), random
+        )
+    )
 
 
 def program(data: bytes, random: Random) -> bytes:
@@ -269,7 +358,9 @@ def program(data: bytes, random: Random) -> bytes:
         return data[::-1]
     try:
         whole = json.loads(entries[name])
-        change: Change = one((_sizes, _sizes, _sizes, _strings, _strings, _operators, _guards, _trees, _numbers, _names), random)
+        change: Change = one(
+            (_sizes, _sizes, _sizes, _strings, _strings, _operators, _guards, _trees, _numbers, _names), random
+        )
         change(whole, random)
     except (ValueError, KeyError, TypeError, IndexError, AttributeError, RecursionError):  # an earlier fault
         return archive({**entries, name: CODE.encode()})
@@ -285,7 +376,15 @@ def table(data: bytes, random: Random) -> bytes:
     name = one(names, random)
     try:
         whole = json.loads(entries[name])
-        put(whole, one([*spots(whole)], random), one((*NUMBERS, *itertools.repeat(CODE, 3), {"as_int": int(one(NUMBERS, random))}, "../x", "/etc/passwd", True, None, [], {}), random))
+        put(
+            whole, one([*spots(whole)], random),
+            one(
+                (
+                    *NUMBERS, *itertools.repeat(CODE, 3), {"as_int": int(one(NUMBERS, random))}, "../x", "/etc/passwd",
+                    True, None, [], {}
+                ), random
+            )
+        )
     except (ValueError, TypeError, IndexError, RecursionError):
         return data[::-1]
     return archive({**entries, name: json.dumps(whole).encode()})
@@ -332,7 +431,10 @@ def watched(door: Door) -> Door:
 
 
 def _is_payload(event: str, arguments: tuple[Any, ...], allowed: tuple[str, ...]) -> bool:
-    if event in ("os.system", "os.exec", "os.posix_spawn", "os.spawn", "subprocess.Popen", "pty.spawn", "code.__new__", "socket.connect"):
+    if event in (
+        "os.system", "os.exec", "os.posix_spawn", "os.spawn", "subprocess.Popen", "pty.spawn", "code.__new__",
+        "socket.connect"
+    ):
         return True
     if event == "import":
         return str(arguments[0]).partition(".")[0] in (MODULE, "antigravity", "this", "pdb", "webbrowser")
@@ -342,7 +444,9 @@ def _is_payload(event: str, arguments: tuple[Any, ...], allowed: tuple[str, ...]
         return isinstance(arguments[0], types.CodeType) and _names_payload(arguments[0])
     if event == "open" and isinstance(arguments[0], (str, bytes)) and isinstance(arguments[2], int):
         path = os.path.realpath(os.fsdecode(arguments[0]))
-        return bool(arguments[2] & (os.O_WRONLY | os.O_RDWR | os.O_CREAT)) and not path.startswith(allowed) and "__pycache__" not in path
+        return bool(
+            arguments[2] & (os.O_WRONLY | os.O_RDWR | os.O_CREAT)
+        ) and not path.startswith(allowed) and "__pycache__" not in path
     return event == "os.mkdir" and EXECUTED in str(arguments)
 
 
@@ -368,7 +472,7 @@ def _reference(folder: Path, made: Made, random: Random) -> str:
         return "compiled"
     try:
         _by_torch(folder / FILE, Case(IRModule(), fed))
-    except (RuntimeError, TypeError, ValueError, AttributeError, IndexError) as error:  # torch's own, of a program that does not fit together
+    except (RuntimeError, TypeError, ValueError, AttributeError, IndexError) as error:  # torch's own, of a program that does not fit together  # noqa: E501
         raise InputError(f"torch: {error}", code="TW0717") from error
     return "ran"
 
@@ -380,7 +484,13 @@ TURNS = ("compile", "compile", "check", "reference", "reference", "command check
 def models() -> Format:
     """Hostile files. The small models are made before the first child is."""
     torch_mutations.small_models()
-    return Format(FILE, made, DOORS, TURNS, preloaded=["tilewright.relay.frontend.pytorch", "torch.export", "torch._dynamo", "sympy", "tilewright.driver.diagnosis.references"])
+    return Format(
+        FILE, made, DOORS, TURNS,
+        preloaded=[
+            "tilewright.relay.frontend.pytorch", "torch.export", "torch._dynamo", "sympy",
+            "tilewright.driver.diagnosis.references"
+        ]
+    )
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -1,8 +1,8 @@
 """Damaged and hostile files of PyTorch through every door of the compiler (`tests/damaged_files.py`).
 
-`python tests/torch_mutations.py --count 500 --seed 0` prints how many were refused, compiled and run, by door and kind of error; then every
-offender. A mutation is drawn from a number alone. Seeds are small programs as TorchScript and as exported programs. A file whose code
-is run leaves a folder behind, which is the worst of offences.
+`python tests/torch_mutations.py --count 500 --seed 0` prints how many were refused, compiled and run, by door and kind
+of error; then every offender. A mutation is drawn from a number alone. Seeds are small programs as TorchScript and as
+exported programs. A file whose code is run leaves a folder behind, which is the worst of offences.
 """
 
 from __future__ import annotations
@@ -33,8 +33,13 @@ FILE = "model.pt"
 DOORS = usual_doors(FILE)
 TURNS = ("compile",) * 5 + ("check", "command check", "command compile", "command run")
 NUMBERS = (0, -1, -2, 1, 2, 3, 7, 64, 1000, 10**9, 1 << 31, 1 << 40, (1 << 63) - 1, -(1 << 63), 1 << 70)
-TEXTS = ("", "x", "\0", "a" * 5000, "Tensor", "torch.ops.aten.relu.default", "torch.os.system", "../x", "/etc/passwd", "s0", "9**9**9", "__import__('os').mkdir('was-executed')")
-CODE = ("ops.aten.save([x], \"was-executed\")", "torch.relu(x)", "x", "torch.zeros([1000000000, 1000000000])", "1 // 0", "unknown(x)", "(" * 3000 + "x" + ")" * 3000,
+TEXTS = (
+    "", "x", "\0", "a" * 5000, "Tensor", "torch.ops.aten.relu.default", "torch.os.system", "../x", "/etc/passwd", "s0",
+    "9**9**9", "__import__('os').mkdir('was-executed')"
+)
+CODE = (
+    "ops.aten.save([x], \"was-executed\")", "torch.relu(x)", "x", "torch.zeros([1000000000, 1000000000])", "1 // 0",
+    "unknown(x)", "(" * 3000 + "x" + ")" * 3000,
         "ops.prim.RaiseException(\"no\")", "torch.reshape(x, [-1, 0, 7])", "None", "-" * 50_000 + "1")
 Entries = dict[str, bytes]
 Seed = tuple[str, bytes, dict[str, tuple[int, ...]]]
@@ -64,7 +69,9 @@ class _Recurrent(torch.nn.Module):  # type: ignore[misc, name-defined]
 def _quantized() -> Any:
     from torch.ao.quantization import QuantWrapper, convert, get_default_qconfig, prepare
 
-    module = QuantWrapper(torch.nn.Sequential(torch.nn.Conv2d(3, 4, 3), torch.nn.ReLU(), torch.nn.Flatten(), torch.nn.Linear(144, 5))).eval()
+    module = QuantWrapper(
+        torch.nn.Sequential(torch.nn.Conv2d(3, 4, 3), torch.nn.ReLU(), torch.nn.Flatten(), torch.nn.Linear(144, 5))
+    ).eval()
     module.qconfig = get_default_qconfig("fbgemm")
     prepared = prepare(module)
     prepared(torch.randn(2, 3, 8, 8))
@@ -94,7 +101,9 @@ class _Rows(torch.nn.Module):  # type: ignore[misc, name-defined]
         from torch.ao.nn import quantized
 
         self.conv = quantized.Conv1d(4, 6, 3)
-        self.norm = quantized.LayerNorm([6], torch.nn.Parameter(torch.ones(6)), torch.nn.Parameter(torch.zeros(6)), 0.1, 100)
+        self.norm = quantized.LayerNorm(
+            [6], torch.nn.Parameter(torch.ones(6)), torch.nn.Parameter(torch.zeros(6)), 0.1, 100
+        )
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         y = self.conv(torch.quantize_per_tensor(x, 0.05, 100, torch.quint8))
@@ -104,7 +113,12 @@ class _Rows(torch.nn.Module):  # type: ignore[misc, name-defined]
 def _programs() -> dict[str, tuple[Callable[[], Any], tuple[int, ...]]]:
     nn = torch.nn
     return {
-        "convolutions": (lambda: nn.Sequential(nn.Conv2d(3, 4, 3, padding=1), nn.BatchNorm2d(4), nn.ReLU(), nn.MaxPool2d(2), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(4, 5)), (1, 3, 8, 8)),
+        "convolutions": (
+            lambda: nn.Sequential(
+                nn.Conv2d(3, 4, 3, padding=1), nn.BatchNorm2d(4), nn.ReLU(), nn.MaxPool2d(2), nn.AdaptiveAvgPool2d(1),
+                nn.Flatten(), nn.Linear(4, 5)
+            ), (1, 3, 8, 8)
+        ),
         "attention": (lambda: nn.TransformerEncoderLayer(8, 2, 16, batch_first=True), (1, 4, 8)),
         "recurrent": (_Recurrent, (1, 3, 4)),
         "dense": (lambda: nn.Sequential(nn.Linear(6, 4), nn.LayerNorm(4), nn.GELU(), nn.Softmax(-1)), (2, 6)),
@@ -131,7 +145,11 @@ def small_models() -> tuple[Seed, ...]:
             graph = torch.jit.load(str(path)).inlined_graph
             found.append((".pt", path.read_bytes(), {list(graph.inputs())[1].debugName().split(".")[0]: shape}))
             if "quantized" not in name:
-                torch.export.save(torch.export.export(module, (x,), dynamic_shapes=({0: torch.export.Dim.DYNAMIC},) if name == "dense" else None), exported)
+                torch.export.save(
+                    torch.export.export(
+                        module, (x,), dynamic_shapes=({0: torch.export.Dim.DYNAMIC},) if name == "dense" else None
+                    ), exported
+                )
                 found.append((".pt2", exported.read_bytes(), {}))
         torch.jit.script(_Branches()).save(str(path))
         found.append((".pt", path.read_bytes(), {"x": (2, 3)}))
@@ -195,7 +213,11 @@ def drop(data: bytes, random: Random) -> bytes:
     if which == 0:
         del entries[name]
     elif which == 1:
-        entries[("../outside", "/etc/x", name + ".so", "a\\..\\b", "model/data/aotinductor/model/x.cpp", "", "x" * 3000)[random.integers(7)]] = entries.pop(name)
+        entries[
+            (
+                "../outside", "/etc/x", name + ".so", "a\\..\\b", "model/data/aotinductor/model/x.cpp", "", "x" * 3000
+            )[random.integers(7)]
+        ] = entries.pop(name)
     elif which == 2:
         entries["other/" + name] = entries.pop(name)
     else:
@@ -247,9 +269,13 @@ def hostile_pickle(random: Random) -> bytes:
     if which == 3:
         return b"(S'was-executed'\nios\nmkdir\n."
     if which == 4:  # names that stand in the memo, with harmless ones read last
-        return b"\x80\x04\x8c\x02os\x94\x8c\x05mkdir\x94\x8c\x0bcollections\x8c\x0bOrderedDict\x30\x30h\x00h\x01\x93\x8c\x0cwas-executed\x85R."
+        return (
+            b"\x80\x04\x8c\x02os\x94\x8c\x05mkdir\x94\x8c\x0bcollections\x8c\x0bOrderedDict\x30\x30h\x00h\x01\x93\x8c\x0cwas-executed\x85R."
+        )
     if which == 5:
-        return b"\x80\x02ctorch._utils\n_rebuild_from_type_v2\n(cos\nmkdir\ncos\nmkdir\n(X\x0c\x00\x00\x00was-executedt}tR."
+        return (
+            b"\x80\x02ctorch._utils\n_rebuild_from_type_v2\n(cos\nmkdir\ncos\nmkdir\n(X\x0c\x00\x00\x00was-executedt}tR."
+        )
     return pickle.dumps({"w": _Calls(eval, f"__import__('os').mkdir({EXECUTED!r})")}, protocol=2)
 
 
@@ -270,7 +296,9 @@ def poison(data: bytes, random: Random) -> bytes:
         hostile = hostile + archive({"a/data.pkl": pickle.dumps({}, protocol=2), "a/version": b"3\n"})
     entries[name] = hostile
     for config in [n for n in entries if n.endswith("config.json")]:
-        entries[config] = entries[config].replace(b'"use_pickle": false', b'"use_pickle": true').replace(b'"use_pickle":false', b'"use_pickle":true')
+        entries[config] = entries[config].replace(
+            b'"use_pickle": false', b'"use_pickle": true'
+        ).replace(b'"use_pickle":false', b'"use_pickle":true')
     return archive(entries)
 
 
@@ -306,7 +334,10 @@ def recode(data: bytes, random: Random) -> bytes:
             if words:
                 text = text.replace(words[random.integers(len(words))], words[random.integers(len(words))], 1)
         elif which == 3:
-            text = re.sub(r"\d+", lambda m: str(NUMBERS[random.integers(len(NUMBERS))]) if random.random() < 0.2 else m.group(0), text)
+            text = re.sub(
+                r"\d+", lambda m: str(NUMBERS[random.integers(len(NUMBERS))]) if random.random() < 0.2 else m.group(0),
+                text
+            )
         else:
             lines = text.splitlines()
             lines.insert(int(random.integers(len(lines) + 1)), f"    y = {code}")
@@ -385,7 +416,10 @@ def made(number: int) -> Made:
 def models() -> Format:
     """Mutations of the small models. They are made before the first child is."""
     small_models()
-    return Format(FILE, made, DOORS, TURNS, preloaded=["tilewright.relay.frontend.pytorch", "torch.export", "torch._dynamo", "sympy"])
+    return Format(
+        FILE, made, DOORS, TURNS,
+        preloaded=["tilewright.relay.frontend.pytorch", "torch.export", "torch._dynamo", "sympy"]
+    )
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -1,13 +1,16 @@
 """PyTorch's own operator database (`op_db`), through two doors of the frontend, against eager PyTorch.
 
-    python tests/torch_opinfo.py --door export --dtype float32 [--only linalg] [--samples 6] [--seed 0] [--json rows.jsonl]
+    python tests/torch_opinfo.py --door export --dtype float32 [--only linalg] [--samples 6] [--seed 0] [--json
+    rows.jsonl]
     python tests/torch_opinfo.py --door compile                        torch.compile(backend="tilewright")
-    python tests/torch_opinfo.py --door export --run interpreter       the Relay interpreter: faster, without native code
+    python tests/torch_opinfo.py --door export --run interpreter       the Relay interpreter: faster, without native
+        code
 
-Every sample of an operator is a module whose inputs are the sample's tensors and whose constants are its other arguments.
-A row tells the state of one operator: "agrees", "refused" (a `CompileError`), "wrong", "crash" (any other exception, a dead or
-hanging process) or "skipped" (no sample could be tried), with the reason. With `--json` each row is written when it is known,
-and operators whose rows are in the file already are not run again. Operators run in a worker process.
+Every sample of an operator is a module whose inputs are the sample's tensors and whose constants are its other
+arguments. A row tells the state of one operator: "agrees", "refused" (a `CompileError`), "wrong", "crash" (any other
+exception, a dead or hanging process) or "skipped" (no sample could be tried), with the reason. With `--json` each row
+is written when it is known, and operators whose rows are in the file already are not run again. Operators run in a
+worker process.
 """
 
 from __future__ import annotations
@@ -42,11 +45,15 @@ SECONDS = 120
 UNWRITTEN = {"empty", "empty_like", "empty_strided", "empty_permuted", "new_empty", "new_empty_strided"}
 """Operators that leave memory as it is: shapes and types are compared."""
 RANDOM = {
-    "bernoulli", "cauchy", "exponential", "geometric", "log_normal", "multinomial", "normal", "rand", "rand_like", "randint", "randint_like", "randn", "randn_like", "uniform",
+    "bernoulli", "cauchy", "exponential", "geometric", "log_normal", "multinomial", "normal", "rand", "rand_like",
+    "randint", "randint_like", "randn", "randn_like", "uniform",
     "nn.functional.rrelu", "nn.functional.fractional_max_pool2d", "nn.functional.fractional_max_pool3d",
 }
 """Operators that draw numbers, with a seed of the database's own: shapes and types are compared."""
-TIED = {"sort", "argsort", "topk", "mode", "median", "nanmedian", "kthvalue", "msort", "max_reduction_with_dim", "min_reduction_with_dim"}
+TIED = {
+    "sort", "argsort", "topk", "mode", "median", "nanmedian", "kthvalue", "msort", "max_reduction_with_dim",
+    "min_reduction_with_dim"
+}
 """Operators whose indices are not unique where values are equal: the values at the indices are compared."""
 TOLERANCES = {
     torch.float64: (1e-7, 1e-8), torch.float32: (1e-4, 1e-5), torch.float16: (4e-3, 2e-3), torch.bfloat16: (3e-2, 2e-2),
@@ -57,7 +64,8 @@ TOLERANCES = {
 
 @dataclass
 class Row:
-    """What became of one operator by one door: the number of samples by state, and the first reason of the worst state."""
+    """What became of one operator by one door: the number of samples by state, and the first reason of the worst
+    state."""
 
     op: str
     state: str
@@ -104,8 +112,8 @@ class Sample(torch.nn.Module):
 def operators(dtype: torch.dtype) -> dict[str, Any]:
     """The entries of the database that support `dtype` on the CPU, by name with variant.
 
-    Operators that draw numbers take them from the caller's generator here. The database seeds its own around each call, which
-    `torch.compile` cannot trace, and which hides that two calls differ.
+    Operators that draw numbers take them from the caller's generator here. The database seeds its own around each call,
+    which `torch.compile` cannot trace, and which hides that two calls differ.
     """
     from torch.testing._internal import common_methods_invocations
 
@@ -210,20 +218,23 @@ def as_tensor(x: Any) -> torch.Tensor:
     if isinstance(x, torch.Tensor):
         return x.detach()
     array = np.ascontiguousarray(x) if np.ndim(x) else np.asarray(x)
-    return torch.from_numpy(array.view(np.int16)).view(torch.bfloat16) if array.dtype.name == "bfloat16" else torch.from_numpy(array.copy())
+    return torch.from_numpy(
+        array.view(np.int16)
+    ).view(torch.bfloat16) if array.dtype.name == "bfloat16" else torch.from_numpy(array.copy())
 
 
 # Comparison
 
 
 def compare(op: Any, module: Sample, got: Sequence[Any], wanted: Any, again: Any) -> None:
-    """Raise `AssertionError` for the first difference between our results and torch's; `again` is torch's for another seed."""
+    """Raise `AssertionError` for the first difference between our results and torch's; `again` is torch's for another
+    seed."""
     theirs, second = tensors_in(wanted), tensors_in(again)
     assert len(got) == len(theirs), f"{len(got)} results, and torch gives {len(theirs)}"
     ours = [as_tensor(x) for x in got]
     for k, (mine, other) in enumerate(zip(ours, theirs, strict=True)):
         expected = torch.as_tensor(other)
-        assert mine.shape == expected.shape, f"result {k} has the shape {tuple(mine.shape)}, and torch's {tuple(expected.shape)}"
+        assert mine.shape == expected.shape, f"result {k} has the shape {tuple(mine.shape)}, and torch's {tuple(expected.shape)}"  # noqa: E501
         if isinstance(other, torch.Tensor):
             assert mine.dtype == other.dtype, f"result {k} is {mine.dtype}, and torch's {other.dtype}"
     drawn = any(not same(a, b) for a, b in zip(theirs, second, strict=True))
@@ -245,9 +256,14 @@ def compare_values(op: Any, module: Sample, k: int, mine: torch.Tensor, expected
         atol *= max(1.0, float(finite.abs().max()) if finite.numel() else 1.0)
     if op.name in TIED and expected.dtype is torch.int64 and expected.dim():
         dim = next((x for x in module.leaves if isinstance(x, int) and not isinstance(x, bool)), -1)
-        if not torch.equal(mine, expected) and same_at(module.tensors[0], mine, expected, [dim, *range(module.tensors[0].dim())]):
+        if not torch.equal(mine, expected) and same_at(
+            module.tensors[0], mine, expected, [dim, *range(module.tensors[0].dim())]
+        ):
             return
-    torch.testing.assert_close(mine.resolve_conj(), expected.to(mine.dtype).resolve_conj(), rtol=rtol, atol=atol, equal_nan=True, msg=lambda m: f"result {k}: {m}")
+    torch.testing.assert_close(
+        mine.resolve_conj(), expected.to(mine.dtype).resolve_conj(), rtol=rtol, atol=atol, equal_nan=True,
+        msg=lambda m: f"result {k}: {m}"
+    )
 
 
 def same_at(x: torch.Tensor, mine: torch.Tensor, theirs: torch.Tensor, dims: Sequence[int]) -> bool:
@@ -385,7 +401,9 @@ def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--door", choices=tuple(DOORS), default="export")
     parser.add_argument("--dtype", default="float32")
-    parser.add_argument("--only", default="", help="operators whose names contain one of these texts, separated by commas")
+    parser.add_argument(
+        "--only", default="", help="operators whose names contain one of these texts, separated by commas"
+    )
     parser.add_argument("--samples", type=int, default=6)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--json", type=Path, help="a file of rows, one a line, which is continued")
@@ -407,7 +425,10 @@ def main(arguments: Sequence[str]) -> int:
     found = [done[n] for n in names if n in done]
     counts = collections.Counter(r.state for r in found)
     fallen = sum(bool(r.fallback) for r in found)
-    print(f"{options.door} {options.dtype}: {len(found)} operators: {', '.join(f'{n} {s}' for s, n in counts.most_common())}; {fallen} with a fall-back to torch")
+    print(
+        f"{options.door} {options.dtype}: {len(found)} operators: "
+        f"{', '.join(f'{n} {s}' for s, n in counts.most_common())}; {fallen} with a fall-back to torch"
+    )
     return int(bool(counts["wrong"] or counts["crash"]))
 
 

@@ -1,7 +1,8 @@
-"""Conformance cases of PyTorch programs in folders: `model.pt` (TorchScript), often `model.pt2` (torch.export), `data.pth`, `meta.json`.
+"""Conformance cases of PyTorch programs in folders: `model.pt` (TorchScript), often `model.pt2` (torch.export),
+`data.pth`, `meta.json`.
 
-`python tests/torch_suite.py FOLDER…` runs the cases in them and says what fails; `--only TEXT` chooses by name, `--door script` or
-`--door export` one way of two.
+`python tests/torch_suite.py FOLDER…` runs the cases in them and says what fails; `--only TEXT` chooses by name, `--door
+script` or `--door export` one way of two.
 """
 
 from __future__ import annotations
@@ -92,7 +93,9 @@ def flat(values: Any) -> list[Any]:
     """The tensors in nested lists."""
     if isinstance(values, dict):
         return [v for x in values.values() for v in flat(x)]
-    return [v for x in values for v in flat(x)] if isinstance(values, (list, tuple)) else [] if values is None else [values]
+    return [
+        v for x in values for v in flat(x)
+    ] if isinstance(values, (list, tuple)) else [] if values is None else [values]
 
 
 def _compare(got: Sequence[Any], wanted: Sequence[Any], said: dict[str, Any]) -> None:

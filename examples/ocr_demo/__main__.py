@@ -55,7 +55,9 @@ def show_lines(lines: list[Read]) -> None:
         print(f"  {line.confidence:6.1%}  ({line.box.left:3d}, {line.box.top:3d})  {line.text}")
 
 
-def show_times(first: Stopwatch, given: Mapping[tuple[Path, tuple[int, ...]], NDArray[np.float32]], rounds: int) -> bool:
+def show_times(
+    first: Stopwatch, given: Mapping[tuple[Path, tuple[int, ...]], NDArray[np.float32]], rounds: int
+) -> bool:
     """Compile again from the cache, race against ONNX Runtime on what the networks were `given`, print a table.
 
     False when the answers differ.

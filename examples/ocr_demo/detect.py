@@ -1,8 +1,8 @@
 """Finds lines of text: what goes into the detector, and how its map of probabilities becomes boxes.
 
-The map says for each pixel how likely it lies in the *kernel* of a line, which is the line shrunk so that neighbours do not
-touch. A box is the frame of one connected region of the map, grown back by the distance that the shrinking took away
-(differentiable binarization: Liao et al., 2020, arXiv:1911.08947). Boxes are upright: this picture is not rotated.
+The map says for each pixel how likely it lies in the *kernel* of a line, which is the line shrunk so that neighbours do
+not touch. A box is the frame of one connected region of the map, grown back by the distance that the shrinking took
+away (differentiable binarization: Liao et al., 2020, arXiv:1911.08947). Boxes are upright: this picture is not rotated.
 """
 
 from __future__ import annotations
@@ -52,7 +52,9 @@ def boxes(
         if score < keep:
             continue
         more = round(wide * high * grow / (2 * (wide + high)))
-        found.append(Box(max(0, left - more), max(0, top - more), min(width, right + more), min(height, bottom + more), score))
+        found.append(
+            Box(max(0, left - more), max(0, top - more), min(width, right + more), min(height, bottom + more), score)
+        )
     return sorted(found, key=lambda box: (box.top, box.left))
 
 

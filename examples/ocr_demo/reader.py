@@ -24,7 +24,8 @@ class Read:
 
 @dataclass
 class Reader:
-    """Reads pictures with networks made by `engine`, one for each shape that occurs; `given` is what each was given first."""
+    """Reads pictures with networks made by `engine`, one for each shape that occurs; `given` is what each was given
+    first."""
 
     engine: Engine
     detector: Path

@@ -1,7 +1,7 @@
 """Reads one line of text: what goes into the recogniser, and how its probabilities become letters.
 
-The recogniser gives, for every eighth column of pixels, a probability for each letter of its alphabet and for "no letter".
-The likeliest one is taken in each column, repeated letters are merged, and blanks dropped: greedy decoding of
+The recogniser gives, for every eighth column of pixels, a probability for each letter of its alphabet and for "no
+letter". The likeliest one is taken in each column, repeated letters are merged, and blanks dropped: greedy decoding of
 connectionist temporal classification (Graves et al., 2006).
 """
 

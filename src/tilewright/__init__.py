@@ -5,8 +5,8 @@
     y = m(x)
     m.save("model.so"); m = tilewright.load("model.so")
 
-Scripts for TVM v0.8 to v0.13 find its names here (`import tilewright as tvm`): `relay`, `transform`, `build`, `lower`, `te`, `tir`, `nd`,
-`device`, `target`, `contrib`, `IRModule`. Each is imported at its first use.
+Scripts for TVM v0.8 to v0.13 find its names here (`import tilewright as tvm`): `relay`, `transform`, `build`, `lower`,
+`te`, `tir`, `nd`, `device`, `target`, `contrib`, `IRModule`. Each is imported at its first use.
 """
 
 from __future__ import annotations
@@ -70,9 +70,12 @@ if TYPE_CHECKING:
     from tilewright.tir import script
 
 __all__ = [
-    "DataType", "DataTypeCode", "IRModule", "InferenceSession", "Model", "NDArray", "SessionOptions", "TVMError", "Target",
-    "__version__", "arith", "auto_scheduler", "autotvm", "build", "check", "compile", "contrib", "convert", "cpu", "device",
-    "driver", "error", "errors", "get_global_func", "instrument", "ir", "load", "logs", "lower", "micro", "nd", "params",
+    "DataType", "DataTypeCode", "IRModule", "InferenceSession", "Model", "NDArray", "SessionOptions", "TVMError",
+    "Target",
+    "__version__", "arith", "auto_scheduler", "autotvm", "build", "check", "compile", "contrib", "convert", "cpu",
+    "device",
+    "driver", "error", "errors", "get_global_func", "instrument", "ir", "load", "logs", "lower", "micro", "nd",
+    "params",
     "parser", "quantize", "register_func", "registry", "relay", "rpc", "runtime", "script", "serialization", "settings",
     "target", "te", "testing", "tir", "topi", "transform", "utils",
 ]

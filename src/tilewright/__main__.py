@@ -1,4 +1,5 @@
-"""The commands: `python -m tilewright` is the first of them. An interrupt while their modules are imported is no traceback either."""
+"""The commands: `python -m tilewright` is the first of them. An interrupt while their modules are imported is no
+traceback either."""
 
 from __future__ import annotations
 

@@ -33,7 +33,9 @@ from tilewright.runtime.host import host_arch
 def global_part(compiler: str, **attributes: object) -> tvm.IRModule:
     """relu as a function of its own, for a target."""
     x, y = relay.var("x", shape=(1, 4)), relay.var("y", shape=(1, 4))
-    own = relay.Function([y], relay.nn.relu(y)).with_attr({"Compiler": compiler, "global_symbol": f"{compiler}_0", "Primitive": 1, "Inline": 1, **attributes})
+    own = relay.Function([y], relay.nn.relu(y)).with_attr(
+        {"Compiler": compiler, "global_symbol": f"{compiler}_0", "Primitive": 1, "Inline": 1, **attributes}
+    )
     name = relay.GlobalVar(f"{compiler}_0")
     return relay.transform.InferType()(tvm.IRModule({name: own, relay.GlobalVar("main"): relay.Function([x], name(x))}))
 
@@ -46,13 +48,17 @@ def moved(far: int) -> Command:
 def program(*commands: Command) -> Program:
     """These commands, for 64 bytes."""
     place = TensorPlacement(0, (1, 1, 1, 16), "int8")
-    return Program("npu_0", (place,), (place,), (Layer("layer", "copy", 0, 32),), 64, b"", b"".join(map(encode, commands)))
+    return Program(
+        "npu_0", (place,), (place,), (Layer("layer", "copy", 0, 32),), 64, b"", b"".join(map(encode, commands))
+    )
 
 
 def report() -> Offload:
     """Why a product stays on the CPU."""
     x = relay.var("x", shape=(1, 4))
-    return explain_offload(tvm.IRModule.from_expr(relay.Function([x], relay.nn.dense(x, relay.const(np.ones((2, 4), np.float32))))), "npu")
+    return explain_offload(
+        tvm.IRModule.from_expr(relay.Function([x], relay.nn.dense(x, relay.const(np.ones((2, 4), np.float32))))), "npu"
+    )
 
 
 def tw0901() -> None:
@@ -112,7 +118,9 @@ def tw0912() -> None:
 
 
 def tw0913() -> None:
-    module_of(npu)(program(moved(0)))["npu_0"](tvm.nd.array(np.zeros(16, "int8")), tvm.nd.array(np.zeros((1, 1, 1, 16), "int8")))
+    module_of(npu)(program(moved(0)))["npu_0"](
+        tvm.nd.array(np.zeros(16, "int8")), tvm.nd.array(np.zeros((1, 1, 1, 16), "int8"))
+    )
 
 
 def tw0914() -> None:
@@ -131,7 +139,10 @@ def tw0916() -> None:
 def tw0917() -> None:
     source = Path(__file__).parent.parent / "example_driver.c"
     compiler = find_compilers(host_arch())[0]
-    subprocess.run([*compiler.command, "-shared", "-fPIC", f"-I{HEADER.parent}", str(source), "-o", "driver.so"], check=True, timeout=120)
+    subprocess.run(
+        [*compiler.command, "-shared", "-fPIC", f"-I{HEADER.parent}", str(source), "-o", "driver.so"], check=True,
+        timeout=120
+    )
     with mock.patch.dict("tilewright.base.global_functions.FUNCTIONS") as functions:
         functions.pop("runtime.module.loadbinary_example-driver", None)
         load_driver("driver.so").module(b"nonsense")

@@ -34,7 +34,9 @@ def tw0803() -> None:
 def tw0804() -> None:
     model().save("model.so")
     data = Path("model.so").read_bytes()
-    Path("model.so").write_bytes(data[: len(data) // 2] + bytes([data[len(data) // 2] ^ 1]) + data[len(data) // 2 + 1 :])
+    Path("model.so").write_bytes(
+        data[: len(data) // 2] + bytes([data[len(data) // 2] ^ 1]) + data[len(data) // 2 + 1 :]
+    )
     tvm.load("model.so")
 
 
@@ -83,5 +85,7 @@ def tw0814() -> None:
     for image in ("main.elf", "self_test.elf"):
         (Path("build") / image).touch()
     Path("template.json").write_text(json.dumps({**template, "run": ["false"]}))
-    Path("project.json").write_text(json.dumps({"template": "host", "model": "net", "options": {}, "inputs": [], "outputs": []}))
+    Path("project.json").write_text(
+        json.dumps({"template": "host", "model": "net", "options": {}, "inputs": [], "outputs": []})
+    )
     GeneratedProject.from_directory(".").test()

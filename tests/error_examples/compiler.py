@@ -45,8 +45,13 @@ def tw1303() -> None:
 
 def tw1304() -> None:
     node = helper.make_node("NonZero", ["x"], ["y"], name="places")
-    g = helper.make_graph([node], "g", [helper.make_tensor_value_info("x", TensorProto.FLOAT, ("n",))], [helper.make_tensor_value_info("y", TensorProto.INT64, (1, "k"))])
-    tvm.compile(helper.make_model(g, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), {"x": ("n=1..4",)}, threads=1)(np.ones(3, np.float32))
+    g = helper.make_graph(
+        [node], "g", [helper.make_tensor_value_info("x", TensorProto.FLOAT, ("n",))],
+        [helper.make_tensor_value_info("y", TensorProto.INT64, (1, "k"))]
+    )
+    tvm.compile(
+        helper.make_model(g, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), {"x": ("n=1..4",)}, threads=1
+    )(np.ones(3, np.float32))
 
 
 def tw1305() -> None:

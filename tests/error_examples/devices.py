@@ -1,4 +1,5 @@
-"""What provokes each code of `catalogue/devices.md`, in an empty folder: no process is started but that of a worker, which ends with its example."""
+"""What provokes each code of `catalogue/devices.md`, in an empty folder: no process is started but that of a worker,
+which ends with its example."""
 
 from __future__ import annotations
 
@@ -22,7 +23,9 @@ from tilewright.runtime.worker import Worker
 @contextmanager
 def connected() -> Iterator[tuple[Connection, Connection]]:
     """Two ends."""
-    with socket.create_server(("127.0.0.1", 0)) as listening, socket.create_connection(listening.getsockname(), 10) as ours:
+    with socket.create_server(("127.0.0.1", 0)) as listening, socket.create_connection(
+        listening.getsockname(), 10
+    ) as ours:
         theirs, _ = listening.accept()
         with theirs:
             yield Connection(ours), Connection(theirs)

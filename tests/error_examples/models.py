@@ -19,13 +19,19 @@ from tilewright.relay.frontend.tflite.node import Value
 from tilewright.scalar import expr
 
 
-def one_node(kind: str, shape: tuple[int, ...] | None = (2, 3), kind_of_input: int = TensorProto.FLOAT, inputs: int = 1, domain: str = "", **attributes: object) -> onnx.ModelProto:
+def one_node(
+    kind: str, shape: tuple[int, ...] | None = (2, 3), kind_of_input: int = TensorProto.FLOAT, inputs: int = 1,
+    domain: str = "", **attributes: object
+) -> onnx.ModelProto:
     """A model of one node, called n, which nobody checked."""
     names = [f"x{k}" for k in range(inputs)]
     node = helper.make_node(kind, names, ["y"], name="n", domain=domain, **attributes)
     values = [helper.make_tensor_value_info(name, kind_of_input, shape) for name in names]
     made = helper.make_graph([node], "g", values, [helper.make_tensor_value_info("y", kind_of_input, None)])
-    return helper.make_model(made, opset_imports=[helper.make_opsetid("", 17), *([helper.make_opsetid(domain, 1)] if domain else [])], ir_version=8)
+    return helper.make_model(
+        made, opset_imports=[helper.make_opsetid("", 17), *([helper.make_opsetid(domain, 1)] if domain else [])],
+        ir_version=8
+    )
 
 
 def tw0101() -> None:
@@ -97,7 +103,9 @@ def tw0115() -> None:
     opsets = [helper.make_opsetid("", 17), helper.make_opsetid("org.example", 1)]
     model = one_node("f0", domain="org.example")
     for depth in range(300):
-        inner = helper.make_node(f"f{depth + 1}", ["x"], ["y"], name="inner", domain="org.example") if depth < 299 else helper.make_node("Relu", ["x"], ["y"])
+        inner = helper.make_node(
+            f"f{depth + 1}", ["x"], ["y"], name="inner", domain="org.example"
+        ) if depth < 299 else helper.make_node("Relu", ["x"], ["y"])
         model.functions.append(helper.make_function("org.example", f"f{depth}", ["x"], ["y"], [inner], opsets))
     from_onnx(model)
 

@@ -22,7 +22,10 @@ def tw1002() -> None:
 
 def tw1003() -> None:
     x = relay.var("x", shape=(2, 3))
-    post_training(tvm.IRModule.from_expr(relay.Function([x], relay.nn.relu(x))), None, [{"x": np.ones((2, 3), np.float32)}], PostTraining(), None)
+    post_training(
+        tvm.IRModule.from_expr(relay.Function([x], relay.nn.relu(x))), None, [{"x": np.ones((2, 3), np.float32)}],
+        PostTraining(), None
+    )
 
 
 def tw1004() -> None:

@@ -86,7 +86,9 @@ def tw0713() -> None:
 
 def tw0714() -> None:
     c, x = relay.var("c", shape=(), dtype="bool"), relay.var("x", shape=(2,))
-    relay.build(tvm.IRModule.from_expr(relay.Function([c, x], relay.If(c, relay.exp(x), relay.tanh(x)))), "llvm").executable.profile()
+    relay.build(
+        tvm.IRModule.from_expr(relay.Function([c, x], relay.If(c, relay.exp(x), relay.tanh(x)))), "llvm"
+    ).executable.profile()
 
 
 def tw0715() -> None:
@@ -100,4 +102,6 @@ def tw0716() -> None:
 
 
 def tw0717() -> None:
-    tvm.contrib.graph_executor.GraphModule(relay.build(tvm.IRModule.from_expr(relay.const(1)), "llvm")["default"](tvm.cpu())).module.time_evaluator("compile", tvm.cpu())
+    tvm.contrib.graph_executor.GraphModule(
+        relay.build(tvm.IRModule.from_expr(relay.const(1)), "llvm")["default"](tvm.cpu())
+    ).module.time_evaluator("compile", tvm.cpu())

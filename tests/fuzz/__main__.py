@@ -29,10 +29,14 @@ SAME = 2
 def options(arguments: Sequence[str]) -> argparse.Namespace:
     """The options of the command."""
     parser = argparse.ArgumentParser(prog="python -m fuzz", description=__doc__)
-    parser.add_argument("--kind", action="append", choices=KINDS, help="a kind of program; all of them in turn, where none is given")
+    parser.add_argument(
+        "--kind", action="append", choices=KINDS, help="a kind of program; all of them in turn, where none is given"
+    )
     parser.add_argument("--minutes", type=float, default=0.0, help="how long to go on")
     parser.add_argument("--count", type=int, default=0, help="how many cases of each kind")
-    parser.add_argument("--seed", type=int, default=-1, help="the seed; a fresh one, which is printed, where none is given")
+    parser.add_argument(
+        "--seed", type=int, default=-1, help="the seed; a fresh one, which is printed, where none is given"
+    )
     parser.add_argument("--start", type=int, default=0, help="the number of the first case")
     parser.add_argument("--workers", type=int, default=2, help="processes (2)")
     parser.add_argument("--found", type=Path, default=FOLDER, help="the folder for findings (fuzz-found)")
@@ -53,12 +57,17 @@ def main(arguments: Sequence[str]) -> int:
     kinds = {name: load(name) for name in chosen.kind or KINDS}
     seed = chosen.seed if chosen.seed >= 0 else secrets.randbelow(1 << 31)
     minutes = chosen.minutes or (10.0 if not chosen.count else 0.0)
-    print(f"seed {seed}, kinds {', '.join(kinds)}, " + (f"{minutes:g} minutes" if minutes else f"{chosen.count} cases of each"), flush=True)
+    print(
+        f"seed {seed}, kinds {', '.join(kinds)}, "
+        + (f"{minutes:g} minutes" if minutes else f"{chosen.count} cases of each"), flush=True
+    )
     report, shrunk, said = Report(chosen.found), collections.Counter[str](), time.monotonic()
 
     def follow(result: Result) -> Task | None:
         outcome = result.outcome
-        if result.task.shrinks is not None or outcome.category not in FINDINGS or chosen.no_shrink or shrunk[outcome.label] >= SAME:
+        if result.task.shrinks is not None or outcome.category not in FINDINGS or chosen.no_shrink or shrunk[
+            outcome.label
+        ] >= SAME:
             return None
         if dies(outcome) and "between" in outcome.detail:
             return None
@@ -68,7 +77,9 @@ def main(arguments: Sequence[str]) -> int:
     until = time.monotonic() + 60 * minutes if minutes else float("inf")
     last = chosen.start
     try:
-        for result in Runner(kinds, chosen.workers).results(tasks([*kinds], seed, chosen.start, chosen.count), follow, until):
+        for result in Runner(kinds, chosen.workers).results(
+            tasks([*kinds], seed, chosen.start, chosen.count), follow, until
+        ):
             report.add(result)
             last = max(last, result.task.number)
             if result.outcome.category in FINDINGS and result.task.shrinks is None:

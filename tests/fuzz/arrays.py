@@ -11,7 +11,10 @@ from fuzz.outcomes import Draw
 from tilewright.base.types import DataType
 
 Array = np.ndarray[Any, Any]
-SPECIAL: Final = (np.nan, np.inf, -np.inf, 0.0, -0.0, 1e-45, -1e-40, 1.1754944e-38, 3e38, -3e38, 65504.0, 1e-8, 0.5, -0.5, 1.5, 2.5, 16777217.0, 2147483648.0)
+SPECIAL: Final = (
+    np.nan, np.inf, -np.inf, 0.0, -0.0, 1e-45, -1e-40, 1.1754944e-38, 3e38, -3e38, 65504.0, 1e-8, 0.5, -0.5, 1.5, 2.5,
+    16777217.0, 2147483648.0
+)
 MOODS: Final = ("normal",) * 6 + ("whole",) * 3 + ("special", "wide", "zeros", "ones")
 """How values are drawn; normal most of the time, since special values hide others behind them."""
 

@@ -35,7 +35,8 @@ def flat(values: Any) -> list[Any]:
 
 
 def difference(got: Sequence[Any], want: Sequence[Any]) -> str:
-    """A text that says where two lists of results differ; empty where they agree within the tolerance of their types."""
+    """A text that says where two lists of results differ; empty where they agree within the tolerance of their
+    types."""
     mine, theirs = flat(got), flat(want)
     if len(mine) != len(theirs):
         return f"{len(mine)} results, {len(theirs)} are expected"
@@ -69,7 +70,10 @@ def differing(a: Array, b: Array, extra: Array | float = 0.0) -> Array:
     with np.errstate(all="ignore"):
         special = ~np.isfinite(x) | ~np.isfinite(y)
         same = (x == y) | (np.isnan(x) & np.isnan(y))
-        apart = np.abs(x - y) > ULPS * eps_of(a.dtype) * np.abs(y) + ULPS / 4 * eps_of(a.dtype) * scale(y) + smallest(a) + extra
+        apart = (
+            np.abs(x - y) > ULPS * eps_of(a.dtype) * np.abs(y) + ULPS / 4 * eps_of(a.dtype) * scale(y) + smallest(a)
+            + extra
+        )
     return np.asarray(np.where(special, ~same, apart))
 
 
@@ -108,7 +112,9 @@ def _off(a: Array, theirs: Sequence[Array], exact: Array) -> Array:
     with np.errstate(all="ignore"):
         errors = [np.abs(t.astype(np.float64) - e) for t in theirs]
         worst = max(float(np.max(r[np.isfinite(r)], initial=0.0)) for r in errors)
-        close = np.isfinite(e) & (np.abs(x - e) <= WORSE * worst + ULPS * eps_of(a.dtype) * np.abs(e) + 4 * eps_of(a.dtype) * scale(e))
+        close = np.isfinite(e) & (
+            np.abs(x - e) <= WORSE * worst + ULPS * eps_of(a.dtype) * np.abs(e) + 4 * eps_of(a.dtype) * scale(e)
+        )
         same = [(a == t) | (np.isnan(x) & np.isnan(t.astype(np.float64))) for t in theirs]
         overflow = np.isinf(x) & (np.abs(e) > largest(a)) & (np.sign(x) == np.sign(e))
     return np.asarray(~(close | np.logical_or.reduce(same) | overflow))
@@ -140,7 +146,9 @@ def _within(a: Array, exact: Array, varied: Sequence[Array]) -> bool:
     x, e = a.astype(np.float64), exact.astype(np.float64)
     with np.errstate(all="ignore"):
         moves = [np.abs(v.astype(np.float64) - e) for v in varied]
-        jumps = np.logical_or.reduce([~np.isfinite(m) & ~(np.isnan(e) & np.isnan(v)) for m, v in zip(moves, varied, strict=True)])
+        jumps = np.logical_or.reduce(
+            [~np.isfinite(m) & ~(np.isnan(e) & np.isnan(v)) for m, v in zip(moves, varied, strict=True)]
+        )
         spread = np.max(np.where(np.isfinite(moves), moves, 0.0), axis=0) * WORSE
         off = differing(a, np.where(np.abs(e) > largest(a), np.copysign(np.inf, e), e), spread) & ~jumps
         near = np.isfinite(e) & (np.abs(x - e) <= spread + ULPS * eps_of(a.dtype) * np.abs(e))

@@ -18,8 +18,10 @@ KINDS: Final = tuple(_PLACES)
 
 
 _COMPILER: Final = (
-    "tilewright.compiler.build", "tilewright.compiler.stage_growth", "tilewright.compiler.functions", "tilewright.relay.interpreter",
-    "tilewright.backends.cpu.llvm.jit", "tilewright.tir.interpreter", "tilewright.relay.frontend.onnx", "tilewright.relay.frontend.tflite",
+    "tilewright.compiler.build", "tilewright.compiler.stage_growth", "tilewright.compiler.functions",
+    "tilewright.relay.interpreter",
+    "tilewright.backends.cpu.llvm.jit", "tilewright.tir.interpreter", "tilewright.relay.frontend.onnx",
+    "tilewright.relay.frontend.tflite",
 )
 """Modules that compiling imports when they are needed."""
 

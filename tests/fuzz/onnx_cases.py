@@ -1,4 +1,5 @@
-"""Models of ONNX's node suite with one to three changes: attributes, sizes, element types, values, the opset, and what is stored."""
+"""Models of ONNX's node suite with one to three changes: attributes, sizes, element types, values, the opset, and what
+is stored."""
 
 from __future__ import annotations
 
@@ -45,13 +46,20 @@ def seeds() -> tuple[Seed, ...]:
         for case in load_model_tests(kind="node"):
             if case.model is None or len(case.model.graph.node) != 1 or case.model.graph.node[0].op_type in SKIPPED:
                 continue
-            if case.model.functions or SKIPPED.intersection(o.domain for o in case.model.opset_import) or not case.data_sets:
+            if case.model.functions or SKIPPED.intersection(
+                o.domain for o in case.model.opset_import
+            ) or not case.data_sets:
                 continue
             given = [numpy_array(x) for x in case.data_sets[0][0]]
             if any(x is None for x in given):
                 continue
             names = [i.name for i in case.model.graph.input]
-            found.append(Seed(case.name, case.model.graph.node[0], [*case.model.opset_import], dict(zip(names, given, strict=False))))
+            found.append(
+                Seed(
+                    case.name, case.model.graph.node[0], [*case.model.opset_import],
+                    dict(zip(names, given, strict=False))
+                )
+            )
     return tuple(found)
 
 
@@ -74,7 +82,8 @@ def numpy_array(x: Any) -> Any:
 
 
 def drawn(draw: Draw) -> tuple[onnx.ModelProto, dict[str, Any], str]:
-    """A changed model, its inputs, and the name of the case; one that a reference accepts, where a few tries find one."""
+    """A changed model, its inputs, and the name of the case; one that a reference accepts, where a few tries find
+    one."""
     for _ in range(TRIES):
         seed = draw.pick(draw.pick(by_operator()))
         model, feeds = changed(draw, seed)
@@ -115,12 +124,21 @@ def _is_stored(value: np.ndarray[Any, Any]) -> bool:
 
 def assembled(draw: Draw, made: Seed) -> tuple[onnx.ModelProto, dict[str, Any]]:
     """A model of the node; some of its inputs are stored."""
-    stored = {n for n, v in made.inputs.items() if isinstance(v, np.ndarray) and draw.chance(0.4 if v.dtype.kind == "i" else 0.2) and _is_stored(v)}
+    stored = {
+        n for n,
+        v in made.inputs.items() if isinstance(v, np.ndarray) and draw.chance(0.4 if v.dtype.kind == "i" else 0.2)
+        and _is_stored(v)
+    }
     inputs = [helper.make_value_info(n, type_of(v)) for n, v in made.inputs.items() if n not in stored]
-    inits = [numpy_helper.from_array(np.ascontiguousarray(v).reshape(v.shape), n) for n, v in made.inputs.items() if n in stored]
+    inits = [
+        numpy_helper.from_array(np.ascontiguousarray(v).reshape(v.shape), n) for n,
+        v in made.inputs.items() if n in stored
+    ]
     outputs = [onnx.ValueInfoProto(name=o) for o in made.node.output if o]
     graph = helper.make_graph([made.node], "g", inputs, outputs, inits)
-    return helper.make_model(graph, opset_imports=made.opsets, ir_version=IR_VERSION), {n: v for n, v in made.inputs.items() if n not in stored}
+    return helper.make_model(
+        graph, opset_imports=made.opsets, ir_version=IR_VERSION
+    ), {n: v for n, v in made.inputs.items() if n not in stored}
 
 
 # Changes.
@@ -167,7 +185,10 @@ def new_value(draw: Draw, made: Seed, declared: Any, old: Any) -> Any:
                 return changed_list
             return [draw.pick(NUMBERS) for _ in range(draw.pick((0, 1, 2, rank)))] or None
         case kinds.STRING:
-            known = [helper.get_attribute_value(a) for s in seeds() if s.node.op_type == made.node.op_type for a in s.node.attribute if a.name == declared.name]
+            known = [
+                helper.get_attribute_value(a) for s in seeds() if s.node.op_type == made.node.op_type
+                for a in s.node.attribute if a.name == declared.name
+            ]
             return draw.pick(sorted({*known})) if known else old
         case kinds.FLOATS:
             return [draw.pick(REALS) for _ in old] if old is not None else None
@@ -196,14 +217,19 @@ def retype(draw: Draw, made: Seed) -> None:
     if not choices:
         return revalue(draw, made)
     constraint = draw.pick(choices)
-    allowed = [t[7:-1] for t in constraint.allowed_type_strs if t.startswith("tensor(") and "complex" not in t and "string" not in t]
+    allowed = [
+        t[7:-1] for t in constraint.allowed_type_strs if t.startswith("tensor(") and "complex" not in t
+        and "string" not in t
+    ]
     if not allowed:
         return None
     dtype = helper.tensor_dtype_to_np_dtype(onnx.TensorProto.DataType.Value(draw.pick(allowed).upper())).name
     for k, n in enumerate(made.node.input):
         value = made.inputs.get(n)
         declared = schema.inputs[min(k, len(schema.inputs) - 1)]
-        if isinstance(value, np.ndarray) and declared.type_str == constraint.type_param_str and value.dtype.kind not in "OSU":
+        if isinstance(
+            value, np.ndarray
+        ) and declared.type_str == constraint.type_param_str and value.dtype.kind not in "OSU":
             numeric = value.astype(np.float64)
             kept = bool((np.abs(numeric[np.isfinite(numeric)]) < 100).all()) and draw.chance(0.6)
             made.inputs[n] = cast(value, dtype) if kept else arrays.values(draw, value.shape, dtype)
@@ -237,7 +263,11 @@ def reversion(draw: Draw, made: Seed) -> None:
     """Another version of the opset."""
     for o in made.opsets:
         if o.domain == made.node.domain:
-            made.opsets = [p for p in made.opsets if p.domain != o.domain] + [helper.make_opsetid(o.domain, max(1, draw.pick((11, 13, 14, 16, 18, 20, 21, 22, 23)) if not o.domain else o.version))]
+            made.opsets = [p for p in made.opsets if p.domain != o.domain] + [
+                helper.make_opsetid(
+                    o.domain, max(1, draw.pick((11, 13, 14, 16, 18, 20, 21, 22, 23)) if not o.domain else o.version)
+                )
+            ]
 
 
 def leave_out(draw: Draw, made: Seed) -> None:
@@ -252,5 +282,7 @@ def leave_out(draw: Draw, made: Seed) -> None:
     made.inputs = {n: v for n, v in made.inputs.items() if n in made.node.input}
 
 
-CHANGES: Final[Sequence[Callable[[Draw, Seed], None]]] = (attribute, attribute, attribute, resize, resize, retype, retype, revalue, revalue, reversion, leave_out)
+CHANGES: Final[Sequence[Callable[[Draw, Seed], None]]] = (
+    attribute, attribute, attribute, resize, resize, retype, retype, revalue, revalue, reversion, leave_out
+)
 

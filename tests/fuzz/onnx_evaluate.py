@@ -18,13 +18,30 @@ Array = np.ndarray[Any, Any]
 Values = Mapping[str, Any]
 IR_VERSION: Final = 10
 EXACT: Final = frozenset(
-    ["Identity", "Reshape", "Transpose", "Squeeze", "Unsqueeze", "Flatten", "Expand", "Tile", "Slice", "Concat", "Split", "Gather", "GatherElements", "GatherND", "Pad", "Neg", "Abs", "Relu", "Max", "Min", "Where", "Clip", "MaxPool", "GlobalMaxPool", "ScatterElements", "ScatterND", "Constant", "ConstantOfShape", "Cast", "CastLike", "Shape", "Size", "Floor", "Ceil", "Round", "Sign", "DepthToSpace", "SpaceToDepth", "ReverseSequence", "Trilu", "EyeLike", "OneHot", "TopK", "ReduceMax", "ReduceMin", "ArgMax", "ArgMin", "NonZero", "Compress", "Unique", "Range", "QuantizeLinear", "DequantizeLinear", "Equal", "Less", "Greater", "LessOrEqual", "GreaterOrEqual", "And", "Or", "Not", "Xor", "IsNaN", "IsInf", "Hardmax", "Dropout", "BitCast", "Upsample", "ReduceMax"]
+    [
+        "Identity", "Reshape", "Transpose", "Squeeze", "Unsqueeze", "Flatten", "Expand", "Tile", "Slice", "Concat",
+        "Split", "Gather", "GatherElements", "GatherND", "Pad", "Neg", "Abs", "Relu", "Max", "Min", "Where", "Clip",
+        "MaxPool", "GlobalMaxPool", "ScatterElements", "ScatterND", "Constant", "ConstantOfShape", "Cast", "CastLike",
+        "Shape", "Size", "Floor", "Ceil", "Round", "Sign", "DepthToSpace", "SpaceToDepth", "ReverseSequence", "Trilu",
+        "EyeLike", "OneHot", "TopK", "ReduceMax", "ReduceMin", "ArgMax", "ArgMin", "NonZero", "Compress", "Unique",
+        "Range", "QuantizeLinear", "DequantizeLinear", "Equal", "Less", "Greater", "LessOrEqual", "GreaterOrEqual",
+        "And", "Or", "Not", "Xor", "IsNaN", "IsInf", "Hardmax", "Dropout", "BitCast", "Upsample", "ReduceMax"
+    ]
 )
 """Operators whose floats are not rounded, or rounded by definition."""
 SUMS: Final = frozenset(
-    ["ReduceSum", "ReduceMean", "ReduceL1", "ReduceL2", "ReduceSumSquare", "ReduceLogSum", "ReduceLogSumExp", "ReduceProd", "MatMul", "Gemm", "Conv", "ConvTranspose", "Einsum", "AveragePool", "GlobalAveragePool", "LpPool", "GlobalLpPool", "Softmax", "LogSoftmax", "LayerNormalization", "InstanceNormalization", "GroupNormalization", "RMSNormalization", "BatchNormalization", "MeanVarianceNormalization", "LRN", "LpNormalization", "LSTM", "GRU", "RNN", "CumSum", "Sum", "Mean", "Resize", "GridSample", "Attention", "DFT", "STFT", "RoiAlign", "AffineGrid", "Det", "DeformConv", "LinearAttention", "FlexAttention", "CausalConvWithState", "SoftmaxCrossEntropyLoss", "CumProd", "NegativeLogLikelihoodLoss", "Col2Im", "RotaryEmbedding", "TreeEnsemble", "MelWeightMatrix", "SwiGLU"]
+    [
+        "ReduceSum", "ReduceMean", "ReduceL1", "ReduceL2", "ReduceSumSquare", "ReduceLogSum", "ReduceLogSumExp",
+        "ReduceProd", "MatMul", "Gemm", "Conv", "ConvTranspose", "Einsum", "AveragePool", "GlobalAveragePool", "LpPool",
+        "GlobalLpPool", "Softmax", "LogSoftmax", "LayerNormalization", "InstanceNormalization", "GroupNormalization",
+        "RMSNormalization", "BatchNormalization", "MeanVarianceNormalization", "LRN", "LpNormalization", "LSTM", "GRU",
+        "RNN", "CumSum", "Sum", "Mean", "Resize", "GridSample", "Attention", "DFT", "STFT", "RoiAlign", "AffineGrid",
+        "Det", "DeformConv", "LinearAttention", "FlexAttention", "CausalConvWithState", "SoftmaxCrossEntropyLoss",
+        "CumProd", "NegativeLogLikelihoodLoss", "Col2Im", "RotaryEmbedding", "TreeEnsemble", "MelWeightMatrix", "SwiGLU"
+    ]
 )
-"""Operators with sums inside: the order of their terms is free, so a rounding of the inputs says how sure the result is."""
+"""Operators with sums inside: the order of their terms is free, so a rounding of the inputs says how sure the result
+is."""
 
 
 class NoAnswer(Exception):
@@ -56,7 +73,9 @@ def runtime(model: onnx.ModelProto, feeds: Values) -> list[Any]:
         raise NoAnswer(f"{type(error).__name__}: {str(error)[:200]}") from None
 
 
-REFERENCES: Final[Mapping[str, Callable[[onnx.ModelProto, Values], list[Any]]]] = {"onnxruntime": runtime, "onnx": reference}
+REFERENCES: Final[
+    Mapping[str, Callable[[onnx.ModelProto, Values], list[Any]]]
+] = {"onnxruntime": runtime, "onnx": reference}
 
 
 def free_names(node: NodeProto) -> list[str]:
@@ -64,7 +83,9 @@ def free_names(node: NodeProto) -> list[str]:
     found = [n for n in node.input if n]
     for a in node.attribute:
         for graph in [*([a.g] if a.HasField("g") else []), *a.graphs]:
-            inside = {i.name for i in graph.input} | {t.name for t in graph.initializer} | {o for n in graph.node for o in n.output}
+            inside = {i.name for i in graph.input} | {t.name for t in graph.initializer} | {
+                o for n in graph.node for o in n.output
+            }
             found += [name for n in graph.node for name in free_names(n) if name not in inside]
             found += [o.name for o in graph.output if o.name not in inside]
     return [*dict.fromkeys(found)]
@@ -75,14 +96,18 @@ def single(node: NodeProto, values: Values, opsets: Sequence[Any]) -> tuple[onnx
     fed = {name: values[name] for name in free_names(node)}
     inputs = [helper.make_value_info(name, type_of(value)) for name, value in fed.items()]
     outputs = [onnx.ValueInfoProto(name=o) for o in node.output if o]
-    return helper.make_model(helper.make_graph([node], "one", inputs, outputs), opset_imports=opsets, ir_version=IR_VERSION), fed
+    return helper.make_model(
+        helper.make_graph([node], "one", inputs, outputs), opset_imports=opsets, ir_version=IR_VERSION
+    ), fed
 
 
 def type_of(value: Any) -> onnx.TypeProto:
     """The type of an array or of a list of arrays."""
     if isinstance(value, list):
         first = next((v for v in value if v is not None), None)
-        return helper.make_sequence_type_proto(helper.make_tensor_type_proto(TensorProto.FLOAT, None) if first is None else type_of(first))
+        return helper.make_sequence_type_proto(
+            helper.make_tensor_type_proto(TensorProto.FLOAT, None) if first is None else type_of(first)
+        )
     return helper.make_tensor_type_proto(element(value.dtype), value.shape)
 
 
@@ -158,7 +183,9 @@ class Steps:
 
 
 def is_floating(value: Any) -> bool:
-    return isinstance(value, np.ndarray) and value.dtype.kind in "fV" and (value.dtype.kind == "f" or DataType(value.dtype).is_float)
+    return isinstance(value, np.ndarray) and value.dtype.kind in "fV" and (
+        value.dtype.kind == "f" or DataType(value.dtype).is_float
+    )
 
 
 def widened(value: Any) -> Any:

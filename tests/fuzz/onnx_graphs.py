@@ -1,6 +1,7 @@
 """Random ONNX graphs of many nodes; `onnx_steps.py` has the operators.
 
-Each node is evaluated by a reference when it is drawn, so its results have known shapes, and nodes that no reference accepts are left out.
+Each node is evaluated by a reference when it is drawn, so its results have known shapes, and nodes that no reference
+accepts are left out.
 """
 
 from __future__ import annotations
@@ -18,7 +19,10 @@ from fuzz.outcomes import Draw
 
 Array = np.ndarray[Any, Any]
 OPSETS: Final = (13, 14, 15, 16, 17, 17, 18, 19, 20, 21, 22)
-DTYPES: Final = ("float32",) * 14 + ("float64", "float16", "float16", "int64", "int64", "int32", "int32", "bool", "int8", "uint8", "int16", "uint16", "uint32", "uint64")
+DTYPES: Final = ("float32",) * 14 + (
+    "float64", "float16", "float16", "int64", "int64", "int32", "int32", "bool", "int8", "uint8", "int16", "uint16",
+    "uint32", "uint64"
+)
 LARGEST: Final = 3000
 """Elements of the largest value."""
 
@@ -62,7 +66,11 @@ class Graph:
     def like(self, name: str) -> str:
         """A value that broadcasts with another one and has its element type."""
         value = self.values[name]
-        fitting = [n for n, v in self.values.items() if isinstance(v, np.ndarray) and v.dtype == value.dtype and broadcasts(v.shape, value.shape)]
+        fitting = [
+            n for n,
+            v in self.values.items() if isinstance(v, np.ndarray) and v.dtype == value.dtype
+            and broadcasts(v.shape, value.shape)
+        ]
         if self.draw.chance(0.5):
             return str(self.draw.pick(fitting))
         shape = [d if self.draw.chance(0.6) else 1 for d in value.shape]
@@ -80,7 +88,9 @@ class Graph:
         """A node with its first result; an empty text where it is not kept."""
         names = [f"v{len(self.values) + k}" for k in range(results)]
         try:
-            node = helper.make_node(op, inputs, names, domain=domain, **{k: v for k, v in attributes.items() if v is not None})
+            node = helper.make_node(
+                op, inputs, names, domain=domain, **{k: v for k, v in attributes.items() if v is not None}
+            )
             made = run_node(node, self.values, self.opsets)
         except (NoAnswer, ValueError, TypeError, KeyError):
             return ""

@@ -107,7 +107,8 @@ def judged(case: Case, ours: Sequence[Any], answers: dict[str, list[Any]]) -> Ou
             return Outcome(EXPLAINED, rules.ACCUMULATION.name, said)
         shaken = [steps.shaken(k) for k in range(SHAKEN)]
         if compare.as_sure(ours, exact, shaken) or all(
-            compare.as_sure([a], [e], [[s[k]] for s in shaken]) or any(not compare.difference([a], [t[k]]) for t in answers.values())
+            compare.as_sure([a], [e], [[s[k]] for s in shaken])
+            or any(not compare.difference([a], [t[k]]) for t in answers.values())
             for k, (a, e) in enumerate(zip(ours, exact, strict=True))
         ):
             return Outcome(EXPLAINED, rules.CONDITION.name, said)
@@ -136,7 +137,9 @@ def excused(steps: Steps, ours: Sequence[Any], answers: Sequence[list[Any]]) -> 
     for node in steps.model.graph.node:
         inside = (n for a in node.attribute for n in a.g.node)
         rule = rules.applying(node, [known.get(n) for n in node.input], [known.get(n) for n in node.output])
-        rule = rule or next((r for n in inside for r in rules.RULES if n.op_type in r.operators and r.name.startswith("random")), None)
+        rule = rule or next(
+            (r for n in inside for r in rules.RULES if n.op_type in r.operators and r.name.startswith("random")), None
+        )
         if rule is not None:
             found.update((o, rule) for o in node.output if o)
     if not found:

@@ -34,8 +34,12 @@ def smaller(model: ModelProto, feeds: Feeds) -> Iterator[Smaller]:
     yield from _plainer(model, feeds)
 
 
-def rebuilt(model: ModelProto, feeds: Feeds, nodes: Iterable[NodeProto], outputs: Iterable[onnx.ValueInfoProto], arrays: Feeds | None = None) -> Smaller:
-    """The model with these nodes and outputs and without what nothing reads; `arrays` are values of stored tensors and inputs."""
+def rebuilt(
+    model: ModelProto, feeds: Feeds, nodes: Iterable[NodeProto], outputs: Iterable[onnx.ValueInfoProto],
+    arrays: Feeds | None = None
+) -> Smaller:
+    """The model with these nodes and outputs and without what nothing reads; `arrays` are values of stored tensors and
+    inputs."""
     kept: list[NodeProto] = []
     made = list(outputs)
     needed = {o.name for o in made}
@@ -49,7 +53,9 @@ def rebuilt(model: ModelProto, feeds: Feeds, nodes: Iterable[NodeProto], outputs
     fed = {n: v for n, v in given.items() if n in needed and n not in stored}
     inputs = [helper.make_value_info(n, type_of(v)) for n, v in fed.items()]
     graph = helper.make_graph(kept, "g", inputs, made, inits)
-    result = helper.make_model(graph, opset_imports=model.opset_import, ir_version=model.ir_version, functions=model.functions)
+    result = helper.make_model(
+        graph, opset_imports=model.opset_import, ir_version=model.ir_version, functions=model.functions
+    )
     return result, fed
 
 
@@ -90,7 +96,9 @@ def _without_node(model: ModelProto, feeds: Feeds, known: Feeds) -> Iterator[Sma
     for k, node in enumerate(nodes[:-1] if len(nodes) > 1 else []):
         names = [o for o in node.output if o]
         if all(n in known for n in names) and not {o.name for o in model.graph.output}.intersection(names):
-            yield rebuilt(model, {**feeds, **{n: known[n] for n in names}}, nodes[:k] + nodes[k + 1:], model.graph.output)
+            yield rebuilt(
+                model, {**feeds, **{n: known[n] for n in names}}, nodes[:k] + nodes[k + 1:], model.graph.output
+            )
 
 
 def _without_attribute(model: ModelProto, feeds: Feeds) -> Iterator[Smaller]:
@@ -162,4 +170,6 @@ def _plainer(model: ModelProto, feeds: Feeds) -> Iterator[Smaller]:
 
 def _measure(a: Any) -> int:
     """The length of the text of the values: what a reader has to take in, and what ends the loop."""
-    return sum(len(str(v)) for v in np.asarray(a).ravel().tolist()) * 2 + int(np.count_nonzero(np.asarray(a).astype(np.float64)))
+    return sum(
+        len(str(v)) for v in np.asarray(a).ravel().tolist()
+    ) * 2 + int(np.count_nonzero(np.asarray(a).astype(np.float64)))

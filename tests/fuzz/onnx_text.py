@@ -91,7 +91,9 @@ def info_text(info: onnx.ValueInfoProto) -> str:
     """A value's name and type."""
     kind = info.type
     if kind.HasField("tensor_type"):
-        shape = [d.dim_value if d.HasField("dim_value") else d.dim_param or None for d in kind.tensor_type.shape.dim] if kind.tensor_type.HasField("shape") else None
+        shape = [
+            d.dim_value if d.HasField("dim_value") else d.dim_param or None for d in kind.tensor_type.shape.dim
+        ] if kind.tensor_type.HasField("shape") else None
         return f"helper.make_tensor_value_info({info.name!r}, {kind.tensor_type.elem_type}, {shape})"
     return f"onnx.ValueInfoProto.FromString({info.SerializeToString()!r})"
 
@@ -100,18 +102,29 @@ def graph_text(graph: GraphProto, indent: str) -> str:
     """A call of `make_graph`."""
     deep = indent + "    "
     nodes = "".join(f"{deep}    {node_text(n, deep)},\n" for n in graph.node)
-    inits = "".join(f"{deep}    numpy_helper.from_array({array_text(numpy_helper.to_array(t))}, {t.name!r}),\n" for t in graph.initializer)
+    inits = "".join(
+        f"{deep}    numpy_helper.from_array({array_text(numpy_helper.to_array(t))}, {t.name!r}),\n"
+        for t in graph.initializer
+    )
     lists = [", ".join(map(info_text, values)) for values in (graph.input, graph.output)]
-    return f"helper.make_graph(\n{deep}[\n{nodes}{deep}],\n{deep}'g', [{lists[0]}],\n{deep}[{lists[1]}],\n{deep}[\n{inits}{deep}],\n{indent})"
+    return (
+        f"helper.make_graph(\n{deep}[\n{nodes}{deep}],\n{deep}'g', "
+        f"[{lists[0]}],\n{deep}[{lists[1]}],\n{deep}[\n{inits}{deep}],\n{indent})"
+    )
 
 
 def model_text(model: ModelProto) -> str:
     """A function that makes the model."""
     opsets = ", ".join(f"helper.make_opsetid({o.domain!r}, {o.version})" for o in model.opset_import)
     if model.functions:
-        return f"def model() -> onnx.ModelProto:\n    return onnx.ModelProto.FromString({model.SerializeToString()!r})\n"
+        return (
+            f"def model() -> onnx.ModelProto:\n    return onnx.ModelProto.FromString({model.SerializeToString()!r})\n"
+        )
     graph = graph_text(model.graph, "    ")
-    return f"def model() -> onnx.ModelProto:\n    graph = {graph}\n    return helper.make_model(graph, opset_imports=[{opsets}], ir_version={model.ir_version})\n"
+    return (
+        f"def model() -> onnx.ModelProto:\n    graph = {graph}\n    return helper.make_model(graph, "
+        f"opset_imports=[{opsets}], ir_version={model.ir_version})\n"
+    )
 
 
 def test(model: ModelProto, feeds: Mapping[str, Any], level: int, outcome: Outcome) -> str:

@@ -22,8 +22,8 @@ INVALID: Final = "invalid"
 WRONG: Final = "wrong"
 FOREIGN: Final = "foreign"
 CATEGORIES: Final = (AGREES, REFUSED, EXPLAINED, INVALID, WRONG, FOREIGN)
-"""Agrees with a reference; refused with one of our errors; differs, and a rule explains why; refused or crashed by both references;
-wrong; any other exception, a crash, a timeout or a memory limit."""
+"""Agrees with a reference; refused with one of our errors; differs, and a rule explains why; refused or crashed by both
+references; wrong; any other exception, a crash, a timeout or a memory limit."""
 FINDINGS: Final = (WRONG, FOREIGN)
 _PACKAGES: Final = ("/tilewright/", "/fuzz/")
 _LONGEST: Final = 300
@@ -31,7 +31,8 @@ _LONGEST: Final = 300
 
 @dataclass(frozen=True)
 class Outcome:
-    """The outcome of one case. `label` groups equal outcomes in the report: a rule, a kind of message, or an exception with its place."""
+    """The outcome of one case. `label` groups equal outcomes in the report: a rule, a kind of message, or an exception
+    with its place."""
 
     category: str
     label: str = ""
@@ -75,7 +76,8 @@ class Kind(Protocol):
         """A case."""
 
     def run(self, case: Any, phase: Callable[[str], None]) -> Outcome:
-        """Compare ours with the references. `phase` is told "reference" and "ours", so that a crash can be attributed."""
+        """Compare ours with the references. `phase` is told "reference" and "ours", so that a crash can be
+        attributed."""
 
     def smaller(self, case: Any) -> Iterator[Any]:
         """Cases that are a step smaller, the boldest first."""

@@ -1,4 +1,5 @@
-"""Relay programs at the usual level of optimization: against the interpreter, and against the program compiled without optimization."""
+"""Relay programs at the usual level of optimization: against the interpreter, and against the program compiled without
+optimization."""
 
 from __future__ import annotations
 
@@ -64,7 +65,8 @@ class Case:
 
 
 class RelayKind:
-    """Graphs of many operators, kernels with what is fused behind them, programs with functions, and single operators with other attributes."""
+    """Graphs of many operators, kernels with what is fused behind them, programs with functions, and single operators
+    with other attributes."""
 
     name = "relay"
 
@@ -88,7 +90,9 @@ class RelayKind:
                 want = case.program.reference()
             except Exception as error:  # an operator may refuse the values that it is given
                 outcome = raised(error)
-                return replace(outcome, label=f"interpreter: {outcome.label}") if outcome.found else Outcome(INVALID, "refused by the interpreter")
+                return replace(
+                    outcome, label=f"interpreter: {outcome.label}"
+                ) if outcome.found else Outcome(INVALID, "refused by the interpreter")
             phase("ours")
             try:
                 ours, plain = (native(case.program, level) for level in (case.opt_level, 0))
@@ -102,17 +106,28 @@ class RelayKind:
         """Plainer inputs; programs are made smaller by `made_smaller`."""
         for k, x in enumerate(case.program.values):
             if x.dtype.kind in "fiu" and x.size and x.any():
-                yield replace(case, program=Program(case.program.module, (*case.program.values[:k], np.zeros_like(x), *case.program.values[k + 1:])))
+                yield replace(
+                    case,
+                    program=Program(
+                        case.program.module, (*case.program.values[:k], np.zeros_like(x), *case.program.values[k + 1:])
+                    )
+                )
 
     def made_smaller(self, case: Case, fails: Callable[[Any], bool]) -> Case:
         """The smallest program found by the shrinker of `tilewright diagnose`."""
-        return replace(case, program=Shrinker(case.program, lambda program: fails(replace(case, program=program))).run())
+        return replace(
+            case, program=Shrinker(case.program, lambda program: fails(replace(case, program=program))).run()
+        )
 
     def test(self, case: Case, outcome: Outcome) -> str:
         pieces = "".join(f"    {piece!r},\n" for piece in case.program.to_bytes()).rstrip("\n")
         text = str(case.program.module).replace("\\", "\\\\").replace('"""', "'''")
-        made = _TEST.replace("PIECES_TEXT", pieces).replace("PROGRAM_TEXT", text).replace("LEVEL_TEXT", str(case.opt_level))
-        return made.replace("REFERENCES_TEXT", repr({n: [repr(a) for a in v] for n, v in outcome.references.items()})).replace("OURS_TEXT", repr([repr(a) for a in outcome.ours]))
+        made = _TEST.replace("PIECES_TEXT", pieces).replace("PROGRAM_TEXT", text).replace(
+            "LEVEL_TEXT", str(case.opt_level)
+        )
+        return made.replace(
+            "REFERENCES_TEXT", repr({n: [repr(a) for a in v] for n, v in outcome.references.items()})
+        ).replace("OURS_TEXT", repr([repr(a) for a in outcome.ours]))
 
 
 def native(program: Program, level: int) -> list[Array]:
@@ -125,7 +140,9 @@ def judged(case: Case, ours: Sequence[Array], plain: Sequence[Array], want: Sequ
     """The outcome for answers that differ from the interpreter's."""
     levels = ((f"opt_level {case.opt_level}", ours), ("opt_level 0", plain))
     said = "; ".join(f"{n}: {d}" for n, v in levels if (d := compare.difference(v, want)))
-    names = sorted({e.op.name for e in post_order(case.program.main.body) if isinstance(e, Call) and hasattr(e.op, "name")})
+    names = sorted(
+        {e.op.name for e in post_order(case.program.main.body) if isinstance(e, Call) and hasattr(e.op, "name")}
+    )
     if rules.RANDOM_RELAY.intersection(names):
         return Outcome(EXPLAINED, "random numbers", said)
     try:
@@ -147,7 +164,10 @@ def shake(program: Program, seed: int) -> Program:
         amount = max(2.0**-22, compare.eps_of(x.dtype))
         return np.asarray(x.astype(np.float64) * (1 + amount * random.uniform(-1, 1, x.shape))).astype(x.dtype)
 
-    new = {e: Constant(near(e.value)) for e in post_order(program.main.body) if isinstance(e, Constant) and isinstance(e.value, np.ndarray)}
+    new = {
+        e: Constant(near(e.value)) for e in post_order(program.main.body) if isinstance(e, Constant)
+        and isinstance(e.value, np.ndarray)
+    }
     body = rewrite(program.main.body, lambda e: None, memo=dict(new))
     return program.around(body, dict(zip(program.main.params, map(near, program.values), strict=True)))
 
@@ -171,12 +191,18 @@ def kernel(draw: Draw) -> Program | None:
 
 
 def program(draw: Draw) -> Program | None:
-    module = random_module(draw.random.randrange(1 << 30), first_order=draw.chance(0.5), pure=True, vary=draw.chance(0.3), static=True, length=draw.pick((3, 6, 8)))
+    module = random_module(
+        draw.random.randrange(1 << 30), first_order=draw.chance(0.5), pure=True, vary=draw.chance(0.3), static=True,
+        length=draw.pick((3, 6, 8))
+    )
     module = module.map_functions(lambda f: f.without_attr("Compiler").without_attr("Primitive"), Function)
     main = module["main"]
     if not all(isinstance(p.type_annotation, TensorType) for p in main.params):
         return None
-    return Program(module, tuple(arrays.values(draw, p.type_annotation.concrete_shape, str(p.type_annotation.dtype)) for p in main.params))
+    return Program(
+        module,
+        tuple(arrays.values(draw, p.type_annotation.concrete_shape, str(p.type_annotation.dtype)) for p in main.params)
+    )
 
 
 def operator(draw: Draw) -> Program | None:
@@ -206,4 +232,6 @@ def other(draw: Draw, a: Array) -> Array:
     return a
 
 
-SOURCES: Final[dict[str, Callable[[Draw], Program | None]]] = {"graph": graph, "kernel": kernel, "program": program, "operator": operator}
+SOURCES: Final[dict[str, Callable[[Draw], Program | None]]] = {
+    "graph": graph, "kernel": kernel, "program": program, "operator": operator
+}

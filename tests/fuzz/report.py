@@ -40,7 +40,10 @@ class Report:
         label = re.sub(r"\W+", "_", outcome.label)[:60].strip("_")
         path = self.folder / f"test_{task.kind}_{label}_{task.seed}_{task.number}.py"
         self.folder.mkdir(parents=True, exist_ok=True)
-        about = f"{outcome.category}: {outcome.label}\n\n    python -m fuzz --kind {task.name} --count 1\n\n{outcome.detail}\n"
+        about = (
+            f"{outcome.category}: {outcome.label}\n\n    python -m fuzz --kind {task.name} --count "
+            f"1\n\n{outcome.detail}\n"
+        )
         source = result.test.replace("{about}", about.replace("\\", "\\\\").replace('"""', "'''"), 1)
         path.write_text(source, encoding="utf-8")
         self.files.setdefault(f"{task.kind} {outcome.category}: {outcome.label}", []).append(path.name)
@@ -62,9 +65,13 @@ class Report:
         for kind, counts in self.counts.items():
             sums = [sum(n for (c, _), n in counts.items() if c == category) for category in CATEGORIES]
             yield f"{kind:<10}" + "".join(f"{n:>11}" for n in sums) + f"{counts.total():>11}"
-        for category, title in ((EXPLAINED, "explained, by rule"), (REFUSED, "refused, by message"), (INVALID, "invalid"),
+        for category, title in ((
+            EXPLAINED, "explained, by rule"
+        ), (REFUSED, "refused, by message"), (INVALID, "invalid"),
                                 *((c, c) for c in FINDINGS)):
-            rows = [(n, kind, label) for kind, c in self.counts.items() for (has, label), n in c.items() if has == category]
+            rows = [
+                (n, kind, label) for kind, c in self.counts.items() for (has, label), n in c.items() if has == category
+            ]
             if rows:
                 yield ""
                 yield f"{title}:"

@@ -1,8 +1,8 @@
 """Runs cases in worker processes: a crash, a timeout and too much memory are outcomes like others.
 
-The parent forks the workers, so that they begin with all modules imported. A worker answers one task after another; it notes in shared memory whether
-a reference or our code runs, so that a crash is attributed. A worker that dies is replaced. One is also replaced after `CASES` cases,
-since compiled code is never freed.
+The parent forks the workers, so that they begin with all modules imported. A worker answers one task after another; it
+notes in shared memory whether a reference or our code runs, so that a crash is attributed. A worker that dies is
+replaced. One is also replaced after `CASES` cases, since compiled code is never freed.
 """
 
 from __future__ import annotations
@@ -83,7 +83,9 @@ class Runner:
     count: int = WORKERS
     workers: list[Worker] = field(default_factory=list)
 
-    def results(self, tasks: Iterable[Task], follow: Callable[[Result], Task | None], until: float = float("inf")) -> Iterator[Result]:
+    def results(
+        self, tasks: Iterable[Task], follow: Callable[[Result], Task | None], until: float = float("inf")
+    ) -> Iterator[Result]:
         """The results of all tasks that begin before the time `until`; `follow` may answer one with another task."""
         pending, more = iter(tasks), list[Task]()
         try:
@@ -196,7 +198,7 @@ def work(kinds: dict[str, Kind], connection: Connection, phase: mmap.mmap) -> No
             return
         try:
             outcome, test = answer(kinds[task.kind], task, phase)
-        except Exception as error:  # outside of the calls of our code: drawing, comparing and shrinking have faults, too
+        except Exception as error:  # outside of the calls of our code: drawing, comparing and shrinking have faults, too  # noqa: E501
             text = "".join(traceback.format_exception(error))
             outcome, test = Outcome(FOREIGN, f"fault of the fuzzer: {type(error).__name__} {place(error)}", text), ""
         phase[0] = _PHASES["idle"]

@@ -1,4 +1,5 @@
-"""Loop programs and tensor expressions under random schedules: the scheduled program, interpreted and native, against the unscheduled one.
+"""Loop programs and tensor expressions under random schedules: the scheduled program, interpreted and native, against
+the unscheduled one.
 
 All values are whole numbers and small, so results have to be equal.
 """
@@ -49,7 +50,8 @@ def test_found() -> None:
 
 @dataclass(frozen=True)
 class Case:
-    """The seed of a program of a language ("tir" or "te"), and the steps of its schedule with the seeds of their choices."""
+    """The seed of a program of a language ("tir" or "te"), and the steps of its schedule with the seeds of their
+    choices."""
 
     language: str
     program: int
@@ -70,7 +72,10 @@ class SchedulesKind:
 
         program = draw.random.randrange(1 << 30)
         if draw.chance(0.6):
-            return Case("tir", program, some([*random_schedules.STEPS], 14) + some([n for n in random_schedules.MARKS if n != "bind"], 4))
+            return Case(
+                "tir", program,
+                some([*random_schedules.STEPS], 14) + some([n for n in random_schedules.MARKS if n != "bind"], 4)
+            )
         late = [n for n in te_programs.STEPS if n not in te_programs.EARLY]
         return Case("te", program, some(te_programs.EARLY, 2) + some(late, 6))
 
@@ -94,7 +99,9 @@ class SchedulesKind:
             return Outcome(WRONG, label[:120], f"{said}\n{scheduled}", ours=(str(said),))
         return Outcome(AGREES)
 
-    def _differences(self, case: Case, plain: PrimFunc, lowered: PrimFunc, flat: PrimFunc, given: list[Array], want: list[Array]) -> dict[str, str] | Outcome:
+    def _differences(
+        self, case: Case, plain: PrimFunc, lowered: PrimFunc, flat: PrimFunc, given: list[Array], want: list[Array]
+    ) -> dict[str, str] | Outcome:
         """Which ways to run the scheduled program, and the unscheduled one natively, give other results."""
         said: dict[str, str] = {}
         for way, program in (("interpreted", lowered), ("interpreted flat", flat)):
@@ -163,5 +170,8 @@ def apart(way: str, got: Sequence[Array], want: Sequence[Array]) -> dict[str, st
         if wrong.any():
             at = np.unravel_index(int(np.argmax(wrong)), b.shape)
             place = [int(i) for i in at]
-            return {way: f"array {k}: {int(wrong.sum())} of {b.size} differ, at {place}: {a.reshape(b.shape)[at]}, expected {b[at]}"}
+            return {
+                way: f"array {k}: {int(wrong.sum())} of {b.size} differ, at {place}: {a.reshape(b.shape)[at]}, "
+                f"expected {b[at]}"
+            }
     return {}

@@ -12,8 +12,11 @@ MOST: Final = 400
 """Cases that are tried at most."""
 
 
-def shrink(case: Any, fails: Fails, smaller: Smaller, seconds: float, clock: Callable[[], float] = time.process_time) -> Any:
-    """The smallest case found in the given processor time: the first smaller one that fails is taken, and the search begins anew."""
+def shrink(
+    case: Any, fails: Fails, smaller: Smaller, seconds: float, clock: Callable[[], float] = time.process_time
+) -> Any:
+    """The smallest case found in the given processor time: the first smaller one that fails is taken, and the search
+    begins anew."""
     end, tried = clock() + seconds, 0
     again = True
     while again:
@@ -32,5 +35,5 @@ def guarded(candidates: Iterator[Any]) -> Iterator[Any]:
     """The candidates up to the first that cannot be built."""
     try:
         yield from candidates
-    except (ValueError, TypeError, KeyError, IndexError):  # the change before makes no sense: there are no more of its kind
+    except (ValueError, TypeError, KeyError, IndexError):  # the change before makes no sense: there are no more of its kind  # noqa: E501
         return

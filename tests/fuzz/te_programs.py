@@ -13,7 +13,8 @@ Choose = random.Random
 
 
 class Expressions:
-    """A chain of small computations over two parameters: whole numbers, so that results are equal in whatever order sums are taken."""
+    """A chain of small computations over two parameters: whole numbers, so that results are equal in whatever order
+    sums are taken."""
 
     def __init__(self, seed: int) -> None:
         self.choose = random.Random(seed)
@@ -21,7 +22,9 @@ class Expressions:
         self.parameters = [te.placeholder((self.size(), self.size()), self.dtype, name) for name in "PQ"]
         self.tensors = [*self.parameters]
         for k in range(self.choose.randint(1, 4)):
-            self.tensors.append(self.choose.choice([self.pointwise, self.transposed, self.window, self.rows, self.product])(f"t{k}"))
+            self.tensors.append(
+                self.choose.choice([self.pointwise, self.transposed, self.window, self.rows, self.product])(f"t{k}")
+            )
 
     @property
     def result(self) -> te.Tensor:
@@ -45,7 +48,9 @@ class Expressions:
         b = self.choose.choice(others)
         if self.choose.random() < 0.3:
             return te.compute(self.shape(a), lambda i, j: te.if_then_else(a[i, j] > c, b[i, j], d), name)
-        return te.compute(self.shape(a), lambda i, j: te.max(te.min(a[i, j], te.const(9, self.dtype)), c) - b[i, j] * d, name)
+        return te.compute(
+            self.shape(a), lambda i, j: te.max(te.min(a[i, j], te.const(9, self.dtype)), c) - b[i, j] * d, name
+        )
 
     def transposed(self, name: str) -> te.Tensor:
         a = self.value()
@@ -59,7 +64,9 @@ class Expressions:
         m, n = self.shape(a)
         at = self.choose.randint(-2, 2)
         zero = te.const(0, self.dtype)
-        return te.compute((m, n + 1), lambda i, j: te.if_then_else(te.all(j + at >= 0, j + at < n), a[i, j + at], zero), name)
+        return te.compute(
+            (m, n + 1), lambda i, j: te.if_then_else(te.all(j + at >= 0, j + at < n), a[i, j + at], zero), name
+        )
 
     def rows(self, name: str) -> te.Tensor:
         a = self.value()
@@ -166,8 +173,10 @@ def align(s: te.Schedule, choose: Choose) -> None:
 
 
 STEPS: Final[dict[str, Callable[[te.Schedule, Choose], None]]] = {
-    "split": split, "fuse": fuse, "reorder": reorder, "tile": tile, "compute_at": compute_at, "cache_write": cache_write, "cache_read": cache_read,
-    "rfactor": rfactor, "align": align, "compute_inline": lambda s, c: stage_of(s, c).compute_inline(), "vectorize": mark("vectorize"),
+    "split": split, "fuse": fuse, "reorder": reorder, "tile": tile, "compute_at": compute_at,
+    "cache_write": cache_write, "cache_read": cache_read,
+    "rfactor": rfactor, "align": align, "compute_inline": lambda s, c: stage_of(s, c).compute_inline(),
+    "vectorize": mark("vectorize"),
     "unroll": mark("unroll"), "parallel": mark("parallel"),
 }
 EARLY: Final = ("cache_write", "cache_read", "rfactor", "compute_inline")

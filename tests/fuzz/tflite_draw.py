@@ -1,6 +1,7 @@
 """Random TFLite operators: tensors, options and values in and beyond what converters write.
 
-A tensor with a value is stored in the file, one without is an input. Sizes of outputs are those that LiteRT finds (`tflite_kind.py`).
+A tensor with a value is stored in the file, one without is an input. Sizes of outputs are those that LiteRT finds
+(`tflite_kind.py`).
 """
 
 from __future__ import annotations
@@ -16,19 +17,33 @@ from tflite_models import Op, T
 
 Made = tuple[list[T], Op]
 FLOAT_UNARY: Final = (
-    ["ABS", "NEG", "EXP", "LOG", "SQRT", "RSQRT", "SIN", "COS", "FLOOR", "CEIL", "ROUND", "SIGN", "TANH", "LOGISTIC", "RELU", "RELU6", "RELU_N1_TO_1", "RELU_0_TO_1", "ELU", "GELU", "HARD_SWISH", "SQUARE", "LEAKY_RELU", "LOG_SOFTMAX", "SOFTMAX", "L2_NORMALIZATION", "ZEROS_LIKE"]
+    [
+        "ABS", "NEG", "EXP", "LOG", "SQRT", "RSQRT", "SIN", "COS", "FLOOR", "CEIL", "ROUND", "SIGN", "TANH", "LOGISTIC",
+        "RELU", "RELU6", "RELU_N1_TO_1", "RELU_0_TO_1", "ELU", "GELU", "HARD_SWISH", "SQUARE", "LEAKY_RELU",
+        "LOG_SOFTMAX", "SOFTMAX", "L2_NORMALIZATION", "ZEROS_LIKE"
+    ]
 )
-BYTE_UNARY: Final = ["LOGISTIC", "TANH", "RELU", "RELU6", "RELU_N1_TO_1", "LEAKY_RELU", "HARD_SWISH", "ABS", "EXP", "LOG", "SQRT", "RSQRT", "SOFTMAX", "LOG_SOFTMAX", "QUANTIZE", "L2_NORMALIZATION", "ELU", "GELU", "NEG"]
-FIXED: Final = {"LOGISTIC": (256, 0), "SOFTMAX": (256, 0), "TANH": (128, 128), "L2_NORMALIZATION": (128, 128), "LOG_SOFTMAX": (16, 255)}
+BYTE_UNARY: Final = [
+    "LOGISTIC", "TANH", "RELU", "RELU6", "RELU_N1_TO_1", "LEAKY_RELU", "HARD_SWISH", "ABS", "EXP", "LOG", "SQRT",
+    "RSQRT", "SOFTMAX", "LOG_SOFTMAX", "QUANTIZE", "L2_NORMALIZATION", "ELU", "GELU", "NEG"
+]
+FIXED: Final = {
+    "LOGISTIC": (256, 0), "SOFTMAX": (256, 0), "TANH": (128, 128), "L2_NORMALIZATION": (128, 128),
+    "LOG_SOFTMAX": (16, 255)
+}
 """Of unsigned bytes: one over the scale, and the zero point, that the results of these operators have to have."""
 OPTIONS: Final = {
-    "LEAKY_RELU": "LeakyReluOptions", "SOFTMAX": "SoftmaxOptions", "GELU": "GeluOptions", "ADD": "AddOptions", "SUB": "SubOptions", "MUL": "MulOptions", "DIV": "DivOptions",
+    "LEAKY_RELU": "LeakyReluOptions", "SOFTMAX": "SoftmaxOptions", "GELU": "GeluOptions", "ADD": "AddOptions",
+    "SUB": "SubOptions", "MUL": "MulOptions", "DIV": "DivOptions",
 }
 COUNTED: Final = ["float32", "float32", "int32", "int64", "int8", "uint8", "int16", "bool"]
 BYTES: Final = ("int8", "int8", "uint8", "int16")
 
 
-def tensor(draw: Draw, name: str, shape: Sequence[int], dtype: str = "float32", quantized: bool = False, stored: float = 0.0, mood: str = "") -> T:
+def tensor(
+    draw: Draw, name: str, shape: Sequence[int], dtype: str = "float32", quantized: bool = False, stored: float = 0.0,
+    mood: str = ""
+) -> T:
     """A tensor; quantized by a random scale, stored with a probability."""
     value = arrays.values(draw, shape, dtype, mood or ("wide" if quantized else "")) if draw.chance(stored) else None
     scale, zero = scaled(draw, dtype) if quantized else ((), 0)
@@ -59,7 +74,10 @@ def made(kind: str, inputs: Sequence[T], outputs: Sequence[T], options: str = ""
 
 def out(like: T, dtype: str = "", name: str = "y") -> T:
     """A result of the type and scale of another tensor."""
-    return T(name, like.shape, dtype or like.dtype, None, like.scale if not dtype else (), like.zero_point if not dtype else 0)
+    return T(
+        name, like.shape, dtype or like.dtype, None, like.scale if not dtype else (),
+        like.zero_point if not dtype else 0
+    )
 
 
 def broadcastable(draw: Draw, shape: Sequence[int]) -> tuple[int, ...]:
@@ -70,7 +88,9 @@ def broadcastable(draw: Draw, shape: Sequence[int]) -> tuple[int, ...]:
 def unary(draw: Draw) -> Made:
     kind = draw.pick(FLOAT_UNARY)
     x = tensor(draw, "x", arrays.shape_of(draw, 1, 4))
-    values = {"Alpha": draw.pick((0.1, 1.5, -0.3, 0.0))} if kind == "LEAKY_RELU" else {"Beta": draw.pick((1.0, 0.3, 2.0))} if kind == "SOFTMAX" else {}
+    values = {
+        "Alpha": draw.pick((0.1, 1.5, -0.3, 0.0))
+    } if kind == "LEAKY_RELU" else {"Beta": draw.pick((1.0, 0.3, 2.0))} if kind == "SOFTMAX" else {}
     if kind == "GELU":
         values = {"Approximate": draw.chance(0.5)}
     return made(kind, [x], [out(x)], OPTIONS.get(kind, ""), **values)
@@ -83,7 +103,9 @@ def byte_unary(draw: Draw) -> Made:
     if kind in FIXED:
         over, point = FIXED[kind]
         scale, zero = (1 / 32768, 0) if dtype == "int16" else (1 / over, point - (128 if dtype == "int8" else 0))
-    values = {"Alpha": draw.pick((0.1, 1.5, -0.3))} if kind == "LEAKY_RELU" else {"Beta": draw.pick((1.0, 0.3))} if kind == "SOFTMAX" else {}
+    values = {
+        "Alpha": draw.pick((0.1, 1.5, -0.3))
+    } if kind == "LEAKY_RELU" else {"Beta": draw.pick((1.0, 0.3))} if kind == "SOFTMAX" else {}
     y = T("y", x.shape, draw.pick(BYTES) if kind == "QUANTIZE" else dtype, None, scale, zero)
     if y.dtype == "int16":
         y = T("y", x.shape, "int16", None, scale, 0)
@@ -104,22 +126,32 @@ def between(draw: Draw) -> Made:
 
 
 def binary(draw: Draw) -> Made:
-    kind = draw.pick(["ADD", "SUB", "MUL", "DIV", "MAXIMUM", "MINIMUM", "SQUARED_DIFFERENCE", "POW", "FLOOR_DIV", "FLOOR_MOD"])
+    kind = draw.pick(
+        ["ADD", "SUB", "MUL", "DIV", "MAXIMUM", "MINIMUM", "SQUARED_DIFFERENCE", "POW", "FLOOR_DIV", "FLOOR_MOD"]
+    )
     dtype = draw.pick(("float32", "float32", "int32", "int64", *BYTES))
     quantized = dtype in BYTES
     shape = arrays.shape_of(draw, 1, 4)
-    a, b = (tensor(draw, n, s, dtype, quantized, 0.3 if n == "b" else 0.0) for n, s in (("a", shape), ("b", broadcastable(draw, shape))))
+    a, b = (
+        tensor(draw, n, s, dtype, quantized, 0.3 if n == "b" else 0.0) for n,
+        s in (("a", shape), ("b", broadcastable(draw, shape)))
+    )
     y = tensor(draw, "y", shape, dtype, quantized)
     if kind in ("MAXIMUM", "MINIMUM"):
         b, y = T("b", b.shape, dtype, b.value, a.scale, a.zero_point), out(a)
     values = {"FusedActivationFunction": draw.pick((0, 0, 1, 2, 3))} if kind in ("ADD", "SUB", "MUL", "DIV") else {}
     if dtype == "int16" and kind in ("ADD", "SUB"):
         values["PotScaleInt16"] = False
-    return made(kind, [a, b] if draw.chance(0.7) or kind in ("MAXIMUM", "MINIMUM") else [b, a], [y], OPTIONS.get(kind, ""), **values)
+    return made(
+        kind, [a, b] if draw.chance(0.7) or kind in ("MAXIMUM", "MINIMUM") else [b, a], [y], OPTIONS.get(kind, ""),
+        **values
+    )
 
 
 def compare(draw: Draw) -> Made:
-    kind, dtype = draw.pick(["EQUAL", "NOT_EQUAL", "LESS", "LESS_EQUAL", "GREATER", "GREATER_EQUAL"]), draw.pick(("float32", "int32", "int64", "int8", "uint8"))
+    kind, dtype = draw.pick(
+        ["EQUAL", "NOT_EQUAL", "LESS", "LESS_EQUAL", "GREATER", "GREATER_EQUAL"]
+    ), draw.pick(("float32", "int32", "int64", "int8", "uint8"))
     shape = arrays.shape_of(draw, 1, 4)
     a, b = (tensor(draw, n, s, dtype, dtype in BYTES) for n, s in (("a", shape), ("b", broadcastable(draw, shape))))
     return made(kind, [a, b], [T("y", shape, "bool")])
@@ -127,13 +159,18 @@ def compare(draw: Draw) -> Made:
 
 def reduce(draw: Draw) -> Made:
     kind = draw.pick(["SUM", "MEAN", "REDUCE_MAX", "REDUCE_MIN", "REDUCE_PROD", "REDUCE_ANY", "REDUCE_ALL"])
-    dtype = "bool" if kind in ("REDUCE_ANY", "REDUCE_ALL") else draw.pick(("float32", "float32", "int32", "int64", "int8", "uint8"))
+    dtype = "bool" if kind in ("REDUCE_ANY", "REDUCE_ALL") else draw.pick(
+        ("float32", "float32", "int32", "int64", "int8", "uint8")
+    )
     shape = arrays.shape_of(draw, 1, 4)
     quantized = dtype in BYTES
     axes = draw.random.sample(range(len(shape)), draw.between(0, len(shape)))
     x = tensor(draw, "x", shape, dtype, quantized)
     y = tensor(draw, "y", shape, dtype, True) if quantized and kind in ("SUM", "MEAN") else out(x)
-    return made(kind, [x, numbers("axes", *(a - len(shape) if draw.chance(0.3) else a for a in axes))], [y], "ReducerOptions", KeepDims=draw.chance(0.5))
+    return made(
+        kind, [x, numbers("axes", *(a - len(shape) if draw.chance(0.3) else a for a in axes))], [y], "ReducerOptions",
+        KeepDims=draw.chance(0.5)
+    )
 
 
 def arg(draw: Draw) -> Made:
@@ -141,7 +178,10 @@ def arg(draw: Draw) -> Made:
     dtype = draw.pick(("float32", "int32", "int8", "uint8"))
     x = tensor(draw, "x", shape, dtype, dtype in BYTES)
     to = draw.pick((("int32", 2), ("int64", 4)))
-    return made(kind, [x, scalar("axis", draw.between(-len(shape), len(shape) - 1))], [T("y", shape, to[0])], f"Arg{kind[4:].title()}Options", OutputType=to[1])
+    return made(
+        kind, [x, scalar("axis", draw.between(-len(shape), len(shape) - 1))], [T("y", shape, to[0])],
+        f"Arg{kind[4:].title()}Options", OutputType=to[1]
+    )
 
 
 def anything(draw: Draw, low: int = 1, high: int = 4) -> T:
@@ -164,7 +204,10 @@ def shapes(draw: Draw) -> Made:
         case 2:
             return made("EXPAND_DIMS", [x, scalar("axis", draw.between(-rank - 1, rank))], [out(x)])
         case 3:
-            return made("SQUEEZE", [x], [out(x)], "SqueezeOptions", SqueezeDims=[k for k, d in enumerate(x.shape) if d == 1 and draw.chance(0.6)])
+            return made(
+                "SQUEEZE", [x], [out(x)], "SqueezeOptions",
+                SqueezeDims=[k for k, d in enumerate(x.shape) if d == 1 and draw.chance(0.6)]
+            )
         case 4:
             return made("TILE", [x, numbers("multiples", *(draw.pick((0, 1, 1, 2, 3)) for _ in x.shape))], [out(x)])
         case 5:
@@ -186,8 +229,13 @@ def slices(draw: Draw) -> Made:
     begin = [draw.pick((0, 1, -1, -2, d // 2)) for d in x.shape]
     end = [draw.pick((d, d - 1, -1, 1, 0, 100)) for d in x.shape]
     steps = [draw.pick((1, 1, 1, 2, -1, -2)) for _ in x.shape]
-    masks = {f"{n}Mask": draw.random.randrange(1 << rank) if draw.chance(0.3) else 0 for n in ("Begin", "End", "ShrinkAxis")}
-    return made("STRIDED_SLICE", [x, numbers("begin", *begin), numbers("end", *end), numbers("strides", *steps)], [out(x)], "StridedSliceOptions", **masks)
+    masks = {
+        f"{n}Mask": draw.random.randrange(1 << rank) if draw.chance(0.3) else 0 for n in ("Begin", "End", "ShrinkAxis")
+    }
+    return made(
+        "STRIDED_SLICE", [x, numbers("begin", *begin), numbers("end", *end), numbers("strides", *steps)], [out(x)],
+        "StridedSliceOptions", **masks
+    )
 
 
 def pads(draw: Draw) -> Made:
@@ -210,10 +258,18 @@ def joins(draw: Draw) -> Made:
     axis = draw.between(-rank, rank - 1)
     match draw.between(0, 4):
         case 0 | 1:
-            others = [T(f"x{k}", [draw.between(1, 3) if n == axis % rank else d for n, d in enumerate(x.shape)], x.dtype, None, x.scale, x.zero_point) for k in range(draw.between(0, 2))]
+            others = [
+                T(
+                    f"x{k}", [draw.between(1, 3) if n == axis % rank else d for n, d in enumerate(x.shape)], x.dtype,
+                    None, x.scale, x.zero_point
+                ) for k in range(draw.between(0, 2))
+            ]
             return made("CONCATENATION", [x, *others], [out(x)], "ConcatenationOptions", Axis=axis)
         case 2:
-            return made("PACK", [x, out(x, name="x1")], [out(x)], "PackOptions", ValuesCount=2, Axis=draw.between(-rank - 1, rank))
+            return made(
+                "PACK", [x, out(x, name="x1")], [out(x)], "PackOptions", ValuesCount=2,
+                Axis=draw.between(-rank - 1, rank)
+            )
         case 3:
             n = x.shape[axis]
             return made("UNPACK", [x], [out(x, name=f"y{k}") for k in range(n)], "UnpackOptions", Num=n, Axis=axis)
@@ -221,9 +277,15 @@ def joins(draw: Draw) -> Made:
             n = x.shape[axis]
             if draw.chance(0.5):
                 parts = draw.pick([k for k in range(1, n + 1) if n % k == 0] or [1])
-                return made("SPLIT", [scalar("axis", axis), x], [out(x, name=f"y{k}") for k in range(parts)], "SplitOptions", NumSplits=parts)
+                return made(
+                    "SPLIT", [scalar("axis", axis), x], [out(x, name=f"y{k}") for k in range(parts)], "SplitOptions",
+                    NumSplits=parts
+                )
             first = draw.between(0, n)
-            return made("SPLIT_V", [x, numbers("sizes", first, draw.pick((-1, n - first))), scalar("axis", axis)], [out(x, name="y0"), out(x, name="y1")], "SplitVOptions", NumSplits=2)
+            return made(
+                "SPLIT_V", [x, numbers("sizes", first, draw.pick((-1, n - first))), scalar("axis", axis)],
+                [out(x, name="y0"), out(x, name="y1")], "SplitVOptions", NumSplits=2
+            )
 
 
 def gathers(draw: Draw) -> Made:
@@ -240,12 +302,21 @@ def gathers(draw: Draw) -> Made:
             return made("GATHER_ND", [x, T("i", index.shape, "int32", index)], [out(x)])
         case 3:
             index = draw.numbers.integers(0, 6, (4, 1)).astype("int32")
-            return made("SCATTER_ND", [T("i", (4, 1), "int32", index), tensor(draw, "u", (4, 3), draw.pick(("float32", "int32"))), numbers("shape", 6, 3)], [T("y", (6, 3))])
+            return made(
+                "SCATTER_ND",
+                [
+                    T("i", (4, 1), "int32", index), tensor(draw, "u", (4, 3), draw.pick(("float32", "int32"))),
+                    numbers("shape", 6, 3)
+                ], [T("y", (6, 3))]
+            )
         case 4:
             index = tensor(draw, "i", arrays.shape_of(draw, 1, 2), "int32", mood="normal")
             dtype = draw.pick(("float32", "int32", "int64", "bool"))
             on, off = (scalar(n, v, dtype) for n, v in (("on", draw.pick((1, 3))), ("off", 0)))
-            return made("ONE_HOT", [index, scalar("depth", draw.between(0, 5)), on, off], [T("y", (1,), dtype)], "OneHotOptions", Axis=draw.pick((-1, 0, 1)))
+            return made(
+                "ONE_HOT", [index, scalar("depth", draw.between(0, 5)), on, off], [T("y", (1,), dtype)],
+                "OneHotOptions", Axis=draw.pick((-1, 0, 1))
+            )
         case _:
             return made("TOPK_V2", [x, scalar("k", draw.between(0, x.shape[-1]))], [out(x), T("n", x.shape, "int32")])
 
@@ -257,10 +328,16 @@ def choices(draw: Draw) -> Made:
             c = tensor(draw, "c", broadcastable(draw, x.shape), "bool")
             return made("SELECT_V2", [c, x, out(x, name="z")], [out(x)])
         case 1:
-            return made("WHERE", [tensor(draw, "c", x.shape, draw.pick(("bool", "int32", "float32")))], [T("y", (1, len(x.shape)), "int64")])
+            return made(
+                "WHERE", [tensor(draw, "c", x.shape, draw.pick(("bool", "int32", "float32")))],
+                [T("y", (1, len(x.shape)), "int64")]
+            )
         case 2:
             y = tensor(draw, "v", x.shape, draw.pick(("float32", "int32", "int64")))
-            return made("CUMSUM", [y, scalar("axis", draw.between(-len(x.shape), len(x.shape) - 1))], [out(y)], "CumsumOptions", Exclusive=draw.chance(0.4), Reverse=draw.chance(0.4))
+            return made(
+                "CUMSUM", [y, scalar("axis", draw.between(-len(x.shape), len(x.shape) - 1))], [out(y)], "CumsumOptions",
+                Exclusive=draw.chance(0.4), Reverse=draw.chance(0.4)
+            )
         case _:
             a, b = (tensor(draw, n, x.shape, "bool") for n in "ab")
             kind = draw.pick(("LOGICAL_AND", "LOGICAL_OR", "LOGICAL_NOT"))
@@ -269,7 +346,10 @@ def choices(draw: Draw) -> Made:
 
 def blocks(draw: Draw) -> Made:
     dtype = draw.pick(("float32", "int8", "uint8", "int32"))
-    x = tensor(draw, "x", (draw.pick((1, 4)), draw.pick((2, 4)), draw.pick((2, 6)), draw.pick((4, 8))), dtype, dtype in ("int8", "uint8"))
+    x = tensor(
+        draw, "x", (draw.pick((1, 4)), draw.pick((2, 4)), draw.pick((2, 6)), draw.pick((4, 8))), dtype,
+        dtype in ("int8", "uint8")
+    )
     match draw.between(0, 3):
         case 0:
             return made("SPACE_TO_DEPTH", [x], [out(x)], "SpaceToDepthOptions", BlockSize=2)
@@ -280,14 +360,20 @@ def blocks(draw: Draw) -> Made:
             return made("SPACE_TO_BATCH_ND", [x, numbers("b", 2, 2), widths], [out(x)])
         case _:
             crops = T("c", (2, 2), "int32", np.asarray([[0, draw.pick((0, 1))], [draw.pick((0, 1)), 0]]))
-            return made("BATCH_TO_SPACE_ND", [T("x", (4, *x.shape[1:]), dtype, None, x.scale, x.zero_point), numbers("b", 2, 2), crops], [out(x)])
+            return made(
+                "BATCH_TO_SPACE_ND",
+                [T("x", (4, *x.shape[1:]), dtype, None, x.scale, x.zero_point), numbers("b", 2, 2), crops], [out(x)]
+            )
 
 
 # Products and images.
 
 
 def window(draw: Draw) -> dict[str, Any]:
-    return {"Padding": draw.between(0, 1), "StrideW": draw.pick((1, 2, 3)), "StrideH": draw.pick((1, 2)), "FusedActivationFunction": draw.pick((0, 0, 1, 2, 3))}
+    return {
+        "Padding": draw.between(0, 1), "StrideW": draw.pick((1, 2, 3)), "StrideH": draw.pick((1, 2)),
+        "FusedActivationFunction": draw.pick((0, 0, 1, 2, 3))
+    }
 
 
 def weights(draw: Draw, shape: Sequence[int], dtype: str, axis: int, channels: int) -> tuple[T, list[float]]:
@@ -307,7 +393,9 @@ def bias(draw: Draw, x: T, scales: Sequence[float], channels: int) -> T:
         return T("b", (channels,), "float32", arrays.values(draw, (channels,), "float32"))
     kind = "int64" if x.dtype == "int16" else "int32"
     values = draw.numbers.integers(-3000, 3000, (channels,)).astype(kind)
-    return T("b", (channels,), kind, values, [s * float(x.scale) for s in scales], [0] * len(scales))  # type: ignore[arg-type]
+    return T(
+        "b", (channels,), kind, values, [s * float(x.scale) for s in scales], [0] * len(scales)
+    )  # type: ignore[arg-type]
 
 
 def convolution(draw: Draw) -> Made:
@@ -320,7 +408,10 @@ def convolution(draw: Draw) -> Made:
     if draw.chance(0.45):
         multiplier = draw.between(1, 3)
         w, scales = weights(draw, (1, rows, columns, depth * multiplier), dtype, 3, depth * multiplier)
-        return made("DEPTHWISE_CONV_2D", [x, w, bias(draw, x, scales, depth * multiplier)], [y], "DepthwiseConv2DOptions", DepthMultiplier=multiplier, **values)
+        return made(
+            "DEPTHWISE_CONV_2D", [x, w, bias(draw, x, scales, depth * multiplier)], [y], "DepthwiseConv2DOptions",
+            DepthMultiplier=multiplier, **values
+        )
     channels = draw.between(1, 9)
     w, scales = weights(draw, (channels, rows, columns, depth), dtype, 0, channels)
     return made("CONV_2D", [x, w, bias(draw, x, scales, channels)], [y], "Conv2DOptions", **values)
@@ -332,10 +423,16 @@ def transposed(draw: Draw) -> Made:
     x = tensor(draw, "x", (1, draw.between(1, 5), draw.between(1, 5), depth), dtype, dtype != "float32")
     w, scales = weights(draw, (channels, rows, columns, depth), dtype, 0, channels)
     sw, sh, padding = draw.between(1, 2), draw.between(1, 2), draw.between(0, 1)
-    sizes = [d * s if not padding else (d - 1) * s + k for d, s, k in zip(x.shape[1:3], (sh, sw), (rows, columns), strict=True)]
+    sizes = [
+        d * s if not padding else (d - 1) * s + k for d, s,
+        k in zip(x.shape[1:3], (sh, sw), (rows, columns), strict=True)
+    ]
     more = [bias(draw, x, scales, channels)] if draw.chance(0.5) else []
     y = tensor(draw, "y", (1, *sizes, channels), dtype, dtype != "float32")
-    return made("TRANSPOSE_CONV", [numbers("s", 1, *sizes, channels), w, x, *more], [y], "TransposeConvOptions", Padding=padding, StrideW=sw, StrideH=sh)
+    return made(
+        "TRANSPOSE_CONV", [numbers("s", 1, *sizes, channels), w, x, *more], [y], "TransposeConvOptions",
+        Padding=padding, StrideW=sw, StrideH=sh
+    )
 
 
 def dense(draw: Draw) -> Made:
@@ -345,7 +442,10 @@ def dense(draw: Draw) -> Made:
     w, scales = weights(draw, (channels, depth), dtype, 0, channels)
     more = [bias(draw, x, scales, channels)] if draw.chance(0.6) else []
     y = tensor(draw, "y", (rows, channels), dtype, dtype != "float32")
-    return made("FULLY_CONNECTED", [x, w, *more], [y], "FullyConnectedOptions", FusedActivationFunction=draw.pick((0, 1, 3)), KeepNumDims=draw.chance(0.3))
+    return made(
+        "FULLY_CONNECTED", [x, w, *more], [y], "FullyConnectedOptions", FusedActivationFunction=draw.pick((0, 1, 3)),
+        KeepNumDims=draw.chance(0.3)
+    )
 
 
 def matrices(draw: Draw) -> Made:
@@ -364,15 +464,23 @@ def matrices(draw: Draw) -> Made:
 def pool(draw: Draw) -> Made:
     kind = draw.pick(("MAX_POOL_2D", "AVERAGE_POOL_2D", "L2_POOL_2D", "MAX_POOL_2D", "AVERAGE_POOL_2D"))
     dtype = draw.pick(("float32", "float32", "int8", "uint8", "int16")) if kind != "L2_POOL_2D" else "float32"
-    x = tensor(draw, "x", (draw.between(1, 2), draw.between(1, 7), draw.between(1, 7), draw.between(1, 4)), dtype, dtype != "float32")
-    return made(kind, [x], [out(x)], "Pool2DOptions", FilterWidth=draw.between(1, 3), FilterHeight=draw.between(1, 3), **window(draw))
+    x = tensor(
+        draw, "x", (draw.between(1, 2), draw.between(1, 7), draw.between(1, 7), draw.between(1, 4)), dtype,
+        dtype != "float32"
+    )
+    return made(
+        kind, [x], [out(x)], "Pool2DOptions", FilterWidth=draw.between(1, 3), FilterHeight=draw.between(1, 3),
+        **window(draw)
+    )
 
 
 def resize(draw: Draw) -> Made:
     dtype = draw.pick(("float32", "float32", "int8", "uint8", "int16"))
     x = tensor(draw, "x", (1, draw.between(1, 5), draw.between(1, 5), draw.between(1, 3)), dtype, dtype != "float32")
     size, half, align = numbers("s", draw.between(1, 8), draw.between(1, 8)), draw.chance(0.4), draw.chance(0.4)
-    kind, options = draw.pick((("RESIZE_BILINEAR", "ResizeBilinearOptions"), ("RESIZE_NEAREST_NEIGHBOR", "ResizeNearestNeighborOptions")))
+    kind, options = draw.pick(
+        (("RESIZE_BILINEAR", "ResizeBilinearOptions"), ("RESIZE_NEAREST_NEIGHBOR", "ResizeNearestNeighborOptions"))
+    )
     return made(kind, [x, size], [out(x)], options, AlignCorners=align and not half, HalfPixelCenters=half)
 
 
@@ -385,6 +493,8 @@ def prelu(draw: Draw) -> Made:
 
 
 OPERATORS: Final[tuple[Callable[[Draw], Made], ...]] = (
-    unary, unary, byte_unary, byte_unary, byte_unary, between, binary, binary, binary, compare, reduce, reduce, arg, shapes, slices, slices, pads, joins,
-    gathers, choices, blocks, convolution, convolution, convolution, transposed, dense, dense, matrices, pool, resize, resize, prelu,
+    unary, unary, byte_unary, byte_unary, byte_unary, between, binary, binary, binary, compare, reduce, reduce, arg,
+    shapes, slices, slices, pads, joins,
+    gathers, choices, blocks, convolution, convolution, convolution, transposed, dense, dense, matrices, pool, resize,
+    resize, prelu,
 )

@@ -133,7 +133,9 @@ def interpreter(case: Case, kernels: str) -> Any:
     from ai_edge_litert.interpreter import Interpreter, OpResolverType
 
     try:
-        made = Interpreter(model_content=case.data, experimental_op_resolver_type=getattr(OpResolverType, kernels), num_threads=1)
+        made = Interpreter(
+            model_content=case.data, experimental_op_resolver_type=getattr(OpResolverType, kernels), num_threads=1
+        )
         made.allocate_tensors()
     except (RuntimeError, ValueError) as error:
         raise NoAnswer(str(error)) from None
@@ -184,7 +186,10 @@ def judged(case: Case, ours: Sequence[Array], answers: Mapping[str, list[Array]]
         shaken.append(litert(case, "BUILTIN_REF", [near(x, random) for x in case.feeds.values()]))
     if shaken and compare.as_sure(ours, exact, shaken):
         return Outcome(EXPLAINED, rules.CONDITION.name, said)
-    return Outcome(WRONG, f"{case.op.kind} {case.tensors[case.op.inputs[0]].dtype} {case.tensors[case.op.outputs[0]].dtype}", said, ours, dict(answers))
+    return Outcome(
+        WRONG, f"{case.op.kind} {case.tensors[case.op.inputs[0]].dtype} {case.tensors[case.op.outputs[0]].dtype}", said,
+        ours, dict(answers)
+    )
 
 
 def near(x: Array, random: np.random.Generator) -> Array:
@@ -232,4 +237,7 @@ def cut(case: Case, size: int) -> Case:
 def tensor_text(t: T) -> str:
     """A tensor as an expression."""
     value = "None" if t.value is None else array_text(t.value)
-    return f"T({t.name!r}, {tuple(int(d) for d in t.shape)}, {t.dtype!r}, {value}, {t.scale!r}, {t.zero_point!r}, {t.axis})"
+    return (
+        f"T({t.name!r}, {tuple(int(d) for d in t.shape)}, {t.dtype!r}, {value}, {t.scale!r}, {t.zero_point!r}, "
+        f"{t.axis})"
+    )

@@ -1,6 +1,7 @@
 """Random PyTorch modules as source: statements over values, drawn with what eager PyTorch accepts.
 
-Half of the statements are calls of the operators of PyTorch's own test database (`op_db`), with its sample inputs; the others come of the steps below.
+Half of the statements are calls of the operators of PyTorch's own test database (`op_db`), with its sample inputs; the
+others come of the steps below.
 """
 
 from __future__ import annotations
@@ -18,23 +19,47 @@ from fuzz import arrays
 from fuzz.outcomes import Draw
 
 LARGEST: Final = 2000
-DTYPES: Final = ("float32",) * 10 + ("float64", "float16", "bfloat16", "int64", "int32", "int16", "int8", "uint8", "bool")
-SKIPPED: Final = ("rand", "normal", "dropout", "bernoulli", "multinomial", "empty", "new_empty", "exponential", "geometric", "cauchy", "log_normal", "uniform",
-                  "sparse", "complex", "fft", "svd_lowrank", "pca_lowrank", "_segment", "to_sparse", "item", "jiterator", "stft", "__r", "as_strided", "resize")
-"""Parts of names of operators that draw numbers, leave memory unwritten, or take tensors that are not dense and real."""
+DTYPES: Final = ("float32",) * 10 + (
+    "float64", "float16", "bfloat16", "int64", "int32", "int16", "int8", "uint8", "bool"
+)
+SKIPPED: Final = (
+    "rand", "normal", "dropout", "bernoulli", "multinomial", "empty", "new_empty", "exponential", "geometric", "cauchy",
+    "log_normal", "uniform",
+                  "sparse", "complex", "fft", "svd_lowrank", "pca_lowrank", "_segment", "to_sparse", "item",
+                  "jiterator", "stft", "__r", "as_strided", "resize")
+"""Parts of names of operators that draw numbers, leave memory unwritten, or take tensors that are not dense and
+real."""
 UNARY: Final = (
-    ["abs", "neg", "exp", "log", "sqrt", "rsqrt", "sin", "cos", "tan", "tanh", "sigmoid", "relu", "floor", "ceil", "round", "trunc", "frac", "sign", "erf", "erfc", "log1p", "expm1", "reciprocal", "square", "isnan", "isinf", "logical_not", "bitwise_not", "sinh", "cosh", "asinh", "acosh", "atanh", "asin", "acos", "atan", "log2", "log10", "exp2", "positive", "signbit", "isfinite", "deg2rad", "sinc", "digamma", "lgamma"]
+    [
+        "abs", "neg", "exp", "log", "sqrt", "rsqrt", "sin", "cos", "tan", "tanh", "sigmoid", "relu", "floor", "ceil",
+        "round", "trunc", "frac", "sign", "erf", "erfc", "log1p", "expm1", "reciprocal", "square", "isnan", "isinf",
+        "logical_not", "bitwise_not", "sinh", "cosh", "asinh", "acosh", "atanh", "asin", "acos", "atan", "log2",
+        "log10", "exp2", "positive", "signbit", "isfinite", "deg2rad", "sinc", "digamma", "lgamma"
+    ]
 )
 ACTIVATIONS: Final = (
-    ["relu6", "gelu", "silu", "mish", "hardtanh", "hardswish", "hardsigmoid", "softplus", "softsign", "logsigmoid", "elu", "selu", "celu", "leaky_relu", "hardshrink", "softshrink", "tanhshrink"]
+    [
+        "relu6", "gelu", "silu", "mish", "hardtanh", "hardswish", "hardsigmoid", "softplus", "softsign", "logsigmoid",
+        "elu", "selu", "celu", "leaky_relu", "hardshrink", "softshrink", "tanhshrink"
+    ]
 )
-BINARY: Final = (["add", "sub", "mul", "div", "pow", "remainder", "fmod", "atan2", "maximum", "minimum", "fmax", "fmin", "eq", "ne", "lt", "le", "gt", "ge", "logical_and", "logical_or", "logical_xor", "hypot", "floor_divide", "bitwise_and", "bitwise_or", "bitwise_xor", "copysign", "xlogy", "logaddexp", "ldexp"])
-REDUCTIONS: Final = ["sum", "mean", "prod", "amax", "amin", "argmax", "argmin", "any", "all", "std", "var", "logsumexp", "norm", "cumsum", "cumprod", "softmax", "log_softmax", "nansum", "median", "count_nonzero"]
+BINARY: Final = (
+    [
+        "add", "sub", "mul", "div", "pow", "remainder", "fmod", "atan2", "maximum", "minimum", "fmax", "fmin", "eq",
+        "ne", "lt", "le", "gt", "ge", "logical_and", "logical_or", "logical_xor", "hypot", "floor_divide",
+        "bitwise_and", "bitwise_or", "bitwise_xor", "copysign", "xlogy", "logaddexp", "ldexp"
+    ]
+)
+REDUCTIONS: Final = [
+    "sum", "mean", "prod", "amax", "amin", "argmax", "argmin", "any", "all", "std", "var", "logsumexp", "norm",
+    "cumsum", "cumprod", "softmax", "log_softmax", "nansum", "median", "count_nonzero"
+]
 SCOPE: Final = {"torch": torch, "F": F, "nan": float("nan"), "inf": float("inf")}
 
 
 class Program:
-    """A module as it grows: `arrays` are inputs (x…) and buffers (w…), `lines` its statements as names with expressions."""
+    """A module as it grows: `arrays` are inputs (x…) and buffers (w…), `lines` its statements as names with
+    expressions."""
 
     def __init__(self, draw: Draw) -> None:
         self.draw = draw
@@ -85,11 +110,16 @@ class Program:
                 return ""
         if isinstance(made, (tuple, list)) and made and all(isinstance(m, torch.Tensor) for m in made):
             expression, made = f"({expression})[0]", made[0]
-        if not isinstance(made, torch.Tensor) or made.numel() > LARGEST or made.dtype.is_complex or made.layout is not torch.strided:
+        if not isinstance(
+            made, torch.Tensor
+        ) or made.numel() > LARGEST or made.dtype.is_complex or made.layout is not torch.strided:
             return ""
-        if made.dtype.is_floating_point and made.dtype.itemsize == 1:  # which eager PyTorch neither compares nor tests for infinity
+        # which eager PyTorch neither compares nor tests for infinity
+        if made.dtype.is_floating_point and made.dtype.itemsize == 1:
             return ""
-        if made.is_floating_point() and made.numel() and not bool(torch.isfinite(made).all()) and not self.draw.chance(0.25):
+        if made.is_floating_point() and made.numel() and not bool(
+            torch.isfinite(made).all()
+        ) and not self.draw.chance(0.25):
             return ""
         name = f"v{len(self.values)}"
         self.values[name] = made
@@ -131,7 +161,9 @@ def name_of(op: Any) -> str:
 def listed(p: Program) -> None:
     """A call of an operator of the database on a sample of its inputs."""
     op = p.draw.pick(database())
-    dtype = torch.float32 if p.draw.chance(0.8) else p.draw.pick((torch.int64, torch.int32, torch.float16, torch.uint8, torch.bool))
+    dtype = torch.float32 if p.draw.chance(0.8) else p.draw.pick(
+        (torch.int64, torch.int32, torch.float16, torch.uint8, torch.bool)
+    )
     torch.manual_seed(p.draw.random.randrange(1 << 30))
     try:
         with warnings.catch_warnings():
@@ -142,7 +174,9 @@ def listed(p: Program) -> None:
     if not samples:
         return
     sample = p.draw.pick(samples)
-    texts = [argument(p, a) for a in (sample.input, *sample.args)] + [f"{k}={argument(p, v)}" for k, v in sample.kwargs.items()]
+    texts = [argument(p, a) for a in (sample.input, *sample.args)] + [
+        f"{k}={argument(p, v)}" for k, v in sample.kwargs.items()
+    ]
     if all("?" not in t for t in texts):
         p.add(f"{name_of(op)}({', '.join(texts)})")
 
@@ -176,7 +210,9 @@ def binary(p: Program) -> None:
     op = p.draw.pick(BINARY)
     a = p.some()
     b = p.like(a) if p.draw.chance(0.7) else repr(p.draw.pick((2, -1, 0.5, 3, True, 0)))
-    more = p.draw.pick((", rounding_mode='floor'", ", rounding_mode='trunc'", "")) if op == "div" else ", alpha=2" if op in ("add", "sub") and p.draw.chance(0.2) else ""
+    more = p.draw.pick(
+        (", rounding_mode='floor'", ", rounding_mode='trunc'", "")
+    ) if op == "div" else ", alpha=2" if op in ("add", "sub") and p.draw.chance(0.2) else ""
     p.add(f"torch.{op}({a}, {b}{more})")
 
 
@@ -203,7 +239,9 @@ def reduction(p: Program) -> None:
         p.add(f"torch.{op}({a})")
     else:
         keep = ", keepdim=True" if p.draw.chance(0.4) and op != "count_nonzero" else ""
-        dim = p.axis(a) if op in ("argmax", "argmin", "median", "prod") or p.draw.chance(0.6) else tuple({p.axis(a) % max(1, p.values[a].ndim) for _ in range(2)})
+        dim = p.axis(a) if op in ("argmax", "argmin", "median", "prod") or p.draw.chance(0.6) else tuple(
+            {p.axis(a) % max(1, p.values[a].ndim) for _ in range(2)}
+        )
         p.add(f"torch.{op}({a}, dim={dim}{keep})")
 
 
@@ -215,14 +253,22 @@ def shape(p: Program) -> None:
     p.draw.random.shuffle(sizes)
     axes = p.draw.random.sample(range(v.ndim), v.ndim)
     expressions = [
-        f"{a}.reshape({(*sizes,)})", f"{a}.flatten({p.draw.between(0, v.ndim - 1)})", f"{a}.permute({(*axes,)})", f"{a}.transpose({p.axis(a)}, {p.axis(a)})",
-        f"{a}.unsqueeze({axis})", f"{a}.squeeze()", f"{a}.squeeze({axis})", f"{a}.narrow({axis}, {n // 2}, {max(0, n - n // 2)})", f"torch.flip({a}, ({axis},))",
-        f"torch.roll({a}, {p.draw.between(-3, 3)}, {axis})", f"{a}.repeat({(*(p.draw.pick((0, 1, 2)) if p.draw.chance(0.5) else 1 for _ in sizes),)})",
-        f"{a}.expand({(2, *v.shape)})", f"{a}[..., ::{p.draw.between(1, 3)}]", f"{a}[{p.draw.pick((0, -1))}]", f"torch.cat([{a}, {a}], {axis})",
-        f"torch.stack([{a}, {a}], {axis})", f"torch.chunk({a}, {p.draw.between(1, 3)}, {axis})", f"{a}.unfold({axis}, {p.draw.between(1, max(1, n))}, {p.draw.between(1, 2)})",
-        f"torch.tril({a}, {p.draw.between(-2, 2)})", f"torch.triu({a}, {p.draw.between(-2, 2)})", f"{a}.movedim({p.axis(a)}, {p.axis(a)})",
-        f"torch.repeat_interleave({a}, {p.draw.between(0, 3)}, {axis})", f"{a}.select({axis}, {p.draw.pick((0, -1))})", f"torch.diff({a}, dim={axis})",
-        f"F.pad({a}, ({p.draw.between(-1, 2)}, {p.draw.between(-1, 2)}), value={p.draw.pick((0, 1))})", f"{a}.new_zeros({(*sizes,)}) + 1", f"torch.diagonal({a})",
+        f"{a}.reshape({(*sizes,)})", f"{a}.flatten({p.draw.between(0, v.ndim - 1)})", f"{a}.permute({(*axes,)})",
+        f"{a}.transpose({p.axis(a)}, {p.axis(a)})",
+        f"{a}.unsqueeze({axis})", f"{a}.squeeze()", f"{a}.squeeze({axis})",
+        f"{a}.narrow({axis}, {n // 2}, {max(0, n - n // 2)})", f"torch.flip({a}, ({axis},))",
+        f"torch.roll({a}, {p.draw.between(-3, 3)}, {axis})",
+        f"{a}.repeat({(*(p.draw.pick((0, 1, 2)) if p.draw.chance(0.5) else 1 for _ in sizes),)})",
+        f"{a}.expand({(2, *v.shape)})", f"{a}[..., ::{p.draw.between(1, 3)}]", f"{a}[{p.draw.pick((0, -1))}]",
+        f"torch.cat([{a}, {a}], {axis})",
+        f"torch.stack([{a}, {a}], {axis})", f"torch.chunk({a}, {p.draw.between(1, 3)}, {axis})",
+        f"{a}.unfold({axis}, {p.draw.between(1, max(1, n))}, {p.draw.between(1, 2)})",
+        f"torch.tril({a}, {p.draw.between(-2, 2)})", f"torch.triu({a}, {p.draw.between(-2, 2)})",
+        f"{a}.movedim({p.axis(a)}, {p.axis(a)})",
+        f"torch.repeat_interleave({a}, {p.draw.between(0, 3)}, {axis})", f"{a}.select({axis}, {p.draw.pick((0, -1))})",
+        f"torch.diff({a}, dim={axis})",
+        f"F.pad({a}, ({p.draw.between(-1, 2)}, {p.draw.between(-1, 2)}), value={p.draw.pick((0, 1))})",
+        f"{a}.new_zeros({(*sizes,)}) + 1", f"torch.diagonal({a})",
     ]
     p.add(p.draw.pick(expressions))
 
@@ -242,9 +288,12 @@ def index(p: Program) -> None:
     full = p.given(torch.from_numpy(p.draw.numbers.integers(0, n, tuple(v.shape))), 0.4) if v.numel() else i
     k = p.draw.between(0, n)
     p.add(p.draw.pick([
-        f"torch.index_select({a}, {axis}, {i})", f"torch.gather({a}, {axis}, {full})", f"{a}.scatter({axis}, {full}, {p.draw.pick((0, 2))})",
-        f"{a}.scatter_add({axis}, {full}, {a})", f"torch.topk({a}, {k}, {axis})", f"torch.sort({a}, {axis}, stable=True)", f"{a}[{i}]", f"torch.argsort({a}, {axis}, stable=True)",
-        f"{a}.index_add({axis}, {i}, {a}.index_select({axis}, {i}))", f"torch.take({a}, {i})", f"torch.searchsorted({a}.sort().values, {a})",
+        f"torch.index_select({a}, {axis}, {i})", f"torch.gather({a}, {axis}, {full})",
+        f"{a}.scatter({axis}, {full}, {p.draw.pick((0, 2))})",
+        f"{a}.scatter_add({axis}, {full}, {a})", f"torch.topk({a}, {k}, {axis})",
+        f"torch.sort({a}, {axis}, stable=True)", f"{a}[{i}]", f"torch.argsort({a}, {axis}, stable=True)",
+        f"{a}.index_add({axis}, {i}, {a}.index_select({axis}, {i}))", f"torch.take({a}, {i})",
+        f"torch.searchsorted({a}.sort().values, {a})",
         f"torch.index_fill({a}, {axis}, {i}, 1)",
     ]))
 
@@ -262,14 +311,20 @@ def product(p: Program) -> None:
         case 3:
             p.add(f"torch.einsum('...i,ji->...j', {a}, {p.leaf((n, depth), dtype)})")
         case _:
-            p.add(f"F.layer_norm({a}, ({depth},), {p.leaf((depth,), dtype)}, {p.leaf((depth,), dtype)}, {p.draw.pick((1e-5, 0.1))})")
+            p.add(
+                f"F.layer_norm({a}, ({depth},), {p.leaf((depth,), dtype)}, {p.leaf((depth,), dtype)}, "
+                f"{p.draw.pick((1e-5, 0.1))})"
+            )
 
 
 def image(p: Program) -> str:
     fitting = [n for n, v in p.values.items() if v.ndim in (3, 4) and v.dtype is torch.float32 and min(v.shape) > 0]
     if fitting and p.draw.chance(0.6):
         return str(p.draw.pick(fitting))
-    return p.leaf((p.draw.between(1, 2), p.draw.pick((1, 2, 3, 4)), *(p.draw.between(1, 7) for _ in range(p.draw.between(1, 2)))), "float32")
+    return p.leaf(
+        (p.draw.between(1, 2), p.draw.pick((1, 2, 3, 4)), *(p.draw.between(1, 7) for _ in range(p.draw.between(1, 2)))),
+        "float32"
+    )
 
 
 def picture(p: Program) -> None:
@@ -291,20 +346,26 @@ def picture(p: Program) -> None:
         case 3:
             p.add(f"F.max_pool{n}d({a}, {k}, {stride}, {padding if min(k) > 1 else 0}, ceil_mode={p.draw.chance(0.3)})")
         case 4:
-            p.add(f"F.avg_pool{n}d({a}, {k}, {stride}, {padding if min(k) > 1 else 0}, {p.draw.chance(0.3)}, {p.draw.chance(0.5)})")
+            p.add(
+                f"F.avg_pool{n}d({a}, {k}, {stride}, {padding if min(k) > 1 else 0}, {p.draw.chance(0.3)}, "
+                f"{p.draw.chance(0.5)})"
+            )
         case 5:
             mode = p.draw.pick(("nearest", "nearest-exact", linear, *(["bicubic"] if n == 2 else []), "area"))
             align = f", align_corners={p.draw.chance(0.5)}" if mode in (linear, "bicubic") else ""
             how = f"size={size}" if p.draw.chance(0.5) else f"scale_factor={p.draw.pick((0.5, 2.0, 1.5, 0.7))}"
             p.add(f"F.interpolate({a}, {how}, mode={mode!r}{align})")
         case _:
-            p.add(p.draw.pick((f"F.adaptive_avg_pool{n}d({a}, {size})", f"F.adaptive_max_pool{n}d({a}, {size})", f"F.instance_norm({a})", f"F.group_norm({a}, 1)",
-                               f"F.normalize({a}, dim={p.axis(a)})", f"F.local_response_norm({a}, 2)", f"F.pad({a}, (1,) * {2 * n}, mode='replicate')")))
+            p.add(p.draw.pick((
+                f"F.adaptive_avg_pool{n}d({a}, {size})", f"F.adaptive_max_pool{n}d({a}, {size})",
+                f"F.instance_norm({a})", f"F.group_norm({a}, 1)",
+                               f"F.normalize({a}, dim={p.axis(a)})", f"F.local_response_norm({a}, 2)",
+                               f"F.pad({a}, (1,) * {2 * n}, mode='replicate')")))
 
 
 STEPS: Final[tuple[Callable[[Program], None], ...]] = (
-    unary, unary, unary, binary, binary, binary, ternary, reduction, reduction, shape, shape, shape, convert, index, product, picture, picture, listed, listed,
-    listed, listed, listed,
+    unary, unary, unary, binary, binary, binary, ternary, reduction, reduction, shape, shape, shape, convert, index,
+    product, picture, picture, listed, listed, listed, listed, listed,
 )
 
 

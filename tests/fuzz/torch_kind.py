@@ -1,4 +1,5 @@
-"""PyTorch modules by three doors (TorchScript, torch.export, torch.compile) against eager PyTorch in the module's types and in float64."""
+"""PyTorch modules by three doors (TorchScript, torch.export, torch.compile) against eager PyTorch in the module's types
+and in float64."""
 
 from __future__ import annotations
 
@@ -55,7 +56,8 @@ def test_found() -> None:
 
 @dataclass(frozen=True)
 class Case:
-    """Tensors by name, inputs x… and buffers w…, and the statements of `forward`; its results are the values that nothing reads."""
+    """Tensors by name, inputs x… and buffers w…, and the statements of `forward`; its results are the values that
+    nothing reads."""
 
     arrays: Mapping[str, Any]
     lines: tuple[tuple[str, str], ...]
@@ -73,7 +75,9 @@ class Case:
     def module(self, convert: Callable[[Any], Any] = lambda t: t, wrap: str = "") -> Any:
         """The module; `convert` changes its buffers, `wrap` is the name of a function around each statement."""
         body = [f"    {n} = {self.told(e, wrap)}" for n, e in self.lines]
-        text = "\n".join([f"def forward(self, {', '.join(self.inputs)}):", *body, f"    return ({', '.join(self.results)},)"])
+        text = "\n".join(
+            [f"def forward(self, {', '.join(self.inputs)}):", *body, f"    return ({', '.join(self.results)},)"]
+        )
         scope: dict[str, Any] = dict(torch_draw.SCOPE)
         exec(text, scope)
         made = type("Drawn", (torch.nn.Module,), {"forward": scope["forward"]})()
@@ -84,7 +88,9 @@ class Case:
 
     def told(self, expression: str, wrap: str) -> str:
         """A statement with its buffers as attributes."""
-        text = re.sub(r"\bw\d+\b", lambda m: f"self.{m.group(0)}" if m.group(0) in self.arrays else m.group(0), expression)
+        text = re.sub(
+            r"\bw\d+\b", lambda m: f"self.{m.group(0)}" if m.group(0) in self.arrays else m.group(0), expression
+        )
         return f"{wrap}({text})" if wrap else text
 
 
@@ -147,7 +153,12 @@ class TorchKind:
         values = known(case)
         for name, expression in case.lines if len(case.lines) > 1 else ():
             read = [w for w in re.findall(r"\w+", expression) if w in values]
-            yield trimmed(replace(case, arrays=as_inputs({w: values[w] for w in read}, case), lines=((name, renamed(expression, read, case)),)))
+            yield trimmed(
+                replace(
+                    case, arrays=as_inputs({w: values[w] for w in read}, case),
+                    lines=((name, renamed(expression, read, case)),)
+                )
+            )
         for k in range(len(case.lines)):
             yield trimmed(replace(case, lines=case.lines[:k] + case.lines[k + 1:]))
         for name, t in case.arrays.items():
@@ -201,7 +212,10 @@ def plain(t: Any) -> Array:
 
 def tensors(named: Mapping[str, Array]) -> dict[str, Any]:
     """Tensors of arrays."""
-    return {n: torch.from_numpy(a.astype(np.float32)).bfloat16() if a.dtype.name == "bfloat16" else torch.from_numpy(np.array(a)) for n, a in named.items()}
+    return {
+        n: torch.from_numpy(a.astype(np.float32)).bfloat16() if a.dtype.name == "bfloat16"
+        else torch.from_numpy(np.array(a)) for n, a in named.items()
+    }
 
 
 def evaluated(case: Case, wrap: Callable[[Any], Any], convert: Callable[[Any], Any]) -> list[Array]:
@@ -241,10 +255,14 @@ def judged(case: Case, door: str, ours: list[Array], want: list[Array]) -> Outco
             shaken.append(evaluated(case, shake, shake if len(case.lines) > 1 else wide))
         if compare.as_sure(ours, exact, shaken):
             return Outcome(EXPLAINED, rules.CONDITION.name, said)
-    except (RuntimeError, TypeError, ValueError, IndexError):  # operators without float64, or types that are named in the statements
+    except (RuntimeError, TypeError, ValueError, IndexError):  # operators without float64, or types that are named in the statements  # noqa: E501
         pass
-    names = " ".join(dict.fromkeys(re.findall(r"(?:torch|F|functional|\.)\.?(\w+)\(", " ".join(e for _, e in case.lines))))
-    return Outcome(WRONG, f"{door}: {names}"[:120], said, ours, {"eager": want, **({"eager in float64": exact} if exact else {})})
+    names = " ".join(
+        dict.fromkeys(re.findall(r"(?:torch|F|functional|\.)\.?(\w+)\(", " ".join(e for _, e in case.lines)))
+    )
+    return Outcome(
+        WRONG, f"{door}: {names}"[:120], said, ours, {"eager": want, **({"eager in float64": exact} if exact else {})}
+    )
 
 
 def known(case: Case) -> dict[str, Any]:
@@ -267,7 +285,10 @@ def as_inputs(values: Mapping[str, Any], case: Case) -> dict[str, Any]:
 
 def renamed(expression: str, read: Sequence[str], case: Case) -> str:
     """A statement with the names of `as_inputs`."""
-    return re.sub(r"\w+", lambda m: f"x{m.group(0)[1:]}" if m.group(0) in read and m.group(0) not in case.arrays else m.group(0), expression)
+    return re.sub(
+        r"\w+", lambda m: f"x{m.group(0)[1:]}" if m.group(0) in read and m.group(0) not in case.arrays else m.group(0),
+        expression
+    )
 
 
 def trimmed(case: Case) -> Case:
@@ -276,7 +297,9 @@ def trimmed(case: Case) -> Case:
     kept = {n: t for n, t in case.arrays.items() if n in read}
     if not any(n[0] == "x" for n in kept):
         kept = {f"x{n[1:]}": t for n, t in kept.items()} if len(kept) == 1 else kept
-        lines = tuple((n, re.sub(r"\bw(\d+)\b", r"x\1", e)) for n, e in case.lines) if kept and next(iter(kept))[0] == "x" else case.lines
+        lines = tuple(
+            (n, re.sub(r"\bw(\d+)\b", r"x\1", e)) for n, e in case.lines
+        ) if kept and next(iter(kept))[0] == "x" else case.lines
         return replace(case, arrays=kept, lines=lines)
     return replace(case, arrays=kept)
 

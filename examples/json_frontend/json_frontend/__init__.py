@@ -1,4 +1,5 @@
-"""A frontend for networks as JSON: `FORMAT` is found by the entry point `json`, and `converters.py` has a function for each operator."""
+"""A frontend for networks as JSON: `FORMAT` is found by the entry point `json`, and `converters.py` has a function for
+each operator."""
 
 from __future__ import annotations
 

@@ -40,12 +40,18 @@ def read_graph(model: Any) -> SourceGraph:
         nodes = [_node(k, n) for k, n in enumerate(said["nodes"])]
         return SourceGraph(name or "the network", inputs, nodes, list(said["outputs"]), constants)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise ModelError(f"{name or 'the model'} is not a JSON network ({type(error).__name__}: {error}); write it anew", code="TW0102") from error
+        raise ModelError(
+            f"{name or 'the model'} is not a JSON network ({type(error).__name__}: {error}); write it anew",
+            code="TW0102"
+        ) from error
 
 
 def _node(number: int, said: Mapping[str, Any]) -> SourceNode:
     attributes = {k: tuple(v) if isinstance(v, list) else v for k, v in said.get("attributes", {}).items()}
-    return SourceNode(said["op"], list(said["inputs"]), list(said["outputs"]), attributes, said.get("name") or f"{said['op']}_{number}")
+    return SourceNode(
+        said["op"], list(said["inputs"]), list(said["outputs"]), attributes,
+        said.get("name") or f"{said['op']}_{number}"
+    )
 
 
 def _type(said: Mapping[str, Any], sizes: dict[str, Var]) -> TensorType:

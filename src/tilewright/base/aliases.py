@@ -1,4 +1,5 @@
-"""Second names of modules: those of TVM and ONNX Runtime, and those that this package used before its folders were ordered.
+"""Second names of modules: those of TVM and ONNX Runtime, and those that this package used before its folders were
+ordered.
 
     import tilewright.autotvm.task   ->   the module tilewright.search.autotvm.task, the same object under both names
 
@@ -70,7 +71,8 @@ _PREFIX: Final = "tilewright."
 
 
 def real_name(name: str) -> str:
-    """The name of the module that `name` stands for, both without `tilewright.`; `name` itself where it has no second name."""
+    """The name of the module that `name` stands for, both without `tilewright.`; `name` itself where it has no second
+    name."""
     parts = name.split(".")
     for count in range(len(parts), 0, -1):
         known = ".".join(parts[:count])
@@ -116,7 +118,9 @@ class _Alias(InspectLoader):
 class AliasFinder(MetaPathFinder):
     """Finds modules by their second names."""
 
-    def find_spec(self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None) -> ModuleSpec | None:
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
         if not fullname.startswith(_PREFIX):
             return None
         name = fullname.removeprefix(_PREFIX)
@@ -125,7 +129,10 @@ class AliasFinder(MetaPathFinder):
             return None
         if name in FORMER:
             warnings.warn(f"'{fullname}' is now '{_PREFIX}{real}'", DeprecationWarning, stacklevel=2)
-        spec = ModuleSpec(fullname, _Alias(_PREFIX + real), origin=found.origin, is_package=found.submodule_search_locations is not None)
+        spec = ModuleSpec(
+            fullname, _Alias(_PREFIX + real), origin=found.origin,
+            is_package=found.submodule_search_locations is not None
+        )
         if found.submodule_search_locations is not None:
             spec.submodule_search_locations = list(found.submodule_search_locations)
         return spec

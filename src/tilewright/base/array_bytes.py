@@ -1,7 +1,7 @@
 """The elements of an array as bytes, and back: what hashes are made of, and what texts and files keep.
 
-Numbers are their little-endian memory; strings, which have none of their own, are a JSON list in UTF-8. Other Python objects have no bytes.
-For native code that reads them, see `texts`.
+Numbers are their little-endian memory; strings, which have none of their own, are a JSON list in UTF-8. Other Python
+objects have no bytes. For native code that reads them, see `texts`.
 """
 
 from __future__ import annotations
@@ -26,8 +26,13 @@ def to_bytes(array: Array) -> bytes:
         return (array.astype(array.dtype.newbyteorder("<")) if array.dtype.byteorder == ">" else array).tobytes()
     wrong = next((type(v).__name__ for v in array.flat if not isinstance(v, str)), None)
     if wrong is not None:
-        raise CompileError(f"a constant holds objects of type {wrong}, which have no text; keep such values out of the module", code="TW0407")
-    return json.dumps(array.reshape(-1).tolist(), ensure_ascii=False, separators=(",", ":")).encode("utf-8", "surrogatepass")
+        raise CompileError(
+            f"a constant holds objects of type {wrong}, which have no text; keep such values out of the module",
+            code="TW0407"
+        )
+    return json.dumps(
+        array.reshape(-1).tolist(), ensure_ascii=False, separators=(",", ":")
+    ).encode("utf-8", "surrogatepass")
 
 
 def from_bytes(raw: bytes, dtype: DataType, shape: Sequence[int]) -> Array:

@@ -1,4 +1,5 @@
-"""Reads numpy archives (`.npz`) that come from anywhere: no Python objects, and no more memory than the file says that it has."""
+"""Reads numpy archives (`.npz`) that come from anywhere: no Python objects, and no more memory than the file says that
+it has."""
 
 from __future__ import annotations
 
@@ -25,7 +26,9 @@ def read_npz(path: str | os.PathLike[str]) -> dict[str, Array]:
         try:
             with zipfile.ZipFile(file) as archive:
                 return _arrays(archive)
-        except (zipfile.BadZipFile, EOFError, KeyError, NotImplementedError, RuntimeError, MemoryError, zlib.error) as error:
+        except (
+            zipfile.BadZipFile, EOFError, KeyError, NotImplementedError, RuntimeError, MemoryError, zlib.error
+        ) as error:
             raise ValueError(str(error) or type(error).__name__) from error
 
 
@@ -60,7 +63,9 @@ def _array(stream: IO[bytes], size: int) -> Array:
         raise ValueError("it holds Python objects, which are never read")
     nbytes = math.prod(shape) * dtype.itemsize
     if any(d < 0 for d in shape) or stream.tell() + nbytes != size:
-        raise ValueError(f"it has shape {shape} and type {dtype}, and the file does not have the {nbytes} bytes of that")
+        raise ValueError(
+            f"it has shape {shape} and type {dtype}, and the file does not have the {nbytes} bytes of that"
+        )
     flat = np.empty(math.prod(shape), dtype)
     view = flat.view(np.uint8)
     done = 0

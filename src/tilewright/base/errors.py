@@ -3,8 +3,9 @@
 `CompileError` and its children are the user's: their message names the node, says why, and says what to do next.
 `InternalError` is ours. Both derive from `TVMError`, the name that scripts of the field catch.
 
-Every error has a `code`, such as TW0101: a family of messages with one cause and one cure, told in `catalogue/`. A class of one
-family has its code as an attribute; where a class has several, whoever raises it says which: `OptionError("…", code="TW0203")`.
+Every error has a `code`, such as TW0101: a family of messages with one cause and one cure, told in `catalogue/`. A
+class of one family has its code as an attribute; where a class has several, whoever raises it says which:
+`OptionError("…", code="TW0203")`.
 """
 
 from __future__ import annotations
@@ -20,7 +21,8 @@ _LONGEST_NAME: Final = 200
 class Origin:
     """Where something came from: the model's node and its kind, and the file when one is known.
 
-    As text a model's file is named without its folder, since artifacts hold this text, and are the same wherever they are made; source code has its path.
+    As text a model's file is named without its folder, since artifacts hold this text, and are the same wherever they
+    are made; source code has its path.
     """
 
     name: str
@@ -29,8 +31,14 @@ class Origin:
     line: int = 0
 
     def __str__(self) -> str:
-        where = f" ({self.file}:{self.line})" if self.file and self.line else f" ({self.file.rpartition('/')[2]})" if self.file else ""
-        name = self.name if len(self.name) <= _LONGEST_NAME else f"{self.name[:_LONGEST_NAME // 2]}…{self.name[-_LONGEST_NAME // 2:]}"
+        where = (
+            f" ({self.file}:{self.line})" if self.file and self.line else f" ({self.file.rpartition('/')[2]})"
+            if self.file else ""
+        )
+        name = (
+            self.name if len(self.name) <= _LONGEST_NAME
+            else f"{self.name[:_LONGEST_NAME // 2]}…{self.name[-_LONGEST_NAME // 2:]}"
+        )
         return f"{self.kind} '{name}'{where}" if self.kind else f"'{name}'{where}"
 
 
@@ -38,16 +46,20 @@ _LONGEST_LINE: Final = 240
 
 
 def excerpt(line: str, start: int, end: int) -> str:
-    """A line of a text, of a long one the part around `start`, and a line with carets below the characters from `start` to `end`."""
+    """A line of a text, of a long one the part around `start`, and a line with carets below the characters from `start`
+    to `end`."""
     if len(line) > _LONGEST_LINE:
         first, last = max(0, start - 60), start + 120
         before, after = "…" if first else "", "…" if last < len(line) else ""
-        line, start, end = before + line[first:last] + after, start - first + len(before), min(end, last) - first + len(before)
+        line, start, end = (
+            before + line[first:last] + after, start - first + len(before), min(end, last) - first + len(before)
+        )
     return f"  {line}\n  {' ' * start}{'^' * max(1, end - start)}"
 
 
 class TVMError(RuntimeError):
-    """Base of everything that this package raises on purpose. `code` is where the catalogue tells cause and cure: `tilewright explain-error`."""
+    """Base of everything that this package raises on purpose. `code` is where the catalogue tells cause and cure:
+    `tilewright explain-error`."""
 
     code: str = ""
 
@@ -113,13 +125,16 @@ class InputError(CompileError):
 
 
 class RunError(CompileError):
-    """A program cannot go on: no clause of a match fits, an operator has no meaning for the values that it is given, the stack or the memory is used up."""
+    """A program cannot go on: no clause of a match fits, an operator has no meaning for the values that it is given,
+    the stack or the memory is used up."""
 
 
 class MemoryFault(RunError):
-    """A checked program was about to make a wrong access to memory, which it left out; what it computed since is not to be used.
+    """A checked program was about to make a wrong access to memory, which it left out; what it computed since is not to
+    be used.
 
-    `buffer` is the name of the buffer, `kind` is read, write, uninitialized or overlap, `node` the node of the model, as text.
+    `buffer` is the name of the buffer, `kind` is read, write, uninitialized or overlap, `node` the node of the model,
+    as text.
     """
 
     code = "TW0715"
@@ -182,19 +197,22 @@ class NotNativeWarning(UserWarning):
 
 
 class OpenSizeWarning(UserWarning):
-    """A model has no one program for its open sizes, and is compiled for each combination of them. The reason is told."""
+    """A model has no one program for its open sizes, and is compiled for each combination of them. The reason is
+    told."""
 
     code = "TW1304"
 
 
 class UnknownOperatorWarning(UserWarning):
-    """Something is said of an operator that does not exist, which may be a slip of the pen. The nearest name is told."""
+    """Something is said of an operator that does not exist, which may be a slip of the pen. The nearest name is
+    told."""
 
     code = "TW1305"
 
 
 class RewriteWarning(UserWarning):
-    """A pass was left out since it changed what a function computes, or a function was not checked. The reason is told."""
+    """A pass was left out since it changed what a function computes, or a function was not checked. The reason is
+    told."""
 
     code = "TW1306"
 

@@ -1,7 +1,8 @@
-"""What stays usable in a child process that a fork makes while other threads work: locks, and attributes that are computed once.
+"""What stays usable in a child process that a fork makes while other threads work: locks, and attributes that are
+computed once.
 
-A child process has only the thread that forked. A lock that another thread of the parent held would never be released in the child, so locks made
-here are reset there.
+A child process has only the thread that forked. A lock that another thread of the parent held would never be released
+in the child, so locks made here are reset there.
 """
 
 from __future__ import annotations
@@ -44,7 +45,8 @@ if hasattr(os, "register_at_fork"):
 
 
 class lazy_attribute(Generic[T]):  # a decorator
-    """An attribute that a method computes when it is first read, as `functools.cached_property` has it, but without the lock of Python 3.11.
+    """An attribute that a method computes when it is first read, as `functools.cached_property` has it, but without the
+    lock of Python 3.11.
 
     Threads that read it at the same time may each compute it; what one of them stores last stays.
     """

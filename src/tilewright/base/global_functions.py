@@ -45,7 +45,9 @@ class GlobalFunction:
         return f"<registered function {self.name}, {self.where}>"
 
 
-def register_func(func_name: str | Callable[..., Any], f: Callable[..., Any] | None = None, override: bool = False) -> Any:
+def register_func(
+    func_name: str | Callable[..., Any], f: Callable[..., Any] | None = None, override: bool = False
+) -> Any:
     """Give a function a name that others find it by: `register_func("a.b", f)`, or a decorator, with or without a name.
 
     Raises `OptionError` when the name is taken, unless `override`.
@@ -61,13 +63,16 @@ def _register(name: str, function: Callable[..., Any], override: bool) -> Callab
     if not callable(function):
         raise OptionError(f"a function is registered as '{name}', and this is {function!r}", code="TW0215")
     if name in FUNCTIONS and not override:
-        raise OptionError(f"the function '{name}' is registered already, at {FUNCTIONS[name].where}; give override=True to replace it", code="TW0212")
+        raise OptionError(
+            f"the function '{name}' is registered already, at {FUNCTIONS[name].where}; give override=True to replace it", code="TW0212"  # noqa: E501
+        )
     FUNCTIONS[name] = GlobalFunction(name, function)
     return function
 
 
 def get_global_func(name: str, allow_missing: bool = False) -> GlobalFunction | None:
-    """The function of that name; None, with `allow_missing`, or `OptionError` with the nearest name when there is none."""
+    """The function of that name; None, with `allow_missing`, or `OptionError` with the nearest name when there is
+    none."""
     found = FUNCTIONS.get(name)
     if found is None and not allow_missing:
         raise OptionError(f"there is no registered function '{name}'{nearest(name, FUNCTIONS)}", code="TW0213")
@@ -95,4 +100,6 @@ def place(what: Any) -> str:
     try:
         return f"{inspect.getsourcefile(what)}:{inspect.getsourcelines(what)[1]}"
     except (TypeError, OSError):
-        return f"{getattr(what, '__module__', 'builtins')}.{getattr(what, '__qualname__', what)}, which has no source file"
+        return (
+            f"{getattr(what, '__module__', 'builtins')}.{getattr(what, '__qualname__', what)}, which has no source file"
+        )

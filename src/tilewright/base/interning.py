@@ -1,7 +1,7 @@
 """The table of interned expressions: one object for each key, in every thread.
 
-An entry is complete before it enters the table. Entering takes a lock, finding takes none. Entries that only the table holds
-are dropped by `release`, which a build calls at its end.
+An entry is complete before it enters the table. Entering takes a lock, finding takes none. Entries that only the table
+holds are dropped by `release`, which a build calls at its end.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ E = TypeVar("E")
 
 
 def release() -> None:
-    """Forget the interned expressions that nothing else holds. Whatever is held stays known, so `is` goes on to mean equal."""
+    """Forget the interned expressions that nothing else holds. Whatever is held stays known, so `is` goes on to mean
+    equal."""
     keys = list(_INTERNED)  # one step for the interpreter, unlike iterating
     while keys:
         with _CHANGING:
@@ -32,7 +33,8 @@ def release() -> None:
 
 
 def _forget_unused(keys: list[tuple[Any, ...]]) -> None:
-    """Drop those of `keys` whose expressions only the table holds, youngest first: an expression holds its operands, which are older.
+    """Drop those of `keys` whose expressions only the table holds, youngest first: an expression holds its operands,
+    which are older.
 
     Needs the lock. Another thread may find an expression between the first count and its removal; it is then put back,
     and since entering takes the lock, no second one is made meanwhile.
@@ -45,7 +47,8 @@ def _forget_unused(keys: list[tuple[Any, ...]]) -> None:
 
 
 def publish(key: tuple[Any, ...], new: E) -> E:
-    """Intern a complete expression. Returns the expression that is interned under `key`, which may be another thread's."""
+    """Intern a complete expression. Returns the expression that is interned under `key`, which may be another
+    thread's."""
     if len(_INTERNED) > _SWEEP_AT[0]:
         release()
     with _CHANGING:

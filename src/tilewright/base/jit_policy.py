@@ -1,12 +1,14 @@
-"""When making something pays: what was met before is compiled once the calls that did without took as long as compiling does.
+"""When making something pays: what was met before is compiled once the calls that did without took as long as compiling
+does.
 
     a key runs on values: 5 ms, 5 ms, 5 ms …          compiling takes 0.8 s  ->  compiled behind 160 calls
     the four keys before it were met 900 times each   2 * 900 * 5 ms > 0.8 s ->  compiled when it comes back
 
-So a program never takes more than twice the time that it would take if it were known how often each key comes (the rule of who rents skis
-before buying them: Karlin, Manasse, Rudolph and Sleator, Competitive snoopy caching, 1988). Where the keys before it came back
-often, this one will, and nothing is waited for; where every key is new, nothing is ever compiled. A key that is met once never is.
-The same holds for whatever else takes time to be made and saves time from then on.
+So a program never takes more than twice the time that it would take if it were known how often each key comes (the rule
+of who rents skis before buying them: Karlin, Manasse, Rudolph and Sleator, Competitive snoopy caching, 1988). Where the
+keys before it came back often, this one will, and nothing is waited for; where every key is new, nothing is ever
+compiled. A key that is met once never is. The same holds for whatever else takes time to be made and saves time from
+then on.
 """
 
 from __future__ import annotations
@@ -17,7 +19,8 @@ from typing import Final
 clock = time.perf_counter
 """The seconds of all that is timed here."""
 ALIKE: Final = 4
-"""So many keys, those that were met before this one, tell how often it will come: as often as the rarest of them, and as often again."""
+"""So many keys, those that were met before this one, tell how often it will come: as often as the rarest of them, and
+as often again."""
 _OPERATORS: Final = 50
 """What is taken for granted before anything was made counts for so many operators."""
 

@@ -1,7 +1,7 @@
 """How much a program may ask for. What is above a limit is refused by name, before memory is asked for.
 
-The limits of one value and of one import hold on every machine, so that a program means the same everywhere; only whether a compiled
-program fits is asked of the machine that it would run on.
+The limits of one value and of one import hold on every machine, so that a program means the same everywhere; only
+whether a compiled program fits is asked of the machine that it would run on.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ from typing import Any, Final
 MOST_BYTES: Final = 1 << 39
 """Of one value."""
 MOST_WRITTEN_OUT: Final = 10_000
-"""Nodes that an import may make of a small file, where functions, branches and loops are written out in place of their calls."""
+"""Nodes that an import may make of a small file, where functions, branches and loops are written out in place of their
+calls."""
 MOST_FOR_A_NODE: Final = 20
 """The nodes that it may make beside those for each node of the file."""
 MOST_TURNS: Final = 64
@@ -42,7 +43,10 @@ def refused_size(shape: Sequence[Any], itemsize: int) -> str:
             if d < 0:
                 return f"a value of the shape {tuple(shape)} is asked for, which has a negative size"
             total *= d or 1
-    return f"a value of the shape {tuple(shape)} is asked for, which is larger than any memory" if total > MOST_BYTES else ""
+    return (
+        f"a value of the shape {tuple(shape)} is asked for, which is larger than any memory" if total > MOST_BYTES
+        else ""
+    )
 
 
 def machine_bytes() -> int:

@@ -1,8 +1,9 @@
 """Faults of memory in checked programs: what is checked where, and the message when a check fails.
 
-A checked program (`tir.instrument_bound_checkers` and its kin) has a `Site` for each access that nothing proves right. Its code calls
-`FAULT<n>(site, n values)` instead of making a wrong access, which keeps the first report in `RECORD`; the runtime reads it after the call.
-A site's values are, in order: the indices, the sizes of the buffer that are not known before, the variables of the loops around.
+A checked program (`tir.instrument_bound_checkers` and its kin) has a `Site` for each access that nothing proves right.
+Its code calls `FAULT<n>(site, n values)` instead of making a wrong access, which keeps the first report in `RECORD`;
+the runtime reads it after the call. A site's values are, in order: the indices, the sizes of the buffer that are not
+known before, the variables of the loops around.
 """
 
 from __future__ import annotations
@@ -14,16 +15,19 @@ from typing import Any, Final
 from tilewright.base.errors import MemoryFault
 
 READ, WRITE, UNINITIALIZED, OVERLAP = "read", "write", "uninitialized", "overlap"
-"""Kinds of sites: an index of a read or a write out of bounds, a read of what was not written, arguments that share memory."""
+"""Kinds of sites: an index of a read or a write out of bounds, a read of what was not written, arguments that share
+memory."""
 
 RECORD: Final = "tw_fault"
-"""The variable of the code with the report, words of 64 bits: whether there is one, the site, the step of the program, the values."""
+"""The variable of the code with the report, words of 64 bits: whether there is one, the site, the step of the program,
+the values."""
 FAULT: Final = "tw_fault_"
 """What the functions that report begin with, before their number of values."""
 ARITIES: Final = (4, 8, 16, 32)
 """For how many values there are functions."""
 OVERLAPS: Final = "tw_fault_overlaps"
-"""`int64_t (void* a, int64_t bytes, void* b, int64_t bytes, int64_t in_place)`: whether memory is shared; `in_place` allows the same beginning."""
+"""`int64_t (void* a, int64_t bytes, void* b, int64_t bytes, int64_t in_place)`: whether memory is shared; `in_place`
+allows the same beginning."""
 HEADER: Final = 3
 """The words of the record before the values."""
 
@@ -32,8 +36,9 @@ HEADER: Final = 3
 class Site:
     """A checked access of `buffer` (`dtype`, `shape`: numbers, or texts where a size is open) in function `kernel`.
 
-    `loops` are the names of the loops whose values are told, outermost first; `origin` is the node of the model, as text. The access is
-    `width` characters of `text`, line `line` of the function's loops, from `column` on. `other` is the second buffer of an overlap.
+    `loops` are the names of the loops whose values are told, outermost first; `origin` is the node of the model, as
+    text. The access is `width` characters of `text`, line `line` of the function's loops, from `column` on. `other` is
+    the second buffer of an overlap.
     """
 
     kind: str
@@ -52,22 +57,28 @@ class Site:
     def to_json(self) -> list[Any]:
         """The site as plain lists, for the manifest."""
         return [
-            self.kind, self.kernel, self.buffer, self.dtype, list(self.shape), list(self.loops), self.origin, self.line, self.text, self.column,
-            self.width, self.other,
+            self.kind, self.kernel, self.buffer, self.dtype, list(self.shape), list(self.loops), self.origin, self.line,
+            self.text, self.column, self.width, self.other,
         ]
 
     @staticmethod
     def from_json(fields: Any) -> Site:
         """The inverse of `to_json`; raises `ValueError` for anything else."""
         match fields:
-            case [str(kind), str(kernel), str(buffer), str(dtype), [*shape], [*loops], str(origin), int(line), str(text), int(column), int(width), str(other)]:
+            case [
+                str(kind), str(kernel), str(buffer), str(dtype), [*shape], [*loops], str(origin), int(line), str(text),
+                int(column), int(width), str(other)
+            ]:
                 sizes = tuple(d if isinstance(d, int) else str(d) for d in shape)
-                return Site(kind, kernel, buffer, dtype, sizes, tuple(map(str, loops)), origin, line, text, column, width, other)
+                return Site(
+                    kind, kernel, buffer, dtype, sizes, tuple(map(str, loops)), origin, line, text, column, width, other
+                )
             case _:
                 raise ValueError(f"{str(fields)[:80]!r} is no site of a check")
 
     def fault(self, values: Sequence[int], node: str = "") -> MemoryFault:
-        """The error of a report with these values; `node` is the node of the model that ran, where it is known better than from the site."""
+        """The error of a report with these values; `node` is the node of the model that ran, where it is known better
+        than from the site."""
         given = iter(values)
         indices = [next(given, 0) for _ in (self.shape if self.kind != OVERLAP else ())]
         sizes = [d if isinstance(d, int) else next(given, 0) for d in (self.shape if self.kind != OVERLAP else ())]
@@ -90,7 +101,10 @@ class Site:
         element = f"{self.buffer}[{', '.join(map(str, indices))}]"
         if self.kind == UNINITIALIZED:
             return f"reads {element}, which nothing has written yet ({declared})"
-        wrong = [f"index {k} is {i}, and may be 0 to {n - 1}" for k, (i, n) in enumerate(zip(indices, sizes, strict=True)) if not 0 <= i < n]
+        wrong = [
+            f"index {k} is {i}, and may be 0 to {n - 1}" for k,
+            (i, n) in enumerate(zip(indices, sizes, strict=True)) if not 0 <= i < n
+        ]
         return f"{self.kind}s out of bounds: {element} of {declared}: {'; '.join(wrong)}"
 
 

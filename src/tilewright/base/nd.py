@@ -79,7 +79,8 @@ def cpu(index: int = 0) -> Device:
 class NDArray:
     """A tensor in host memory, over a numpy array of any strides.
 
-    A tensor of vectors (dtype `float32x2`) is a numpy array whose last axis, not part of `shape`, holds the `lanes` of each element.
+    A tensor of vectors (dtype `float32x2`) is a numpy array whose last axis, not part of `shape`, holds the `lanes` of
+    each element.
     """
 
     __array_priority__ = 1
@@ -135,11 +136,15 @@ class NDArray:
         return self._array.astype(dtype)
 
     def copyfrom(self, source: Any) -> NDArray:
-        """Overwrite the elements with those of `source`: same shape, values cast to this dtype. uint16 copied into bfloat16 are its bits."""
+        """Overwrite the elements with those of `source`: same shape, values cast to this dtype. uint16 copied into
+        bfloat16 are its bits."""
         values = as_numpy(source)
         if values.shape != self._array.shape:
             lanes = f", whose {self.lanes} lanes are a last axis" if self.lanes > 1 else ""
-            raise InputError(f"an array of shape {values.shape} cannot be copied into one of shape {self.shape} and dtype {self.dtype}{lanes}", code="TW0704")
+            raise InputError(
+                f"an array of shape {values.shape} cannot be copied into one of shape {self.shape} and dtype "
+                f"{self.dtype}{lanes}", code="TW0704"
+            )
         if self._array.dtype == _BFLOAT16 and values.dtype == np.uint16:
             values = values.view(_BFLOAT16)
         np.copyto(self._array, values, casting="unsafe")
@@ -181,7 +186,8 @@ class NDArray:
 
 
 def array(source: Any, device: Device | None = None) -> NDArray:
-    """A new array with the elements of `source` (anything that numpy or DLPack understands), contiguous, 64-byte aligned."""
+    """A new array with the elements of `source` (anything that numpy or DLPack understands), contiguous, 64-byte
+    aligned."""
     return NDArray(_aligned_copy(as_numpy(source)), device)
 
 
@@ -207,7 +213,8 @@ def as_numpy(source: Any) -> np.ndarray[Any, Any]:
 
 
 def aligned_empty(shape: Sequence[int], dtype: np.dtype[Any] | str = "uint8") -> np.ndarray[Any, Any]:
-    """An undefined contiguous numpy array that starts at a multiple of 64 bytes; of Python objects, wherever numpy puts it."""
+    """An undefined contiguous numpy array that starts at a multiple of 64 bytes; of Python objects, wherever numpy puts
+    it."""
     element = np.dtype(dtype)
     if element.hasobject:
         return np.empty(tuple(shape), element)
@@ -255,7 +262,8 @@ class _Capsule:
 
 
 def _import_dlpack(source: Any) -> np.ndarray[Any, Any]:
-    """numpy's own import, with the memory of a bfloat16 tensor, which numpy does not know, passed through it as uint16."""
+    """numpy's own import, with the memory of a bfloat16 tensor, which numpy does not know, passed through it as
+    uint16."""
     if hasattr(source, "__dlpack_device__") and source.__dlpack_device__()[0] != 1:
         raise InputError("this tensor is not in host memory; copy it to the CPU first", code="TW0706")
     try:
@@ -263,7 +271,9 @@ def _import_dlpack(source: Any) -> np.ndarray[Any, Any]:
     except (BufferError, RuntimeError, TypeError) as error:
         raise InputError(f"this tensor cannot be shared through DLPack: {error}", code="TW0706") from error
     if _capsule_name(capsule) is None:
-        raise InputError(f"expected a DLPack exporter or an unused DLPack capsule, not {type(source).__name__}", code="TW0706")
+        raise InputError(
+            f"expected a DLPack exporter or an unused DLPack capsule, not {type(source).__name__}", code="TW0706"
+        )
     capsule, retagged = _retag(capsule, _DL_BFLOAT, _DL_UINT)
     try:
         result: np.ndarray[Any, Any] = np.from_dlpack(_Capsule(capsule))
@@ -273,7 +283,8 @@ def _import_dlpack(source: Any) -> np.ndarray[Any, Any]:
 
 
 def _capsule_of(source: Any) -> Any:
-    """A capsule of the versioned form, which says that the memory may be written; the older form where that is unknown."""
+    """A capsule of the versioned form, which says that the memory may be written; the older form where that is
+    unknown."""
     try:
         return source.__dlpack__(max_version=(1, 0))
     except TypeError:
@@ -295,7 +306,8 @@ class _Tensor(ctypes.Structure):
 
 
 _TENSOR_OFFSET: Final = {b"dltensor": 0, b"dltensor_versioned": 32}
-"""Where the `DLTensor` stands in `DLManagedTensor` and in `DLManagedTensorVersioned` (version, context, deleter, flags)."""
+"""Where the `DLTensor` stands in `DLManagedTensor` and in `DLManagedTensorVersioned` (version, context, deleter,
+flags)."""
 
 _capsule_is_valid = ctypes.pythonapi.PyCapsule_IsValid
 _capsule_is_valid.restype, _capsule_is_valid.argtypes = ctypes.c_int, [ctypes.py_object, ctypes.c_char_p]

@@ -1,7 +1,8 @@
 """The `@node` decorator: how every IR node of every level is declared.
 
-A node is a slotted dataclass, compared by identity, read-only to the type checker. Nodes hold no checks: builders check,
-verifiers verify. The test suite sets `FREEZE` before importing anything else, which makes every node frozen for real.
+A node is a slotted dataclass, compared by identity, read-only to the type checker. Nodes hold no checks: builders
+check, verifiers verify. The test suite sets `FREEZE` before importing anything else, which makes every node frozen for
+real.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Named arrays as bytes, in TVM's form: what `relay.save_param_dict` writes and `load_params` of its executors reads.
 
     file  ::= 0xF7E58D4F05049CB7 u64 | 0 u64 | count u64 | (length u64, name)* | count u64 | array*
-    array ::= 0xDD5E40F096B4A13F u64 | 0 u64 | device kind i32, number i32 | rank i32 | code u8, bits u8, lanes u16 | sizes i64* | bytes i64 | contents
+    array ::= 0xDD5E40F096B4A13F u64 | 0 u64 | device kind i32, number i32 | rank i32 | code u8, bits u8, lanes u16 |
+    sizes i64* | bytes i64 | contents
 
 All little-endian. Reading measures everything before it allocates, and refuses what does not fit with `ModelError`.
 """
@@ -39,18 +40,24 @@ def save_param_dict(params: Mapping[str, Any]) -> bytes:
 def _written(a: np.ndarray[Any, Any]) -> bytes:
     little = a.astype(a.dtype.newbyteorder("<")) if a.dtype.byteorder == ">" else a
     if a.dtype == object:
-        raise CompileError("strings have no place in the binary form of parameters; keep them as constants in the module", code="TW0407")
+        raise CompileError(
+            "strings have no place in the binary form of parameters; keep them as constants in the module",
+            code="TW0407"
+        )
     dtype, raw = DataType(str(a.dtype.newbyteorder("="))), little.tobytes()
     head = _HEAD.pack(ARRAY_MAGIC, 0, 1, 0, a.ndim, dtype.type_code, dtype.bits, dtype.lanes)
     return head + struct.pack(f"<{a.ndim}q", *a.shape) + struct.pack("<q", len(raw)) + raw
 
 
 def load_param_dict(param_bytes: bytes | bytearray | memoryview) -> dict[str, NDArray]:
-    """The arrays by name that `save_param_dict`, here or of TVM, wrote. Raises `ModelError` naming the byte where the text is damaged."""
+    """The arrays by name that `save_param_dict`, here or of TVM, wrote. Raises `ModelError` naming the byte where the
+    text is damaged."""
     reader = _Reader(bytes(param_bytes))
     magic, _ = reader.numbers("<QQ")
     if magic != LIST_MAGIC:
-        raise ModelError("these bytes are no parameters: they do not begin with the number of TVM's lists of arrays", code="TW0116")
+        raise ModelError(
+            "these bytes are no parameters: they do not begin with the number of TVM's lists of arrays", code="TW0116"
+        )
     (count,) = reader.numbers("<Q")
     names = []
     for _ in range(reader.bounded(count, 8, "names")):
@@ -58,7 +65,9 @@ def load_param_dict(param_bytes: bytes | bytearray | memoryview) -> dict[str, ND
         names.append(reader.text(length))
     (arrays,) = reader.numbers("<Q")
     if arrays != count or len(set(names)) != count:
-        raise ModelError(f"these parameters are damaged: {len(set(names))} different names, and {arrays} arrays", code="TW0116")
+        raise ModelError(
+            f"these parameters are damaged: {len(set(names))} different names, and {arrays} arrays", code="TW0116"
+        )
     return {name: array(reader.array()) for name in names}
 
 
@@ -75,7 +84,10 @@ class _Reader:
 
     def taken(self, size: int) -> bytes:
         if not 0 <= size <= len(self.raw) - self.at:
-            raise ModelError(f"the parameters are damaged at byte {self.at}: {size} more bytes are declared, but {len(self.raw) - self.at} exist", code="TW0116")
+            raise ModelError(
+                f"the parameters are damaged at byte {self.at}: {size} more bytes are declared, but "
+                f"{len(self.raw) - self.at} exist", code="TW0116"
+            )
         self.at += size
         return self.raw[self.at - size : self.at]
 
@@ -85,14 +97,19 @@ class _Reader:
     def bounded(self, count: int, least: int, what: str) -> int:
         """A number of things of at least `least` bytes each, which the rest of the bytes has room for."""
         if count * least > len(self.raw) - self.at:
-            raise ModelError(f"these parameters are damaged at byte {self.at}: {count} {what} are announced, and {len(self.raw) - self.at} bytes are there", code="TW0116")
+            raise ModelError(
+                f"these parameters are damaged at byte {self.at}: {count} {what} are announced, and "
+                f"{len(self.raw) - self.at} bytes are there", code="TW0116"
+            )
         return count
 
     def text(self, length: int) -> str:
         try:
             return self.taken(length).decode()
         except UnicodeDecodeError as error:
-            raise ModelError(f"these parameters are damaged at byte {self.at}: a name is no text: {error}", code="TW0116") from None
+            raise ModelError(
+                f"these parameters are damaged at byte {self.at}: a name is no text: {error}", code="TW0116"
+            ) from None
 
     def array(self) -> np.ndarray[Any, Any]:
         begin = self.at
@@ -106,5 +123,8 @@ class _Reader:
         shape = self.numbers(f"<{rank}q")
         (size,) = self.numbers("<q")
         if any(d < 0 for d in shape) or math.prod(shape) * kind.itemsize != size:
-            raise ModelError(f"these parameters are damaged at byte {begin}: an array of {kind} of shape {shape} does not have {size} bytes", code="TW0116")
+            raise ModelError(
+                f"these parameters are damaged at byte {begin}: an array of {kind} of shape {shape} does not have "
+                f"{size} bytes", code="TW0116"
+            )
         return np.frombuffer(self.taken(size), kind).reshape(shape)

@@ -1,7 +1,7 @@
 """Functions of later layers that earlier layers call (`Hook`), and the accelerators and frontends of packages.
 
-An accelerator is declared by a file in this process, or by an entry point; a frontend, by an entry point. The object of an
-entry point is imported at its first use:
+An accelerator is declared by a file in this process, or by an entry point; a frontend, by an entry point. The object of
+an entry point is imported at its first use:
 
     [project.entry-points."tilewright.accelerators"]
     mine = "my_package.mine:accelerator"
@@ -10,8 +10,8 @@ entry point is imported at its first use:
     mine = "my_package.reader:FORMAT"
 
 The module of an accelerator registers its code generator and its kind of modules when it is imported, so an accelerator
-needs no edit of this package. A file of an artifact names kinds of modules; only entry points of installed packages read
-them. The object of a frontend is the `Format` of its files; its module registers how waiting nodes are converted.
+needs no edit of this package. A file of an artifact names kinds of modules; only entry points of installed packages
+read them. The object of a frontend is the `Format` of its files; its module registers how waiting nodes are converted.
 """
 
 from __future__ import annotations
@@ -27,7 +27,9 @@ from tilewright.base.errors import ModelError, OptionError, TargetError
 
 GROUP: Final = "tilewright.accelerators"
 FRONTENDS: Final = "tilewright.frontends"
-BUILT_IN: Final[Mapping[str, str]] = {"dnnl": "tilewright.backends.accelerators.dnnl", "npu": "tilewright.backends.accelerators.npu:npu"}
+BUILT_IN: Final[Mapping[str, str]] = {
+    "dnnl": "tilewright.backends.accelerators.dnnl", "npu": "tilewright.backends.accelerators.npu:npu"
+}
 """The accelerators of this package, which an installation without its metadata has too."""
 _CONVERTING: Final[Mapping[str, str]] = {
     "onnx": "tilewright.relay.frontend.onnx.deferred", "tflite": "tilewright.relay.frontend.tflite.deferred",
@@ -56,7 +58,8 @@ class Hook(Generic[P, R]):
         @hooks.save.provide                                                                # the later layer
         def save(artifact: Artifact, path: Path) -> Path: ...
 
-    The first call imports the module `provider` where that did not happen yet. It raises `ImportError` where the module is not installed.
+    The first call imports the module `provider` where that did not happen yet. It raises `ImportError` where the module
+    is not installed.
     """
 
     __slots__ = ("_function", "provider")
@@ -82,7 +85,8 @@ class Hook(Generic[P, R]):
 
 
 def declare_accelerator(name: str, accelerator: Any) -> None:
-    """Register an accelerator under a name in this process; it takes precedence over an entry point of the same name."""
+    """Register an accelerator under a name in this process; it takes precedence over an entry point of the same
+    name."""
     _DECLARED[name] = accelerator
 
 
@@ -153,7 +157,8 @@ def import_value(value: str) -> Any:
 
 
 def import_plugin(kind: str, name: str, value: str) -> Any:
-    """Return the object that an entry point names as `module:attribute`. Raises `TargetError` where the import fails."""
+    """Return the object that an entry point names as `module:attribute`. Raises `TargetError` where the import
+    fails."""
     try:
         return import_value(value)
     except (ImportError, AttributeError) as error:

@@ -1,6 +1,7 @@
 """Python's recursion limit, raised while a deep program is walked.
 
-The limit belongs to the process, and several threads may walk programs at once: what they need is added up under a lock.
+The limit belongs to the process, and several threads may walk programs at once: what they need is added up under a
+lock.
 """
 
 from __future__ import annotations

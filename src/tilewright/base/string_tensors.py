@@ -22,10 +22,11 @@ def text_bytes(text: str) -> bytes:
 
 
 def pack_texts(texts: Sequence[str]) -> bytes:
-    """The block in which native code reads texts: where they begin and end in each of `FORMS`, then the texts, a zero byte behind each.
+    """The block in which native code reads texts: where they begin and end in each of `FORMS`, then the texts, a zero
+    byte behind each.
 
-    Texts of ASCII alone are there once for all forms, since to change the case of a byte is little work for whoever reads it. Raises
-    `TypeError` for what is no string.
+    Texts of ASCII alone are there once for all forms, since to change the case of a byte is little work for whoever
+    reads it. Raises `TypeError` for what is no string.
     """
     joined = "\0".join(texts)
     if joined.isascii() and joined.count("\0") == len(texts) - 1:

@@ -2,8 +2,8 @@
 
 A `DataType` is a string (`"float32"`, `"int8x16"`), so it compares with and passes for the names that numpy and the
 field's scripts use, and carries its code, bits and lanes. A dimension of a `TensorType` is an `int`, or an integer
-`PrimExpr` when the size is symbolic (`Any()` where nothing is known of it). Types are values: two that are written alike
-are equal, and printing one gives its text in Relay.
+`PrimExpr` when the size is symbolic (`Any()` where nothing is known of it). Types are values: two that are written
+alike are equal, and printing one gives its text in Relay.
 
     type ::= TensorType(shape, dtype) | TupleType(types) | FuncType(types, type, type_params) | RefType(type)
            | TypeVar(name) | TypeCall(GlobalTypeVar, types)
@@ -24,21 +24,29 @@ from tilewright.base.errors import CompileError
 from tilewright.base.node import node
 
 MINIFLOATS: Final = {
-    "float8_e4m3fn": 8, "float8_e4m3fnuz": 8, "float8_e5m2": 8, "float8_e5m2fnuz": 8, "float8_e8m0fnu": 8, "float6_e2m3fn": 6, "float6_e3m2fn": 6,
+    "float8_e4m3fn": 8, "float8_e4m3fnuz": 8, "float8_e5m2": 8, "float8_e5m2fnuz": 8, "float8_e8m0fnu": 8,
+    "float6_e2m3fn": 6, "float6_e3m2fn": 6,
     "float4_e2m1fn": 4,
 }
-"""The floats of a byte or less and their bits, each under one name for its exponent, its mantissa and its special values."""
+"""The floats of a byte or less and their bits, each under one name for its exponent, its mantissa and its special
+values."""
 _OBJECTS: Final = ("string", "object")
 _NAMED: Final = {"bool": 1, "handle": 64, "void": 0, **MINIFLOATS, **dict.fromkeys(_OBJECTS, 64)}
-_NAME: Final = re.compile(rf"({'|'.join(_OBJECTS)}|{'|'.join(sorted(MINIFLOATS, reverse=True))}|bool|handle|void|bfloat|float|complex|int|uint)(\d*)(?:x(\d+))?")
-_BITS: Final = {"int": (2, 4, 8, 16, 32, 64), "uint": (1, 2, 4, 8, 16, 32, 64), "float": (16, 32, 64), "bfloat": (16,), "complex": (64, 128)}
+_NAME: Final = re.compile(
+    rf"({'|'.join(_OBJECTS)}|{'|'.join(sorted(MINIFLOATS, reverse=True))}|bool|handle|void|bfloat|float|complex|int|uint)(\d*)(?:x(\d+))?"  # noqa: E501
+)
+_BITS: Final = {
+    "int": (2, 4, 8, 16, 32, 64), "uint": (1, 2, 4, 8, 16, 32, 64), "float": (16, 32, 64), "bfloat": (16,),
+    "complex": (64, 128)
+}
 _KNOWN: dict[str, DataType] = {}
 _NUMPY: dict[DataType, np.dtype[Any]] = {}
 _OF_NUMPY: dict[np.dtype[Any], DataType] = {}
 
 
 class DataTypeCode(enum.IntEnum):
-    """The numbers of the codes in the field, and in DLPack. From 129 on they are custom types, which there are none of here."""
+    """The numbers of the codes in the field, and in DLPack. From 129 on they are custom types, which there are none of
+    here."""
 
     INT = 0
     UINT = 1
@@ -57,18 +65,21 @@ class DataTypeCode(enum.IntEnum):
 
 
 _CODE_NUMBERS: Final = {
-    "int": DataTypeCode.INT, "uint": DataTypeCode.UINT, "bool": DataTypeCode.UINT, "float": DataTypeCode.FLOAT, "handle": DataTypeCode.HANDLE,
-    "void": DataTypeCode.HANDLE, "bfloat": DataTypeCode.BFLOAT, "complex": DataTypeCode.COMPLEX, **{name: DataTypeCode[name.upper()] for name in MINIFLOATS},
-    **dict.fromkeys(_OBJECTS, DataTypeCode.HANDLE),
+    "int": DataTypeCode.INT, "uint": DataTypeCode.UINT, "bool": DataTypeCode.UINT, "float": DataTypeCode.FLOAT,
+    "handle": DataTypeCode.HANDLE,
+    "void": DataTypeCode.HANDLE, "bfloat": DataTypeCode.BFLOAT, "complex": DataTypeCode.COMPLEX,
+    **{name: DataTypeCode[name.upper()] for name in MINIFLOATS}, **dict.fromkeys(_OBJECTS, DataTypeCode.HANDLE),
 }
 FIRST_CUSTOM_CODE: Final = 129
 
 
 class DataType(str):
-    """A scalar or vector element type: a code (`int uint float bfloat complex bool handle void`, or the name of a small float), bits, and lanes.
+    """A scalar or vector element type: a code (`int uint float bfloat complex bool handle void`, or the name of a small
+    float), bits, and lanes.
 
-    Compiled code takes complex numbers apart and puts them together, and computes with their parts (`relay/op/complex_numbers.py`).
-    `string` and `object` are Python objects: a tensor of them is a numpy array of dtype object, of which compiled code never reads an element.
+    Compiled code takes complex numbers apart and puts them together, and computes with their parts
+    (`relay/op/complex_numbers.py`). `string` and `object` are Python objects: a tensor of them is a numpy array of
+    dtype object, of which compiled code never reads an element.
     """
 
     code: str
@@ -94,9 +105,14 @@ class DataType(str):
     def _parse(cls, text: str) -> DataType:
         match = _NAME.fullmatch(text)
         if match is None and text.startswith("custom["):
-            raise CompileError(f"'{text}' is a custom data type, and there are none here; compute in float32, int8 or another type of the machine", code="TW0302")
+            raise CompileError(
+                f"'{text}' is a custom data type, and there are none here; compute in float32, int8 or another type of "
+                "the machine", code="TW0302"
+            )
         if match is None:
-            raise CompileError(f"'{text}' is not a data type; write for example float32, int8, bfloat16 or float32x4", code="TW0302")
+            raise CompileError(
+                f"'{text}' is not a data type; write for example float32, int8, bfloat16 or float32x4", code="TW0302"
+            )
         code, bits, lanes = match[1], int(match[2] or 0), int(match[3] or 1)
         if code in _NAMED:
             allowed = (0, 1, 8) if code == "bool" else (0, 64) if code == "handle" else (0,)
@@ -114,7 +130,8 @@ class DataType(str):
         if found is None:
             found = str.__new__(cls, full)
             found.code, found.bits, found.lanes = code, bits, lanes
-            found = _KNOWN.setdefault(full, found)  # another thread may have made it meanwhile: types are compared by identity
+            # another thread may have made it meanwhile: types are compared by identity
+            found = _KNOWN.setdefault(full, found)
         return _KNOWN.setdefault(text, found)
 
     def __getnewargs__(self) -> tuple[str]:
@@ -122,10 +139,17 @@ class DataType(str):
 
     @classmethod
     def of_code(cls, type_code: int, bits: int, lanes: int = 1) -> DataType:
-        """The type of a code, as DLPack and the field number them; raises `CompileError` for custom types, from 129 on, and unknown codes."""
+        """The type of a code, as DLPack and the field number them; raises `CompileError` for custom types, from 129 on,
+        and unknown codes."""
         if type_code not in list(DataTypeCode):
-            wrong = f"type code {type_code} is a custom data type, and there are none here" if type_code >= FIRST_CUSTOM_CODE else f"there is no type code {type_code}"
-            raise CompileError(f"{wrong}; the codes are {', '.join(f'{c.value} ({c.name.lower()})' for c in DataTypeCode)}", code="TW0302")
+            wrong = (
+                f"type code {type_code} is a custom data type, and there are none here"
+                if type_code >= FIRST_CUSTOM_CODE else f"there is no type code {type_code}"
+            )
+            raise CompileError(
+                f"{wrong}; the codes are {', '.join(f'{c.value} ({c.name.lower()})' for c in DataTypeCode)}",
+                code="TW0302"
+            )
         code = DataTypeCode(type_code)
         name = code.name.lower()
         base = "bool" if (code, bits) == (DataTypeCode.UINT, 1) else name if name in _NAMED else f"{name}{bits}"
@@ -165,7 +189,8 @@ class DataType(str):
         return max(1, self.bits // 8) * self.lanes
 
     def numpy(self) -> np.dtype[Any]:
-        """The numpy type of one element; `bfloat16`, the small floats and integers of 2 and 4 bits come from ml_dtypes."""
+        """The numpy type of one element; `bfloat16`, the small floats and integers of 2 and 4 bits come from
+        ml_dtypes."""
         found = _NUMPY.get(self)
         if found is None:
             found = _NUMPY[self] = self._numpy()
@@ -184,7 +209,8 @@ class DataType(str):
 
 
 def _numpy_name(kind: np.dtype[Any]) -> str:
-    """numpy's name of a type; of all its types of text, and of Python objects, which are text until something else is said, one."""
+    """numpy's name of a type; of all its types of text, and of Python objects, which are text until something else is
+    said, one."""
     return "string" if kind.kind in "OUST" else str(kind)
 
 
@@ -207,7 +233,8 @@ class Size(int):
 
 
 class OpenSize(Size):
-    """A dimension that is known when the program runs: `expr` says what it is, and the `int` is a sample of it (`arith/open_sizes.py`)."""
+    """A dimension that is known when the program runs: `expr` says what it is, and the `int` is a sample of it
+    (`arith/open_sizes.py`)."""
 
     expr: Any
 
@@ -323,11 +350,15 @@ class FuncType(Type):
     type_params: tuple[TypeVar, ...]
 
     def __init__(
-        self, arg_types: Sequence[Type], ret_type: Type, type_params: Sequence[TypeVar] | None = None, type_constraints: Sequence[Any] | None = None
+        self, arg_types: Sequence[Type], ret_type: Type, type_params: Sequence[TypeVar] | None = None,
+        type_constraints: Sequence[Any] | None = None
     ) -> None:
         """`type_constraints` is the field's, of which there are none: raises `CompileError` when one is given."""
         if type_constraints:
-            raise CompileError(f"types are not constrained here, and {type_constraints!r} are given; leave type_constraints out", code="TW0215")
+            raise CompileError(
+                f"types are not constrained here, and {type_constraints!r} are given; leave type_constraints out",
+                code="TW0215"
+            )
         self.arg_types = tuple(arg_types)
         self.ret_type = ret_type
         self.type_params = tuple(type_params or ())
@@ -476,7 +507,9 @@ def bind_types(pattern: Type, given: Type, variables: AbstractSet[Type], bound: 
         return False
     if isinstance(pattern, TypeCall) and isinstance(given, TypeCall) and pattern.func != given.func:
         return False
-    return (bool(ours) or pattern == given) and all(bind_types(p, g, variables, bound) for p, g in zip(ours, theirs, strict=True))
+    return (bool(ours) or pattern == given) and all(
+        bind_types(p, g, variables, bound) for p, g in zip(ours, theirs, strict=True)
+    )
 
 
 def join_types(a: Type, b: Type) -> Type | None:
@@ -489,9 +522,16 @@ def join_types(a: Type, b: Type) -> Type | None:
     if isinstance(a, TensorType) and isinstance(b, TensorType):
         if a.dtype is not b.dtype or not sizes_fit(a.shape, b.shape):
             return None
-        return TensorType([x if same_shape((x,), (y,)) else (y if isinstance(x, int) else x) for x, y in zip(a.shape, b.shape, strict=True)], a.dtype)
+        return TensorType(
+            [
+                x if same_shape((x,), (y,)) else (y if isinstance(x, int) else x) for x,
+                y in zip(a.shape, b.shape, strict=True)
+            ], a.dtype
+        )
     ours, theirs = type_children(a), type_children(b)
-    if type(a) is not type(b) or not ours or len(ours) != len(theirs) or getattr(a, "func", None) != getattr(b, "func", None):
+    if type(a) is not type(b) or not ours or len(ours) != len(theirs) or getattr(
+        a, "func", None
+    ) != getattr(b, "func", None):
         return None
     joined = [join_types(x, y) for x, y in zip(ours, theirs, strict=True)]
     return None if any(j is None for j in joined) else with_type_children(a, [j for j in joined if j is not None])
@@ -512,7 +552,8 @@ def scalar_type(dtype: str | DataType = "float32") -> TensorType:
 def same_shape(a: Sequence[Any], b: Sequence[Any]) -> bool:
     """Whether two shapes are written alike; a dimension that nothing is known of is like any other such."""
     return len(a) == len(b) and all(
-        x is y or (isinstance(x, int) and isinstance(y, int) and x == y) or (getattr(x, "unknown", False) and getattr(y, "unknown", False))
+        x is y or (isinstance(x, int) and isinstance(y, int) and x == y)
+        or (getattr(x, "unknown", False) and getattr(y, "unknown", False))
         for x, y in zip(a, b, strict=True)
     )
 

@@ -366,7 +366,7 @@ class Model:
         for n, shape in groups.items():
             if n in self._shapes and given_shape(self._shapes[n]) != shape:
                 raise InputError(
-                    f"input '{n}' has the shapes {shape}, and the model was compiled for {given_shape(self._shapes[n])}", code="TW0704"
+                    f"input '{n}' has the shapes {shape}, and the model was compiled for {given_shape(self._shapes[n])}", code="TW0704"  # noqa: E501
                 )
         return self._tree(groups), flat(values)
 

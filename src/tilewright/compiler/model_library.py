@@ -156,7 +156,7 @@ def _files_of(lib: FactoryModule, is_one_of_several: bool, path: Path) -> tuple[
         )
     if is_one_of_several and not artifact.manifest.is_native:
         raise ArtifactError(
-            f"{path}: '{name}' has parts that are not native code, and stands beside other models; export it on its own", code="TW0807"
+            f"{path}: '{name}' has parts that are not native code, and stands beside other models; export it on its own", code="TW0807"  # noqa: E501
         )
     manifest, images, _ = artifact_parts(artifact)
     with tempfile.TemporaryFile() as constants:

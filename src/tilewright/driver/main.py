@@ -112,7 +112,10 @@ def compile_command(
     stages = options.names("--dump-code", dump_code, (*options.STAGES, options.C_STAGE))
     path = output or (None if c_source else Path(model.with_suffix(".tar").name))
     if path is not None and path.suffix not in (*options.OUTPUTS, options.C_SOURCE):
-        raise OptionError(f"--output: '{path}' has none of the supported extensions: {', '.join((*options.OUTPUTS, options.C_SOURCE))}", code="TW0206")
+        raise OptionError(
+            f"--output: '{path}' has none of the supported extensions: "
+            f"{', '.join((*options.OUTPUTS, options.C_SOURCE))}", code="TW0206"
+        )
     begin = time.perf_counter()
     linker = options.linker(cross_compiler, cross_compiler_options)
     how.load_plugins()
@@ -423,7 +426,9 @@ def quantize_command(
 
     path = output or Path(f"{model.stem}_int8.tar")
     if path.suffix not in options.FORMATS:
-        raise OptionError(f"--output: '{path}' has none of the supported extensions: {', '.join(options.FORMATS)}", code="TW0206")
+        raise OptionError(
+            f"--output: '{path}' has none of the supported extensions: {', '.join(options.FORMATS)}", code="TW0206"
+        )
     begin = time.perf_counter()
     made = quantize(
         model, files.read_arrays(data), options.input_shapes(input_shapes) or None, calibration=calibration,

@@ -76,7 +76,9 @@ def explained_module(mod: IRModule, params: Mapping[str, Any], target: str) -> O
 def check_picture(path: Path | None) -> None:
     """Raise `OptionError` where a picture cannot be written to `path`, before anything else is done."""
     if path is not None and path.suffix not in PICTURES:
-        raise OptionError(f"--output: '{path}' has none of the supported extensions: {', '.join(PICTURES)}", code="TW0206")
+        raise OptionError(
+            f"--output: '{path}' has none of the supported extensions: {', '.join(PICTURES)}", code="TW0206"
+        )
 
 
 def write_picture(report: Offload, path: Path) -> None:

@@ -269,7 +269,9 @@ def _declaration(
     def declare(target: Any) -> Any:
         if not callable(target):
             raise OptionError(f"a pass is made from a function or a class, not from {target!r}", code="TW0412")
-        return _declared(base, method, target, PassInfo(opt_level, name or target.__name__, tuple(required or ()), traceable))
+        return _declared(
+            base, method, target, PassInfo(opt_level, name or target.__name__, tuple(required or ()), traceable)
+        )
 
     return declare if pass_func is None else declare(pass_func)
 

@@ -160,7 +160,10 @@ def _loaded(descriptor: int, file: Path, manifest: Manifest) -> SharedLibrary:
     """The library in this process, under its own name where tools read it."""
     if manifest.sanitizer:
         if "address" in manifest.sanitizer.split(",") and not under_sanitizer():
-            raise ArtifactError(f"{file}: made for AddressSanitizer, which must be loaded when the process starts: tilewright debug asan SCRIPT", code="TW0811")
+            raise ArtifactError(
+                f"{file}: made for AddressSanitizer, which must be loaded when the process starts: tilewright debug "
+                "asan SCRIPT", code="TW0811"
+            )
         return SharedLibrary(descriptor, file.resolve(), stays=True)
     return _for_debuggers(descriptor, file) if manifest.debug else SharedLibrary(descriptor, file)
 

@@ -138,7 +138,10 @@ class CModule(ModuleNode):
         message = ctypes.create_string_buffer(_MESSAGE)
         handle = self.driver.functions["create"](blob, len(blob), message)
         if not handle:
-            raise ArtifactError(f"the driver of '{self.type_key}' ({self.driver.path}) refused the module: {_said(message)}", code="TW0917")
+            raise ArtifactError(
+                f"the driver of '{self.type_key}' ({self.driver.path}) refused the module: {_said(message)}",
+                code="TW0917"
+            )
         self._handle, self._blob = int(handle), bytes(blob)
         weakref.finalize(self, self.driver.functions["destroy"], self._handle)
 

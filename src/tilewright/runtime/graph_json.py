@@ -61,7 +61,10 @@ def check_graph(text: str, manifest: Manifest) -> None:
         names = [nodes[k]["name"] for k in graph["arg_nodes"]]
         shapes, dtypes = attrs["shape"][1], attrs["dltype"][1]
     except (ValueError, KeyError, TypeError, IndexError) as error:
-        raise ArtifactError(f"the text is not a graph of a program: {error!r}; give what get_graph_json() returned, or the text of mod.json", code="TW0812") from None
+        raise ArtifactError(
+            f"the text is not a graph of a program: {error!r}; give what get_graph_json() returned, or the text of "
+            "mod.json", code="TW0812"
+        ) from None
     values = (*manifest.inputs, *manifest.outputs)
     if (
         names != [t.name for t in manifest.inputs] or shapes != [_shape(t) for t in values]

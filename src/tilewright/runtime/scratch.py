@@ -37,7 +37,10 @@ class Scratch:
     def lacking(self, name: str) -> RunError:
         """What is said where the C library has no memory for it."""
         size = f"{shown_bytes(self.heap)} for each thread" if self.heap >= 64 else "as much as its sizes ask for"
-        return RunError(f"there is too little memory for the scratch buffers of '{name}': {self.kernel} needs the most, {size}; use smaller sizes, or fewer threads", code="TW0710")
+        return RunError(
+            f"there is too little memory for the scratch buffers of '{name}': {self.kernel} needs the most, {size}; "
+            "use smaller sizes, or fewer threads", code="TW0710"
+        )
 
 
 NOTHING: Final = Scratch()

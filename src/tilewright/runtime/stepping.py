@@ -49,7 +49,10 @@ class Subject:
     def parts(self) -> int:
         """How often the steps are carried out. Raises `RunError` where only a call tells."""
         if not isinstance(self.manifest.parts, int):
-            raise RunError(f"the steps of '{self.manifest.name}' cannot be timed separately: how many parts it is computed in is known when it is called; time it as a whole", code="TW0714")
+            raise RunError(
+                f"the steps of '{self.manifest.name}' cannot be timed separately: how many parts it is computed in is "
+                "known when it is called; time it as a whole", code="TW0714"
+            )
         return self.manifest.parts
 
 
@@ -88,7 +91,10 @@ def kernel_address(code: Code, symbol: str) -> int:
     try:
         return code.hidden_address(symbol)
     except KeyError as error:
-        raise ArtifactError(f"the kernel '{symbol}' is hidden in the code, and cannot be timed separately; save the program as .so, and load that", code="TW0714") from error
+        raise ArtifactError(
+            f"the kernel '{symbol}' is hidden in the code, and cannot be timed separately; save the program as .so, "
+            "and load that", code="TW0714"
+        ) from error
 
 
 def _call(step: Step, subject: Subject, memory: Memory) -> Callable[[], object]:

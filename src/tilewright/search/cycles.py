@@ -1,7 +1,8 @@
 """A model of a processor's cycles: estimates the time of a scheduled program without measuring.
 
 A region of unrolled loops takes as long as its scarcest resource: multiply-adds, loads and stores, by the ports of the
-core, or the latency of dependent sums. The cache lines that come from each level overlap with that. The estimate orders candidates before anything was measured.
+core, or the latency of dependent sums. The cache lines that come from each level overlap with that. The estimate orders
+candidates before anything was measured.
 """
 
 from __future__ import annotations
@@ -52,7 +53,9 @@ def _cycles(s: Statement, machine: Machine) -> float:
         loads, stores = (loads, stores + moves) if a.writes else (loads + moves, stores)
     core = machine.core
     chain = _chain(s, core.add_latency)
-    spilled = max(0.0, vectors / max(1.0, chain / core.add_latency) - (machine.vector_registers - 3)) if s.in_registers else 0.0
+    spilled = max(
+        0.0, vectors / max(1.0, chain / core.add_latency) - (machine.vector_registers - 3)
+    ) if s.in_registers else 0.0
     moved = (loads + 2 * spilled) / core.loads, (stores + spilled) * core.store_cycles
     region = max(operations / core.multiplies, *moved, chain) + 0.1 * loads + _LOOP
     compute = region * s.trips(s.region) * (_GUARD if s.guarded else 1.0) * (1.0 + s.unrolled / _CODE)

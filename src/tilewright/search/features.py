@@ -19,7 +19,19 @@ from tilewright.scalar import expr as E
 from tilewright.scalar import intrinsics as I
 from tilewright.scalar.expr import Buffer, Call, IntImm, Load, PrimExpr, Select, Var, number_of
 from tilewright.scalar.walk import walk
-from tilewright.tir.stmt import PARALLEL, UNROLLED, VECTORIZED, Allocate, Block, For, PrimFunc, Stmt, Store, bodies, walk_stmt
+from tilewright.tir.stmt import (
+    PARALLEL,
+    UNROLLED,
+    VECTORIZED,
+    Allocate,
+    Block,
+    For,
+    PrimFunc,
+    Stmt,
+    Store,
+    bodies,
+    walk_stmt,
+)
 from tilewright.topi.machine import Machine
 
 Array = np.ndarray[Any, Any]

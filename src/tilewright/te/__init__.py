@@ -1,4 +1,5 @@
-"""Tensor expressions: `placeholder`, `compute`, reductions, `scan`, `extern`, `hybrid`; and their schedules, `create_schedule`."""
+"""Tensor expressions: `placeholder`, `compute`, reductions, `scan`, `extern`, `hybrid`; and their schedules,
+`create_schedule`."""
 
 from tilewright.scalar.expr import all_of as all
 from tilewright.scalar.expr import any_of as any
@@ -79,9 +80,13 @@ from tilewright.tir.tensorize import TensorIntrin
 __all__ = [
     "AXIS_SEPARATOR", "Combiner", "ComputeOp", "ExternOp", "Operation", "PlaceholderOp", "Reduce", "ScanOp", "Schedule",
     "SpecializedCondition", "Stage", "Tensor", "TensorElem", "TensorIntrin",
-    "ThreadAxis", "abs", "acos", "acosh", "all", "any", "asin", "asinh", "atan", "atanh", "call_extern", "call_pure_extern", "ceil", "comm_reducer", "compute",
-    "const", "cos", "cosh", "create_prim_func", "create_schedule", "decl_tensor_intrin", "div", "erf", "exp", "extern", "extern_primfunc", "floor", "floordiv",
-    "floormod", "fma", "gradient", "hybrid", "if_then_else", "indexdiv", "indexmod", "isinf", "isnan", "log", "log2", "max", "max_value", "min", "min_value", "nearbyint",
-    "placeholder", "power", "prod", "reduce_axis", "round", "rsqrt", "scan", "sigmoid", "sin", "sinh", "size_var", "sqrt", "sum", "tag_scope", "tan", "tanh", "thread_axis",
+    "ThreadAxis", "abs", "acos", "acosh", "all", "any", "asin", "asinh", "atan", "atanh", "call_extern",
+    "call_pure_extern", "ceil", "comm_reducer", "compute",
+    "const", "cos", "cosh", "create_prim_func", "create_schedule", "decl_tensor_intrin", "div", "erf", "exp", "extern",
+    "extern_primfunc", "floor", "floordiv",
+    "floormod", "fma", "gradient", "hybrid", "if_then_else", "indexdiv", "indexmod", "isinf", "isnan", "log", "log2",
+    "max", "max_value", "min", "min_value", "nearbyint",
+    "placeholder", "power", "prod", "reduce_axis", "round", "rsqrt", "scan", "sigmoid", "sin", "sinh", "size_var",
+    "sqrt", "sum", "tag_scope", "tan", "tanh", "thread_axis",
     "trunc", "truncdiv", "truncmod", "var",
 ]

@@ -38,10 +38,10 @@ def create_prim_func(
 ) -> PrimFunc:
     """The program that computes `outputs` from `args` (placeholders, or computed tensors that the caller provides).
 
-    Parameters are `args` then `outputs`; values in between are listed in `attrs["intermediates"]` until blocks are lowered.
-    `storage` gives the shapes of larger arrays in whose corners tensors lie: the parameter's buffer has that shape.
-    There is one block for each of `computations`, in that order.
-    Raises `CompileError` when a tensor is needed that is neither given nor computed.
+    Parameters are `args` then `outputs`; values in between are listed in `attrs["intermediates"]` until blocks are
+    lowered. `storage` gives the shapes of larger arrays in whose corners tensors lie: the parameter's buffer has that
+    shape. There is one block for each of `computations`, in that order. Raises `CompileError` when a tensor is needed
+    that is neither given nor computed.
     """
     return create_blocks(args, outputs, name, origin, origins, binds, storage)[0]
 
@@ -83,20 +83,26 @@ def create_blocks(
 
 
 def tensors_as_prim_func(ops: Sequence[Any], name: str = "main") -> PrimFunc:
-    """`te.create_prim_func`: the program over these tensors, placeholders and results in the order of the parameters, and `te.var` numbers."""
+    """`te.create_prim_func`: the program over these tensors, placeholders and results in the order of the parameters,
+    and `te.var` numbers."""
     scalars = tuple((k, a) for k, a in enumerate(ops) if isinstance(a, Var))
     tensors = [a for a in ops if not isinstance(a, Var)]
     if not tensors or not all(isinstance(t, Tensor) for t in tensors):
-        raise CompileError(f"create_prim_func takes the tensors of a program, inputs and results, and was given {ops!r}", code="TW0614")
+        raise CompileError(
+            f"create_prim_func takes the tensors of a program, inputs and results, and was given {ops!r}", code="TW0614"
+        )
     inputs = [t for t in tensors if isinstance(t.op, PlaceholderOp)]
     outputs = [t for t in tensors if not isinstance(t.op, PlaceholderOp)]
     func = create_prim_func(inputs, outputs, name)
     buffers = dict(zip([*inputs, *outputs], func.params, strict=True))
-    return replace(func, params=tuple(buffers[t] for t in tensors), attrs=func.attrs | ({SCALARS: scalars} if scalars else {}))
+    return replace(
+        func, params=tuple(buffers[t] for t in tensors), attrs=func.attrs | ({SCALARS: scalars} if scalars else {})
+    )
 
 
 def _share_memory(scans: Sequence[ScanOp], buffers: dict[Tensor, Buffer], names: set[str]) -> list[Buffer]:
-    """The state, the start and the steps of a scan live where its result does. Returns the buffers that are nobody's argument."""
+    """The state, the start and the steps of a scan live where its result does. Returns the buffers that are nobody's
+    argument."""
     inner: list[Buffer] = []
     for scan in scans:
         for result, parts in zip(scan.outputs, zip(scan.init, scan.update, scan.state, strict=True), strict=True):
@@ -105,7 +111,10 @@ def _share_memory(scans: Sequence[ScanOp], buffers: dict[Tensor, Buffer], names:
                 inner.append(buffers[result])
             for t in parts:
                 if t in buffers:
-                    raise CompileError(f"'{t.name}' is a part of scan '{scan.name}' and cannot be an argument, or a part of another scan; take '{result.name}'", code="TW0614")
+                    raise CompileError(
+                        f"'{t.name}' is a part of scan '{scan.name}' and cannot be an argument, or a part of another "
+                        f"scan; take '{result.name}'", code="TW0614"
+                    )
                 buffers[t] = buffers[result]
     return inner
 
@@ -146,14 +155,23 @@ def _buffer(t: Tensor, names: set[str], shape: Sequence[int] | None = None) -> B
 
 
 def _bound(t: Tensor, buffer: Buffer, larger: Sequence[int] | None = None) -> Buffer:
-    """A buffer that the caller gave for a tensor, which has the shape of the tensor, or that of the `larger` array in which it lies."""
+    """A buffer that the caller gave for a tensor, which has the shape of the tensor, or that of the `larger` array in
+    which it lies."""
     if larger is not None:
         return buffer
     shape = [d.value if isinstance(d, IntImm) else d for d in t.shape]
     if not isinstance(buffer, Buffer):
-        raise CompileError(f"binds: '{t.name}' is bound to a {type(buffer).__name__}; make a buffer with tir.decl_buffer({t.name}.shape, {t.name}.dtype, …)", code="TW0614")
-    if buffer.dtype is not t.dtype or len(buffer.shape) != len(shape) or any(a is not b and not (isinstance(a, int) and a == b) for a, b in zip(buffer.shape, shape, strict=True)):
-        raise CompileError(f"binds: buffer '{buffer!r}' does not fit {t!r}; make it with tir.decl_buffer({t.name}.shape, {t.name}.dtype, …)", code="TW0614")
+        raise CompileError(
+            f"binds: '{t.name}' is bound to a {type(buffer).__name__}; make a buffer with "
+            f"tir.decl_buffer({t.name}.shape, {t.name}.dtype, …)", code="TW0614"
+        )
+    if buffer.dtype is not t.dtype or len(buffer.shape) != len(shape) or any(
+        a is not b and not (isinstance(a, int) and a == b) for a, b in zip(buffer.shape, shape, strict=True)
+    ):
+        raise CompileError(
+            f"binds: buffer '{buffer!r}' does not fit {t!r}; make it with tir.decl_buffer({t.name}.shape, "
+            f"{t.name}.dtype, …)", code="TW0614"
+        )
     return buffer
 
 
@@ -175,7 +193,10 @@ def _nest(op: ComputeOp, buffers: dict[Tensor, Buffer], name: str, origin: Origi
         init = seq(*(Store(b, v, at) for b, v in zip(targets, identity, strict=True)))
         body = _update(reduce, sources, targets, at)
         notes["combiner"] = _reducer(reduce.combiner, identity)
-    iters = tuple(i if isinstance(i.extent, (IntImm, Var)) else replace(i, extent=rewrite(i.extent, load, memo)) for i in (*op.axis, *op.reduce_axis))
+    iters = tuple(
+        i if isinstance(i.extent, (IntImm, Var)) else replace(i, extent=rewrite(i.extent, load, memo))
+        for i in (*op.axis, *op.reduce_axis)
+    )
     loops = [Var(i.var.name) for i in iters]
     points: dict[PrimExpr, PrimExpr] = dict(zip((i.var for i in iters), loops, strict=True))
     nest: Stmt = Block(name, iters, tuple(loops), _TRUE, init, body, notes, origin)
@@ -199,7 +220,8 @@ def _reducer(combiner: Combiner, neutral: tuple[PrimExpr, ...]) -> Reducer:
 
 
 def _update(reduce: Reduce, sources: tuple[PrimExpr, ...], targets: list[Buffer], at: tuple[PrimExpr, ...]) -> Stmt:
-    """One reduction step. A guarded term (`select(c, x, identity)`) becomes a guarded step, a product takes the sum along."""
+    """One reduction step. A guarded term (`select(c, x, identity)`) becomes a guarded step, a product takes the sum
+    along."""
     if len(sources) > 1:
         return reduction_step(reduce.combiner, targets, at, sources)
     source = sources[0]

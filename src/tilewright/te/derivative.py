@@ -2,8 +2,9 @@
 
     d/dA[i] of A[i] * B[i] + if_then_else(i < 3, A[i], 0)  ->  B[i] + if_then_else(i < 3, 1, 0)
 
-A question stays around what stood under it, so nothing is read that was not read before. Integers have no derivatives, nor do
-indices and conditions; at a kink, the derivative of one side counts: of `abs` at 0 it is 1, of `max(a, b)` at `a == b` that of `a`.
+A question stays around what stood under it, so nothing is read that was not read before. Integers have no derivatives,
+nor do indices and conditions; at a kink, the derivative of one side counts: of `abs` at 0 it is 1, of `max(a, b)` at `a
+== b` that of `a`.
 """
 
 from __future__ import annotations
@@ -121,7 +122,10 @@ def _call(e: PrimExpr, d: Inner) -> PrimExpr | None:
         return _plus(by_base, _times(parts[1], E.mul(e, I.log(x))))
     rule = _FUNCTIONS.get(e.op)
     if rule is None:
-        raise CompileError(f"te.gradient: there is no derivative of '{e.op.name}'; write what it computes with functions that have one: {', '.join(f.name for f in _FUNCTIONS)}", code="TW0605")
+        raise CompileError(
+            f"te.gradient: there is no derivative of '{e.op.name}'; write what it computes with functions that have "
+            f"one: {', '.join(f.name for f in _FUNCTIONS)}", code="TW0605"
+        )
     slope = rule(e.args[0], e)
     return None if slope is None else _times(parts[0], slope)
 

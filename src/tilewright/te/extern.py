@@ -64,24 +64,32 @@ def extern(
     shape: Sequence[Any], inputs: Sequence[Tensor], fcompute: Body, name: str = "extern", dtype: Any = None,
     in_buffers: Any = None, out_buffers: Any = None, tag: str = "", attrs: Any = None,
 ) -> Tensor | list[Tensor]:
-    """The tensor (or, for a list of shapes, the tensors) that the statement `fcompute(in_buffers, out_buffers)` computes.
+    """The tensor (or, for a list of shapes, the tensors) that the statement `fcompute(in_buffers, out_buffers)`
+    computes.
 
     `dtype` is one type, or one for each output; without it, the type that all inputs have. Buffers of your own
     (`tir.decl_buffer`) stand for the inputs or outputs when they are given. `fcompute` may also return a call.
     """
     several = bool(shape) and isinstance(shape[0], (list, tuple))
     shapes = [tuple(map(dimension, s)) for s in shape] if several else [tuple(map(dimension, shape))]
-    dtypes = [b.dtype for b in _listed(out_buffers)] if out_buffers is not None and dtype is None else _dtypes(name, dtype, len(shapes), inputs)
+    dtypes = [
+        b.dtype for b in _listed(out_buffers)
+    ] if out_buffers is not None and dtype is None else _dtypes(name, dtype, len(shapes), inputs)
     ins = _listed(in_buffers) if in_buffers is not None else [decl_buffer(t.shape, t.dtype, t.name) for t in inputs]
     named = [name] if len(shapes) == 1 else [f"{name}.v{k}" for k in range(len(shapes))]
-    outs = _listed(out_buffers) if out_buffers is not None else [decl_buffer(s, d, n) for s, d, n in zip(shapes, dtypes, named, strict=True)]
+    outs = _listed(out_buffers) if out_buffers is not None else [
+        decl_buffer(s, d, n) for s, d, n in zip(shapes, dtypes, named, strict=True)
+    ]
     _check_buffers(name, ins, [(t.shape, t.dtype) for t in inputs])
     _check_buffers(name, outs, list(zip(shapes, dtypes, strict=True)))
     body = fcompute(list(ins), list(outs))
     if isinstance(body, PrimExpr):
         body = Evaluate(body)
     if not isinstance(body, Stmt):
-        raise CompileError(f"the body of te.extern '{name}' is a statement, and fcompute returned {type(body).__name__}; end it with `return irb.get()`", code="TW0603")
+        raise CompileError(
+            f"the body of te.extern '{name}' is a statement, and fcompute returned {type(body).__name__}; end it with "
+            "`return irb.get()`", code="TW0603"
+        )
     op = ExternOp(name, tuple(inputs), body, tuple(ins), tuple(outs))
     op.tensors.extend(Tensor(op, k, s, d) for k, (s, d) in enumerate(zip(shapes, dtypes, strict=True)))
     return list(op.tensors) if several else op.tensors[0]
@@ -92,11 +100,17 @@ def extern_primfunc(input_tensors: Sequence[Tensor], primfunc: PrimFunc, **optio
     n = len(input_tensors)
     outs = primfunc.params[n:]
     if not outs or primfunc.attrs.get(SCALARS):
-        raise CompileError(f"extern_primfunc of '{primfunc.name}' takes a program over {n} inputs and at least one result, and no numbers; it has {len(primfunc.params)} buffers", code="TW0603")
+        raise CompileError(
+            f"extern_primfunc of '{primfunc.name}' takes a program over {n} inputs and at least one result, and no "
+            f"numbers; it has {len(primfunc.params)} buffers", code="TW0603"
+        )
     has_blocks = any(isinstance(s, Block) for s in walk_stmt(primfunc.body))
     body = lower_blocks(primfunc).body if has_blocks else primfunc.body
     shapes = [b.shape for b in outs]
-    given: dict[str, Any] = {"name": primfunc.name, "dtype": [b.dtype for b in outs], "in_buffers": primfunc.params[:n], "out_buffers": outs, **options}
+    given: dict[str, Any] = {
+        "name": primfunc.name, "dtype": [b.dtype for b in outs], "in_buffers": primfunc.params[:n], "out_buffers": outs,
+        **options
+    }
     made: list[Tensor] = extern(shapes, input_tensors, lambda *_: body, **given)
     return made[0] if len(made) == 1 else made
 
@@ -107,18 +121,27 @@ def _listed(buffers: Any) -> list[Buffer]:
 
 def _check_buffers(name: str, buffers: Sequence[Buffer], wanted: Sequence[tuple[Sequence[Any], DataType]]) -> None:
     if len(buffers) != len(wanted):
-        raise CompileError(f"te.extern '{name}' has {len(wanted)} tensors and was given {len(buffers)} buffers for them", code="TW0603")
+        raise CompileError(
+            f"te.extern '{name}' has {len(wanted)} tensors and was given {len(buffers)} buffers for them", code="TW0603"
+        )
     for b, (shape, dtype) in zip(buffers, wanted, strict=True):
         dims = [d.value if isinstance(d, IntImm) else d for d in shape]
-        if b.dtype is not dtype or len(b.shape) != len(dims) or any(x is not y and not (isinstance(x, int) and x == y) for x, y in zip(b.shape, dims, strict=True)):
-            raise CompileError(f"te.extern '{name}': buffer '{b!r}' does not fit {dtype}[{', '.join(map(str, dims))}]", code="TW0603")
+        if b.dtype is not dtype or len(b.shape) != len(dims) or any(
+            x is not y and not (isinstance(x, int) and x == y) for x, y in zip(b.shape, dims, strict=True)
+        ):
+            raise CompileError(
+                f"te.extern '{name}': buffer '{b!r}' does not fit {dtype}[{', '.join(map(str, dims))}]", code="TW0603"
+            )
 
 
 def _dtypes(name: str, dtype: Any, count: int, inputs: Sequence[Tensor]) -> list[DataType]:
     if dtype is None:
         types = {t.dtype for t in inputs}
         if len(types) != 1:
-            raise CompileError(f"te.extern '{name}' needs dtype=: its inputs have {', '.join(sorted(types)) or 'no types'}, so it does not follow from them", code="TW0603")
+            raise CompileError(
+                f"te.extern '{name}' needs dtype=: its inputs have {', '.join(sorted(types)) or 'no types'}, so it "
+                "does not follow from them", code="TW0603"
+            )
         return [next(iter(types))] * count
     given = list(dtype) if isinstance(dtype, (list, tuple)) else [dtype] * count
     if len(given) != count:

@@ -3,10 +3,11 @@
     A = te.placeholder((8,)); K = te.placeholder((3,)); r = te.reduce_axis((0, 3))
     C = te.compute((6,), lambda i: te.sum(A[i + r] * K[r], r))
     [dA, dK] = te.gradient(C, [A, K], head)
-        ->  dA[x] = sum over r of if_then_else(0 <= x - r < 6, head[x - r] * K[r], 0);   dK[x] = sum over i of head[i] * A[i + x]
+        ->  dA[x] = sum over r of if_then_else(0 <= x - r < 6, head[x - r] * K[r], 0);   dK[x] = sum over i of head[i]
+            * A[i + x]
 
-An element is read at `f(i, r)`; what it contributes to is found by solving `f(i, r) == x` (`arith/system.py`), so a sum runs only
-over what the equations leave open, and scatters never become dense sums over one-hot tensors.
+An element is read at `f(i, r)`; what it contributes to is found by solving `f(i, r) == x` (`arith/system.py`), so a sum
+runs only over what the equations leave open, and scatters never become dense sums over one-hot tensors.
 """
 
 from __future__ import annotations
@@ -38,21 +39,36 @@ from tilewright.scalar.expr import (
 )
 from tilewright.scalar.walk import substitute, walk
 from tilewright.te.derivative import derivative
-from tilewright.te.tensor import SUM, Combiner, ComputeOp, Operation, Reduce, Tensor, TensorElem, comm_reducer, compute, producers_first
+from tilewright.te.tensor import (
+    SUM,
+    Combiner,
+    ComputeOp,
+    Operation,
+    Reduce,
+    Tensor,
+    TensorElem,
+    comm_reducer,
+    compute,
+    producers_first,
+)
 from tilewright.tir.stmt import IterVar
 
 
 def gradient(output: Tensor, inputs: Sequence[Tensor] | Tensor, head: Tensor | None = None) -> list[Tensor]:
     """The derivatives of `output` by each of `inputs`, multiplied from the left by `head`.
 
-    `head` is `[*prefix, *output.shape]`, and each result `[*prefix, *input.shape]` of the input's type; without `head`, a result is
-    the Jacobian `[*output.shape, *input.shape]`. At kinks one side counts: the first of equal maxima, the first argument of equal
-    `max`. Raises `CompileError` for integers, for computations other than `te.compute` on the way, and for functions without derivative.
+    `head` is `[*prefix, *output.shape]`, and each result `[*prefix, *input.shape]` of the input's type; without `head`,
+    a result is the Jacobian `[*output.shape, *input.shape]`. At kinks one side counts: the first of equal maxima, the
+    first argument of equal `max`. Raises `CompileError` for integers, for computations other than `te.compute` on the
+    way, and for functions without derivative.
     """
     wanted = [inputs] if isinstance(inputs, Tensor) else list(inputs)
     for t in (output, *wanted, *([] if head is None else [head])):
         if not t.dtype.is_float:
-            raise CompileError(f"te.gradient: '{t.name}' has type {t.dtype}, and only floating-point values have derivatives; cast it to float32", code="TW0605")
+            raise CompileError(
+                f"te.gradient: '{t.name}' has type {t.dtype}, and only floating-point values have derivatives; cast it "
+                "to float32", code="TW0605"
+            )
     prefix = _prefix(output, head)
     order = producers_first([output.op])
     depending = _depending(order, wanted)
@@ -65,7 +81,10 @@ def gradient(output: Tensor, inputs: Sequence[Tensor] | Tensor, head: Tensor | N
                 continue
             if not isinstance(op, ComputeOp):
                 kind = type(op).__name__
-                raise CompileError(f"te.gradient: '{op.name}' is a {kind}, and '{output.name}' depends on the inputs through it; only values of te.compute have derivatives", code="TW0605")
+                raise CompileError(
+                    f"te.gradient: '{op.name}' is a {kind}, and '{output.name}' depends on the inputs through it; only "
+                    "values of te.compute have derivatives", code="TW0605"
+                )
             if t not in adjoints:
                 adjoints[t] = _total(t, prefix, parts[t])
             for source, part in _contributions(op, t, adjoints[t], sources, prefix):
@@ -75,7 +94,8 @@ def gradient(output: Tensor, inputs: Sequence[Tensor] | Tensor, head: Tensor | N
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """A summand of a derivative: at `at`, a point of the prefix and one of the tensor, the sum of `value` over `axes`."""
+    """A summand of a derivative: at `at`, a point of the prefix and one of the tensor, the sum of `value` over
+    `axes`."""
 
     at: list[Var]
     axes: tuple[IterVar, ...]
@@ -88,7 +108,10 @@ def _prefix(output: Tensor, head: Tensor | None) -> tuple[PrimExpr, ...]:
     split = head.ndim - output.ndim
     if split < 0 or any(a is not b for a, b in zip(head.shape[split:], output.shape, strict=True)):
         shape = ", ".join(map(str, output.shape))
-        raise CompileError(f"te.gradient: the head '{head!r}' has to end in the dimensions of '{output.name}', [{shape}]", code="TW0605")
+        raise CompileError(
+            f"te.gradient: the head '{head!r}' has to end in the dimensions of '{output.name}', [{shape}]",
+            code="TW0605"
+        )
     return head.shape[:split]
 
 
@@ -109,13 +132,16 @@ def _seed(output: Tensor, head: Tensor | None, prefix: Sequence[PrimExpr]) -> _P
     """The derivative of the output by itself."""
     at = _point(prefix, output)
     same = all_of(*(p.equal(x) for p, x in zip(at, at[len(prefix) :], strict=False)))
-    return _Part(at, (), if_then_else(same, const(1, output.dtype), const(0, output.dtype)) if head is None else head(*at))
+    return _Part(
+        at, (), if_then_else(same, const(1, output.dtype), const(0, output.dtype)) if head is None else head(*at)
+    )
 
 
 def _contributions(
     op: ComputeOp, t: Tensor, adjoint: Tensor | None, sources: Sequence[Tensor], prefix: Sequence[PrimExpr]
 ) -> list[tuple[Tensor, _Part]]:
-    """What the derivatives by `sources` get from the result `t` of `op`, whose own is `adjoint` (None: the identity)."""
+    """What the derivatives by `sources` get from the result `t` of `op`, whose own is `adjoint` (None: the
+    identity)."""
     slope = _slopes(op, t.index)
     body = op.body[t.index]
     elements = [e for e in walk(body) if isinstance(e, TensorElem) and e.tensor in sources]
@@ -135,14 +161,19 @@ def _contributions(
     return found
 
 
-def _solved(op: ComputeOp, value: PrimExpr, equations: Sequence[tuple[PrimExpr, PrimExpr]], at: list[Var], shape: Sequence[PrimExpr]) -> _Part:
+def _solved(
+    op: ComputeOp, value: PrimExpr, equations: Sequence[tuple[PrimExpr, PrimExpr]], at: list[Var],
+    shape: Sequence[PrimExpr]
+) -> _Part:
     """The sum of `value` over all points of `op` where `equations` hold."""
     ranges = Ranges()
     for v, n in zip(at, shape, strict=True):
         ranges = ranges.bind_loop(v, const(0, INT64), n)
     solution = solve_system(equations, {a.var: a.extent for a in (*op.axis, *op.reduce_axis)}, ranges)
     axes = tuple(IterVar(Var(v.name), extent, "reduce") for v, _, extent in solution.left)
-    mapping: dict[PrimExpr, PrimExpr] = {v: add(a.var, first) for (v, first, _), a in zip(solution.left, axes, strict=True)}
+    mapping: dict[PrimExpr, PrimExpr] = {
+        v: add(a.var, first) for (v, first, _), a in zip(solution.left, axes, strict=True)
+    }
     for a in axes:
         ranges = ranges.bind_loop(a.var, const(0, INT64), a.extent)
     condition = simplify(substitute(solution.condition, mapping), ranges)
@@ -183,7 +214,8 @@ Slope = Callable[[PrimExpr], PrimExpr | None]
 
 
 def _slopes(op: ComputeOp, index: int) -> Slope:
-    """From an element that result `index` reads to the derivative by it, at a point of the axes and reduction axes of `op`."""
+    """From an element that result `index` reads to the derivative by it, at a point of the axes and reduction axes of
+    `op`."""
     body = op.body[index]
     if not isinstance(body, Reduce):
         return lambda e: derivative(body, e)
@@ -199,7 +231,9 @@ def _slopes(op: ComputeOp, index: int) -> Slope:
             return None if d is None else if_then_else(chosen, d, const(0, d.dtype))
 
         return where_chosen
-    weights = {s: _weight(op, body, k)(*op.axis, *op.reduce_axis) for k, s in enumerate(body.sources) if s.dtype.is_float}
+    weights = {
+        s: _weight(op, body, k)(*op.axis, *op.reduce_axis) for k, s in enumerate(body.sources) if s.dtype.is_float
+    }
 
     def weighted(e: PrimExpr) -> PrimExpr | None:
         total: PrimExpr | None = None
@@ -237,12 +271,17 @@ def _first(op: ComputeOp, body: Reduce, kind: type[PrimExpr]) -> Tensor:
         keep = logical_or(ahead, logical_and(a[1].equal(b[1]), a[0] < b[0]))
         return if_then_else(keep, a[0], b[0]), if_then_else(keep, a[1], b[1])
 
-    pick = comm_reducer(better, lambda place, value: (max_value(place), (min_value if kind is Max else max_value)(value)), name="first")
-    return _stage(op, (), f"{op.name}.first", lambda _: pick((_position(op.reduce_axis), body.sources[0]), op.reduce_axis), 0)
+    pick = comm_reducer(
+        better, lambda place, value: (max_value(place), (min_value if kind is Max else max_value)(value)), name="first"
+    )
+    return _stage(
+        op, (), f"{op.name}.first", lambda _: pick((_position(op.reduce_axis), body.sources[0]), op.reduce_axis), 0
+    )
 
 
 def _weight(op: ComputeOp, body: Reduce, k: int) -> Tensor:
-    """`[*result, *reduction]`: how the result changes with source `k` at each point, by reducing values with their changes."""
+    """`[*result, *reduction]`: how the result changes with source `k` at each point, by reducing values with their
+    changes."""
     n = len(body.sources)
     changes = [s.dtype if s.dtype.is_float else body.sources[k].dtype for s in body.sources]
 
@@ -263,7 +302,9 @@ def _weight(op: ComputeOp, body: Reduce, k: int) -> Tensor:
 def _changed(combiner: Combiner, a: tuple[PrimExpr, ...], b: tuple[PrimExpr, ...], n: int) -> tuple[PrimExpr, ...]:
     """A combination of values with how it changes when they do."""
     names = [tuple(Var(f"{side}{j}", e.dtype) for j, e in enumerate(given[:n])) for side, given in (("a", a), ("b", b))]
-    by_name: dict[PrimExpr, PrimExpr] = {v: e for own, given in zip(names, (a, b), strict=True) for v, e in zip(own, given, strict=False)}
+    by_name: dict[PrimExpr, PrimExpr] = {
+        v: e for own, given in zip(names, (a, b), strict=True) for v, e in zip(own, given, strict=False)
+    }
     values, changes = combiner.combine(names[0], names[1]), []
     for j, value in enumerate(values):
         total: PrimExpr = const(0, a[n + j].dtype)
@@ -275,7 +316,10 @@ def _changed(combiner: Combiner, a: tuple[PrimExpr, ...], b: tuple[PrimExpr, ...
     return tuple(substitute(e, by_name) for e in (*values, *changes))
 
 
-def _stage(op: ComputeOp, extra: Sequence[PrimExpr], name: str, value: Callable[[Sequence[PrimExpr]], tuple[PrimExpr, ...]], index: int) -> Tensor:
+def _stage(
+    op: ComputeOp, extra: Sequence[PrimExpr], name: str, value: Callable[[Sequence[PrimExpr]], tuple[PrimExpr, ...]],
+    index: int
+) -> Tensor:
     """Result `index` of a computation over the axes of `op` and `extra` ones, with reduction axes of its own."""
     own = {a.var: IterVar(Var(a.var.name), a.extent, "reduce") for a in op.reduce_axis}
 

@@ -11,9 +11,9 @@
     C = outer_product(A, B)         # tensors: the function is read, never run, and C is what its loops compute
     c = outer_product(a, b)         # arrays: the function is run, with numpy
 
-The words: `output_tensor`, `allocate`; loops over `range`, `serial`, `parallel`, `vectorize`, `unroll`, and `const_range`, which is written
-out; `if`, assignments to elements and to scalars, arithmetic, and the functions in `FUNCTIONS`. What the Python around the
-function binds (numbers, tuples) can be used by name.
+The words: `output_tensor`, `allocate`; loops over `range`, `serial`, `parallel`, `vectorize`, `unroll`, and
+`const_range`, which is written out; `if`, assignments to elements and to scalars, arithmetic, and the functions in
+`FUNCTIONS`. What the Python around the function binds (numbers, tuples) can be used by name.
 """
 
 from __future__ import annotations
@@ -42,11 +42,18 @@ def _zeros(shape: Any, dtype: str = "float32", scope: str = "global") -> np.ndar
 
 
 _RUNTIME: Final[Mapping[str, Any]] = {
-    "output_tensor": _zeros, "allocate": _zeros, "serial": range, "parallel": range, "vectorize": range, "unroll": range, "const_range": range,
-    "likely": lambda x: x, "exp": np.exp, "log": np.log, "sqrt": np.sqrt, "rsqrt": lambda x: 1 / np.sqrt(x), "tanh": np.tanh,
-    "sigmoid": lambda x: 1 / (1 + np.exp(-x)), "power": np.power, "floor": np.floor, "ceil": np.ceil, "round": np.rint, "fabs": np.abs,
+    "output_tensor": _zeros, "allocate": _zeros, "serial": range, "parallel": range, "vectorize": range,
+    "unroll": range, "const_range": range,
+    "likely": lambda x: x, "exp": np.exp, "log": np.log, "sqrt": np.sqrt, "rsqrt": lambda x: 1 / np.sqrt(x),
+    "tanh": np.tanh,
+    "sigmoid": lambda x: 1 / (1 + np.exp(-x)), "power": np.power, "floor": np.floor, "ceil": np.ceil, "round": np.rint,
+    "fabs": np.abs,
     "erf": math.erf, "ceil_div": lambda a, b: -(-a // b), "sin": np.sin, "cos": np.cos,
-    **{t: np.dtype(t).type for t in ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float16", "float32", "float64")},
+    **{
+        t: np.dtype(t).type for t in (
+            "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float16", "float32", "float64"
+        )
+    },
 }
 """What the words mean where the function is run."""
 
@@ -60,8 +67,12 @@ class HybridFunction:
         self.__doc__ = function.__doc__
 
     def __call__(self, *args: Any) -> Any:
-        """Tensors, numbers and `te.var`, in the order of the parameters. Raises `ParseError`, which shows the line, and `CompileError`."""
-        if not any(isinstance(a, (Tensor, PrimExpr)) or (isinstance(a, (list, tuple)) and any(isinstance(x, Tensor) for x in a)) for a in args):
+        """Tensors, numbers and `te.var`, in the order of the parameters. Raises `ParseError`, which shows the line, and
+        `CompileError`."""
+        if not any(
+            isinstance(a, (Tensor, PrimExpr))
+            or (isinstance(a, (list, tuple)) and any(isinstance(x, Tensor) for x in a)) for a in args
+        ):
             return self._run(args)
         return self._read(args)
 
@@ -75,13 +86,18 @@ class HybridFunction:
         try:
             lines, first = inspect.getsourcelines(self.function)
         except (OSError, TypeError):
-            raise ParseError(f"the source of '{self.__name__}' is in no file; hybrid script is read from its file") from None
+            raise ParseError(
+                f"the source of '{self.__name__}' is in no file; hybrid script is read from its file"
+            ) from None
         around = inspect.getclosurevars(self.function)
         source = Source(textwrap.dedent("".join(lines)), inspect.getsourcefile(self.function) or "", first)
         definition = next(x for x in ast.walk(ast.parse("\n".join(source.lines))) if isinstance(x, ast.FunctionDef))
         names = [a.arg for a in definition.args.args]
         if len(names) != len(args):
-            raise CompileError(f"hybrid function '{self.__name__}' takes {len(names)} arguments ({', '.join(names)}) and was given {len(args)}", code="TW0606")
+            raise CompileError(
+                f"hybrid function '{self.__name__}' takes {len(names)} arguments ({', '.join(names)}) and was given "
+                f"{len(args)}", code="TW0606"
+            )
         reader = Reader(source, {**around.globals, **around.nonlocals}, definition, dict(zip(names, args, strict=True)))
         body, results = reader.function()
         inputs = list(reader.inputs)
@@ -93,7 +109,10 @@ class HybridFunction:
 def script(function: Callable[..., Any]) -> HybridFunction:
     """A Python function in hybrid script."""
     if not isinstance(function, types.FunctionType):
-        raise CompileError(f"te.hybrid.script decorates a Python function, but this is of type {type(function).__name__}", code="TW0606")
+        raise CompileError(
+            f"te.hybrid.script decorates a Python function, but this is of type {type(function).__name__}",
+            code="TW0606"
+        )
     return HybridFunction(function)
 
 

@@ -19,8 +19,12 @@ from tilewright.tir.ir_builder import BufferVar
 from tilewright.tir.parse_expr import Source
 from tilewright.tir.stmt import Stmt
 
-LOOPS: Final = {"range": "serial", "serial": "serial", "parallel": "parallel", "vectorize": "vectorize", "unroll": "unroll"}
-_TYPES: Final = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float16", "float32", "float64")
+LOOPS: Final = {
+    "range": "serial", "serial": "serial", "parallel": "parallel", "vectorize": "vectorize", "unroll": "unroll"
+}
+_TYPES: Final = (
+    "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float16", "float32", "float64"
+)
 
 
 def _in_float(f: E.Intrinsic) -> Callable[..., PrimExpr]:
@@ -32,19 +36,27 @@ def _power(x: Any, y: Any) -> Any:
 
 
 FUNCTIONS: Final[Mapping[str, Callable[..., Any]]] = {
-    "min": lambda *xs: _folded(E.minimum, min, xs), "max": lambda *xs: _folded(E.maximum, max, xs), "likely": lambda x: x, "power": _power,
-    "ceil_div": lambda a, b: -(-a // b), "len": len, "abs": lambda x: E.maximum(x, 0 - x) if isinstance(x, PrimExpr) else abs(x), "fabs": _in_float(I.fabs), "round": _in_float(I.nearbyint),
-    **{n: _in_float(getattr(I, n)) for n in ("exp", "log", "sqrt", "rsqrt", "tanh", "sigmoid", "floor", "ceil", "erf", "sin", "cos")},
+    "min": lambda *xs: _folded(E.minimum, min, xs), "max": lambda *xs: _folded(E.maximum, max, xs),
+    "likely": lambda x: x, "power": _power,
+    "ceil_div": lambda a, b: -(-a // b), "len": len,
+    "abs": lambda x: E.maximum(x, 0 - x) if isinstance(x, PrimExpr) else abs(x), "fabs": _in_float(I.fabs),
+    "round": _in_float(I.nearbyint),
+    **{
+        n: _in_float(getattr(I, n))
+        for n in ("exp", "log", "sqrt", "rsqrt", "tanh", "sigmoid", "floor", "ceil", "erf", "sin", "cos")
+    },
     **{t: (lambda x, t=t: E.cast(t, E.as_expr(x))) for t in _TYPES},
 }
 """What can be called."""
 _OPERATORS: Final[dict[type[ast.operator], Callable[[Any, Any], Any]]] = {
-    ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.truediv, ast.FloorDiv: operator.floordiv,
-    ast.Mod: operator.mod, ast.Pow: _power, ast.BitAnd: I.bitwise_and, ast.BitOr: I.bitwise_or, ast.BitXor: I.bitwise_xor,
-    ast.LShift: I.shift_left, ast.RShift: I.shift_right,
+    ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.truediv,
+    ast.FloorDiv: operator.floordiv,
+    ast.Mod: operator.mod, ast.Pow: _power, ast.BitAnd: I.bitwise_and, ast.BitOr: I.bitwise_or,
+    ast.BitXor: I.bitwise_xor, ast.LShift: I.shift_left, ast.RShift: I.shift_right,
 }
 _COMPARE: Final[dict[type[ast.cmpop], Callable[[Any, Any], Any]]] = {
-    ast.Eq: operator.eq, ast.NotEq: operator.ne, ast.Lt: operator.lt, ast.LtE: operator.le, ast.Gt: operator.gt, ast.GtE: operator.ge,
+    ast.Eq: operator.eq, ast.NotEq: operator.ne, ast.Lt: operator.lt, ast.LtE: operator.le, ast.Gt: operator.gt,
+    ast.GtE: operator.ge,
 }
 
 
@@ -60,7 +72,9 @@ def _folded(f: Callable[[Any, Any], PrimExpr], plain: Callable[..., Any], xs: Se
 class Reader:
     """Reads one function; `inputs` are its tensors with the buffers that stand for them."""
 
-    def __init__(self, source: Source, outer: Mapping[str, Any], definition: ast.FunctionDef, args: Mapping[str, Any]) -> None:
+    def __init__(
+        self, source: Source, outer: Mapping[str, Any], definition: ast.FunctionDef, args: Mapping[str, Any]
+    ) -> None:
         self.source, self.outer, self.definition = source, outer, definition
         self.builder = ir_builder.create()
         self.inputs: dict[Tensor, Buffer] = {}
@@ -107,7 +121,9 @@ class Reader:
     def loop(self, node: ast.For) -> None:
         call = node.iter
         word = call.func.id if isinstance(call, ast.Call) and isinstance(call.func, ast.Name) else ""
-        if not isinstance(call, ast.Call) or not isinstance(node.target, ast.Name) or node.orelse or (word not in LOOPS and word != "const_range"):
+        if not isinstance(call, ast.Call) or not isinstance(node.target, ast.Name) or node.orelse or (
+            word not in LOOPS and word != "const_range"
+        ):
             raise self.error(node, f"a loop is `for i in range(n):`, or over one of {', '.join(LOOPS)}, const_range")
         ends = [self.value(a) for a in call.args]
         if not 1 <= len(ends) <= 2:
@@ -187,7 +203,11 @@ class Reader:
         if isinstance(known, _Scalar):
             known.memory[0] = E.cast(known.memory.dtype, E.as_expr(value))
         elif known is not None or not isinstance(value, (PrimExpr, int, float, bool)):
-            raise self.error(target, f"'{target.id}' cannot be assigned: it is a tensor, a loop variable or a parameter, or the value is no number")
+            raise self.error(
+                target,
+                f"'{target.id}' cannot be assigned: it is a tensor, a loop variable or a parameter, or the value is no "
+                "number"
+            )
         else:
             first = E.as_expr(value)
             memory = self.builder.allocate(first.dtype, (1,), name=target.id, scope="local")
@@ -195,7 +215,10 @@ class Reader:
             self.names[target.id] = _Scalar(memory)
 
     def update(self, node: ast.AugAssign) -> None:
-        old = self.value(ast.copy_location(ast.Name(node.target.id, ast.Load()), node) if isinstance(node.target, ast.Name) else node.target)
+        old = self.value(
+            ast.copy_location(ast.Name(node.target.id, ast.Load()), node) if isinstance(node.target, ast.Name)
+            else node.target
+        )
         self.store(node.target, self.operated(node, type(node.op), old, self.value(node.value)))
 
     def result(self, node: ast.Return) -> None:
@@ -204,7 +227,9 @@ class Reader:
         values = node.value.elts if isinstance(node.value, ast.Tuple) else [node.value]
         found = [self.results.get(v.id) if isinstance(v, ast.Name) else None for v in values]
         if any(b is None for b in found):
-            raise self.error(node, f"what is returned was made by output_tensor: {', '.join(self.results) or 'nothing'}")
+            raise self.error(
+                node, f"what is returned was made by output_tensor: {', '.join(self.results) or 'nothing'}"
+            )
         self.returned = [b for b in found if b is not None]
 
     def nothing(self, node: ast.stmt) -> None:
@@ -217,7 +242,9 @@ class Reader:
         if isinstance(known, PrimExpr) and E.number_of(known) is None:
             raise self.error(node, "an assertion is checked while reading, and this one is not known then")
         if not (E.number_of(known) if isinstance(known, PrimExpr) else known):
-            raise self.error(node, f"this does not hold: {self.value(node.msg) if node.msg else ast.unparse(node.test)}")
+            raise self.error(
+                node, f"this does not hold: {self.value(node.msg) if node.msg else ast.unparse(node.test)}"
+            )
 
     # Expressions.
     def value(self, node: ast.expr) -> Any:
@@ -235,7 +262,9 @@ class Reader:
             return known.memory[0] if isinstance(known, _Scalar) else known
         if node.id in self.outer:
             return self.outer[node.id]
-        raise self.error(node, f"'{node.id}' is not known here; a scalar that is first assigned inside a loop or an if ends with it")
+        raise self.error(
+            node, f"'{node.id}' is not known here; a scalar that is first assigned inside a loop or an if ends with it"
+        )
 
     def attribute(self, node: ast.Attribute) -> Any:
         owner = self.value(node.value)
@@ -288,7 +317,10 @@ class Reader:
             known = _COMPARE.get(type(op))
             if known is None:
                 raise self.error(node, "numbers are compared with ==, !=, <, <=, >, >=")
-            parts.append(E.compare(_CLASSES[type(op)], a, b) if isinstance(a, PrimExpr) or isinstance(b, PrimExpr) else known(a, b))
+            parts.append(
+                E.compare(_CLASSES[type(op)], a, b) if isinstance(a, PrimExpr) or isinstance(b, PrimExpr)
+                else known(a, b)
+            )
         return parts[0] if len(parts) == 1 else E.all_of(*parts)
 
     def logic(self, node: ast.BoolOp) -> Any:
@@ -302,10 +334,15 @@ class Reader:
         return E.if_then_else(condition, self.value(node.body), self.value(node.orelse))
 
     def call(self, node: ast.Call) -> Any:
-        word = node.func.id if isinstance(node.func, ast.Name) else node.func.attr if isinstance(node.func, ast.Attribute) else ""
+        word = node.func.id if isinstance(node.func, ast.Name) else node.func.attr if isinstance(
+            node.func, ast.Attribute
+        ) else ""
         known = FUNCTIONS.get(word)
         if known is None or node.keywords:
-            raise self.error(node, f"'{ast.unparse(node.func)}' cannot be called in hybrid script; what can is {', '.join(FUNCTIONS)}")
+            raise self.error(
+                node,
+                f"'{ast.unparse(node.func)}' cannot be called in hybrid script; what can is {', '.join(FUNCTIONS)}"
+            )
         return known(*(self.value(a) for a in node.args))
 
 
@@ -316,13 +353,16 @@ class _Scalar:
         self.memory = memory
 
 
-_CLASSES: Final[dict[type[ast.cmpop], Any]] = {ast.Eq: E.EQ, ast.NotEq: E.NE, ast.Lt: E.LT, ast.LtE: E.LE, ast.Gt: E.GT, ast.GtE: E.GE}
+_CLASSES: Final[dict[type[ast.cmpop], Any]] = {
+    ast.Eq: E.EQ, ast.NotEq: E.NE, ast.Lt: E.LT, ast.LtE: E.LE, ast.Gt: E.GT, ast.GtE: E.GE
+}
 _STATEMENTS: Final[dict[type[ast.stmt], Callable[[Reader, Any], None]]] = {
-    ast.For: Reader.loop, ast.If: Reader.branch, ast.Assign: Reader.assign, ast.AugAssign: Reader.update, ast.Return: Reader.result,
-    ast.Expr: Reader.nothing, ast.Pass: Reader.nothing, ast.Assert: Reader.check,
+    ast.For: Reader.loop, ast.If: Reader.branch, ast.Assign: Reader.assign, ast.AugAssign: Reader.update,
+    ast.Return: Reader.result, ast.Expr: Reader.nothing, ast.Pass: Reader.nothing, ast.Assert: Reader.check,
 }
 _EXPRESSIONS: Final[dict[type[ast.expr], Callable[[Reader, Any], Any]]] = {
-    ast.Constant: Reader.constant, ast.Name: Reader.name, ast.Attribute: Reader.attribute, ast.Subscript: Reader.subscript, ast.Tuple: Reader.tuple,
-    ast.List: Reader.tuple, ast.BinOp: Reader.binary, ast.UnaryOp: Reader.unary, ast.Compare: Reader.compare, ast.BoolOp: Reader.logic,
-    ast.IfExp: Reader.choice, ast.Call: Reader.call,
+    ast.Constant: Reader.constant, ast.Name: Reader.name, ast.Attribute: Reader.attribute,
+    ast.Subscript: Reader.subscript, ast.Tuple: Reader.tuple,
+    ast.List: Reader.tuple, ast.BinOp: Reader.binary, ast.UnaryOp: Reader.unary, ast.Compare: Reader.compare,
+    ast.BoolOp: Reader.logic, ast.IfExp: Reader.choice, ast.Call: Reader.call,
 }

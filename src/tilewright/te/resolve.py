@@ -4,7 +4,8 @@
     2. stages that were added: cache_read, cache_write, rfactor       in the order in which they were asked for
     3. layouts of values
     4. inlined stages
-    5. every other stage, those that read it first: moved to where it stands, then its splits, fuses and orders, then its marks
+    5. every other stage, those that read it first: moved to where it stands, then its splits, fuses and orders, then
+       its marks
 
 A stage is attached before its loops are split, since where it stands decides how long its loops are.
 """
@@ -31,11 +32,24 @@ from tilewright.tir.index_map import IndexMap
 from tilewright.tir.layout_rewrites import transform_block_layout, transform_layout
 from tilewright.tir.legality import check_any_order, check_threads, fault
 from tilewright.tir.schedule import Schedule as Engine
-from tilewright.tir.stmt import IMPORTS, SCALARS, THREAD, Block, IterVar, PrimFunc, expressions, stored_buffers, walk_stmt
+from tilewright.tir.stmt import (
+    IMPORTS,
+    SCALARS,
+    THREAD,
+    Block,
+    IterVar,
+    PrimFunc,
+    expressions,
+    stored_buffers,
+    walk_stmt,
+)
 
 
-def schedule_func(s: Schedule, args: Sequence[Any], name: str = "main", binds: Mapping[Tensor, Buffer] | None = None) -> PrimFunc:
-    """The schedulable program with parameters `args`, as the schedule arranges it. Raises `ScheduleError`, `CompileError`.
+def schedule_func(
+    s: Schedule, args: Sequence[Any], name: str = "main", binds: Mapping[Tensor, Buffer] | None = None
+) -> PrimFunc:
+    """The schedulable program with parameters `args`, as the schedule arranges it. Raises `ScheduleError`,
+    `CompileError`.
 
     An argument is a tensor, or a `te.var` for a number; `binds` are buffers to use for some of the tensors.
     """
@@ -46,7 +60,9 @@ def schedule_func(s: Schedule, args: Sequence[Any], name: str = "main", binds: M
     outputs = [t for t in args if not isinstance(t.op, PlaceholderOp)]
     func, blocks = create_blocks(inputs, outputs, name, binds=binds)
     buffers = dict(zip([*inputs, *outputs], func.params, strict=True))
-    func = replace(func, params=tuple(buffers[t] for t in args), attrs=func.attrs | ({SCALARS: scalars} if scalars else {}))
+    func = replace(
+        func, params=tuple(buffers[t] for t in args), attrs=func.attrs | ({SCALARS: scalars} if scalars else {})
+    )
     if s.arrange is not None:
         _check_no_steps(s)
         return s.arrange(func, inputs, outputs)
@@ -57,7 +73,8 @@ def schedule_func(s: Schedule, args: Sequence[Any], name: str = "main", binds: M
 
 
 def apply_schedule(s: Schedule, args: Sequence[Tensor], func: PrimFunc) -> PrimFunc:
-    """`func`, another program of the computations of the schedule with blocks of the same names, as the schedule arranges it.
+    """`func`, another program of the computations of the schedule with blocks of the same names, as the schedule
+    arranges it.
 
     Its buffers, origins and attributes stay. Raises `ScheduleError`.
     """
@@ -99,15 +116,22 @@ def _check_args(s: Schedule, args: Sequence[Any]) -> None:
         raise ScheduleError(f"'{doubled[0]}' is twice among the arguments")
     missing = [t.name for op in s.outputs for t in op.outputs if t not in args]
     if missing:
-        raise ScheduleError(f"'{missing[0]}' is an output of the schedule and not among the arguments, which are {', '.join(t.name for t in args)}")
+        raise ScheduleError(
+            f"'{missing[0]}' is an output of the schedule and not among the arguments, which are "
+            f"{', '.join(t.name for t in args)}"
+        )
 
 
 def _check_no_steps(s: Schedule) -> None:
     """A schedule that arranges itself has no place for steps."""
     for stage in s.stages:
-        if s.rewrites or stage.inlined or stage.attached or stage.scope or stage.relations or stage.marks or stage.notes or stage.prefetches:
+        if (
+            s.rewrites or stage.inlined or stage.attached or stage.scope or stage.relations or stage.marks
+            or stage.notes or stage.prefetches
+        ):
             raise ScheduleError(
-                f"'{stage.op.name}' has a step, and this schedule was made for its computation as a whole, which arranges all loops; "
+                f"'{stage.op.name}' has a step, and this schedule was made for its computation as a whole, which "
+                "arranges all loops; "
                 "begin with te.create_schedule or topi.generic, which leave the loops to you"
             )
 
@@ -124,7 +148,10 @@ class _Resolver:
     def block(self, stage: Stage) -> str:
         found = self.blocks.get(stage)
         if found is None:
-            raise ScheduleError(f"'{stage.op.name}' is not computed for these arguments: none of them is made from it, or it is among them itself")
+            raise ScheduleError(
+                f"'{stage.op.name}' is not computed for these arguments: none of them is made from it, or it is among "
+                "them itself"
+            )
         return found
 
     def buffer(self, t: Tensor) -> str:
@@ -135,9 +162,13 @@ class _Resolver:
     # Stages that were added.
     def rewrite(self, r: Rewrite) -> None:
         if isinstance(r, CacheRead):
-            self.blocks[r.made] = self.engine.cache_read(self.buffer(r.tensor), r.scope, [self.block(x) for x in r.readers])
+            self.blocks[r.made] = self.engine.cache_read(
+                self.buffer(r.tensor), r.scope, [self.block(x) for x in r.readers]
+            )
         elif isinstance(r, CacheWrite):
-            self.blocks[r.made], self.blocks[r.stage] = self.block(r.stage), self.engine.cache_write(self.block(r.stage), r.scope)
+            self.blocks[r.made], self.blocks[r.stage] = self.block(r.stage), self.engine.cache_write(
+                self.block(r.stage), r.scope
+            )
         else:
             block = self.block(r.stage)
             self.name_loops(r.roots, self.engine.loops(block))
@@ -182,15 +213,21 @@ class _Resolver:
 
     def arrange_scan(self, stage: Stage, op: ScanOp) -> None:
         """The loop over the steps of a scan stays as it is, outside of the loops of its updates."""
-        if stage.relations or any(m.kind in ("vectorized", "unrolled", "parallel", "thread", "tensorized") for m in stage.marks) or stage.attached or stage.scope:
-            raise ScheduleError(f"'{op.name}' is a scan, whose steps run one after another; schedule its update '{op.update[0].name}' instead")
+        if stage.relations or any(
+            m.kind in ("vectorized", "unrolled", "parallel", "thread", "tensorized") for m in stage.marks
+        ) or stage.attached or stage.scope:
+            raise ScheduleError(
+                f"'{op.name}' is a scan, whose steps run one after another; schedule its update '{op.update[0].name}' "
+                "instead"
+            )
         for t in op.update:
             update = self.s[t]
             steps = update.op.axis[0] if isinstance(update.op, ComputeOp) else None
             touched = any(m.axis is steps and not m.kind.startswith("pragma_") for m in update.marks)
             if touched or update.leaf_iter_vars[0] is not steps or update.attached or update.inlined:
                 raise ScheduleError(
-                    f"loop '{op.update[0].op.axis[0].var.name}' of '{t.name}' goes over the steps of scan '{op.name}': it stays outside and serial; "
+                    f"loop '{op.update[0].op.axis[0].var.name}' of '{t.name}' goes over the steps of scan '{op.name}': "
+                    "it stays outside and serial; "
                     "split, reorder, vectorize and parallelise the loops inside of it"
                 )
         if any(self.s[t] in self.blocks for t in op.update):
@@ -209,13 +246,17 @@ class _Resolver:
             known.update(zip((a.var for a in axes), back(iters[: len(stage.layout.results)]), strict=True))
         unknown = [v.name for v in free_vars(predicate) if v not in known]
         if unknown:
-            raise ScheduleError(f"set_store_predicate of '{stage.op.name}' uses '{unknown[0]}', which is none of its axes or loops")
+            raise ScheduleError(
+                f"set_store_predicate of '{stage.op.name}' uses '{unknown[0]}', which is none of its axes or loops"
+            )
         condition = substitute(predicate, known)
         self.engine.where(block, condition)
 
     def attach(self, stage: Stage, parent: Stage, axis: IterVar) -> list[Var]:
         if parent.inlined:
-            raise ScheduleError(f"'{stage.op.name}' is to be computed in '{parent.op.name}', which is inlined and has no loops")
+            raise ScheduleError(
+                f"'{stage.op.name}' is to be computed in '{parent.op.name}', which is inlined and has no loops"
+            )
         if axis not in parent.leaf_iter_vars:
             names = ", ".join(a.var.name for a in parent.leaf_iter_vars)
             raise ScheduleError(
@@ -238,7 +279,9 @@ class _Resolver:
             loop = self.loops[r.parent]
             size, extent = r.factor or r.nparts or 1, self.engine.loop(loop).extent
             size = min(size, extent.value) if isinstance(extent, IntImm) else size
-            self.loops[r.outer], self.loops[r.inner] = self.engine.split(loop, [None, size] if r.factor else [size, None])
+            self.loops[r.outer], self.loops[r.inner] = self.engine.split(
+                loop, [None, size] if r.factor else [size, None]
+            )
         elif isinstance(r, Fuse):
             self.loops[r.fused] = self.engine.fuse(*(self.loops[a] for a in r.parents))
         else:
@@ -267,7 +310,10 @@ class _Resolver:
         wanted = self.threads.setdefault(axis, extent)
         for other in (wanted, axis.extent):
             if number_of(other) != 0 and other is not extent:
-                why = f"loop '{loop.name}' has {extent} trips and is bound to thread axis '{axis.thread_tag}' of {other}; split it by that"
+                why = (
+                    f"loop '{loop.name}' has {extent} trips and is bound to thread axis '{axis.thread_tag}' of "
+                    f"{other}; split it by that"
+                )
                 raise fault(why, node, self.engine.func)
         check_threads(self.engine.func, self.engine.loop(loop))
         self.engine.annotate(loop, THREAD, axis.thread_tag)
@@ -276,10 +322,15 @@ class _Resolver:
         """The engine counts in bytes: so many as the address moves in `offset` trips of the loop."""
         buffer, loop = self.buffer(ahead.tensor), self.loops[ahead.axis]
         node = self.engine.block(block)
-        moves = {m for s in walk_stmt(node.body) for e in expressions(s) for x in walk(e) if isinstance(x, Load) and x.buffer.name == buffer
+        moves = {
+            m for s in walk_stmt(node.body) for e in expressions(s) for x in walk(e) if isinstance(x, Load)
+            and x.buffer.name == buffer
                  for m in [_elements_per_trip(node, x, loop)]}
         if len(moves) != 1 or 0 in moves:
-            why = f"'{buffer}' is not read at places that move with loop '{ahead.axis.var.name}' of '{block}'; prefetch along a loop that it is read along"
+            why = (
+                f"'{buffer}' is not read at places that move with loop '{ahead.axis.var.name}' of '{block}'; prefetch "
+                "along a loop that it is read along"
+            )
             raise fault(why, self.engine.loop(loop), self.engine.func)
         self.engine.prefetch(buffer, moves.pop() * ahead.tensor.dtype.itemsize * ahead.offset)
 

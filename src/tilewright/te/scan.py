@@ -4,7 +4,8 @@
     update = te.compute((m, n), lambda t, i: state[t - 1, i] + X[t, i])
     total = te.scan(init, update, state, inputs=[X])
 
-All of `init`, `update` and the state are the memory of the result. The loop over steps stays outside of everything else.
+All of `init`, `update` and the state are the memory of the result. The loop over steps stays outside of everything
+else.
 """
 
 from __future__ import annotations
@@ -22,7 +23,8 @@ from tilewright.tir.stmt import IterVar
 
 @node
 class ScanOp(Operation):
-    """`update` computes each step of `scan_axis` after those of `init`, reading earlier ones as `state`; one each for every result."""
+    """`update` computes each step of `scan_axis` after those of `init`, reading earlier ones as `state`; one each for
+    every result."""
 
     name: str
     scan_axis: IterVar
@@ -48,31 +50,40 @@ class ScanOp(Operation):
 
 @overload
 def scan(
-    init: Tensor, update: Tensor, state_placeholder: Tensor, inputs: Sequence[Tensor] | None = None, name: str = "scan", tag: str = "",
-    attrs: Any = None,
+    init: Tensor, update: Tensor, state_placeholder: Tensor, inputs: Sequence[Tensor] | None = None, name: str = "scan",
+    tag: str = "", attrs: Any = None,
 ) -> Tensor: ...
 @overload
 def scan(
-    init: Sequence[Tensor], update: Sequence[Tensor], state_placeholder: Sequence[Tensor], inputs: Sequence[Tensor] | None = None,
-    name: str = "scan", tag: str = "", attrs: Any = None,
+    init: Sequence[Tensor], update: Sequence[Tensor], state_placeholder: Sequence[Tensor],
+    inputs: Sequence[Tensor] | None = None, name: str = "scan", tag: str = "", attrs: Any = None,
 ) -> list[Tensor]: ...
 def scan(
-    init: Any, update: Any, state_placeholder: Any, inputs: Sequence[Tensor] | None = None, name: str = "scan", tag: str = "", attrs: Any = None,
+    init: Any, update: Any, state_placeholder: Any, inputs: Sequence[Tensor] | None = None, name: str = "scan",
+    tag: str = "", attrs: Any = None,
 ) -> Tensor | list[Tensor]:
-    """The tensor whose first steps (along dimension 0) are `init` and whose others are `update`, over `state_placeholder`.
+    """The tensor whose first steps (along dimension 0) are `init` and whose others are `update`, over
+    `state_placeholder`.
 
     With lists, several states go on together and a list of tensors is returned. Raises `CompileError`.
     """
     several = isinstance(update, (list, tuple))
-    inits, updates, states = (tuple(x) if isinstance(x, (list, tuple)) else (x,) for x in (init, update, state_placeholder))
+    inits, updates, states = (
+        tuple(x) if isinstance(x, (list, tuple)) else (x,) for x in (init, update, state_placeholder)
+    )
     if not len(inits) == len(updates) == len(states) or not updates:
-        raise CompileError(f"te.scan '{name}' takes one init, update and state for each result, but was given {len(inits)}, {len(updates)} and {len(states)}", code="TW0604")
+        raise CompileError(
+            f"te.scan '{name}' takes one init, update and state for each result, but was given {len(inits)}, "
+            f"{len(updates)} and {len(states)}", code="TW0604"
+        )
     for first, each, state in zip(inits, updates, states, strict=True):
         _check(name, first, each, state)
     steps = updates[0].shape[0]
     axis = IterVar(Var(f"{name}.idx"), sub(steps, inits[0].shape[0]))
     if any(u.shape[0] is not steps or i.shape[0] is not inits[0].shape[0] for i, u in zip(inits, updates, strict=True)):
-        raise CompileError(f"te.scan '{name}': all results have as many steps, and as many of them from their init", code="TW0604")
+        raise CompileError(
+            f"te.scan '{name}': all results have as many steps, and as many of them from their init", code="TW0604"
+        )
     op = ScanOp(name, axis, inits, updates, states, tuple(inputs or ()))
     op.tensors.extend(Tensor(op, k, u.shape, u.dtype) for k, u in enumerate(updates))
     return list(op.tensors) if several else op.tensors[0]
@@ -80,9 +91,17 @@ def scan(
 
 def _check(name: str, init: Tensor, update: Tensor, state: Tensor) -> None:
     if not isinstance(state.op, PlaceholderOp):
-        raise CompileError(f"te.scan '{name}': the state '{state.name}' is a te.placeholder, which stands for the result so far", code="TW0604")
+        raise CompileError(
+            f"te.scan '{name}': the state '{state.name}' is a te.placeholder, which stands for the result so far",
+            code="TW0604"
+        )
     if not isinstance(init.op, ComputeOp) or not isinstance(update.op, ComputeOp):
         raise CompileError(f"te.scan '{name}': init and update are made by te.compute", code="TW0604")
-    same = init.dtype is update.dtype is state.dtype and update.shape == state.shape and init.shape[1:] == update.shape[1:]
+    same = (
+        init.dtype is update.dtype is state.dtype and update.shape == state.shape and init.shape[1:] == update.shape[1:]
+    )
     if not same:
-        raise CompileError(f"te.scan '{name}': state and update have one shape and type, and init but for its steps: {state!r}, {update!r}, {init!r}", code="TW0604")
+        raise CompileError(
+            f"te.scan '{name}': state and update have one shape and type, and init but for its steps: {state!r}, "
+            f"{update!r}, {init!r}", code="TW0604"
+        )

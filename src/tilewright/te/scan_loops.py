@@ -29,7 +29,9 @@ def join_steps(op: ScanOp, updates: Sequence[Stmt]) -> Stmt:
     return For(step, op.first, op.scan_axis.extent, SERIAL, seq(*bodies))
 
 
-def compute_in_steps(func: PrimFunc, scan: ScanOp, ops: Sequence[Operation], blocks: Mapping[Operation, str]) -> PrimFunc:
+def compute_in_steps(
+    func: PrimFunc, scan: ScanOp, ops: Sequence[Operation], blocks: Mapping[Operation, str]
+) -> PrimFunc:
     """Values in between that read the state are computed in each step, as far as it needs them."""
     depends = {t.op for t in scan.state}
     updates = {t.op for t in scan.update}

@@ -6,8 +6,9 @@
     s[C].reorder(xo, yo, ko, xi, ki, yi)
     s[C].vectorize(yi)
 
-`s[C]` is a `Stage`, which records. `cache_read`, `cache_write` and `rfactor` add stages; they return the tensor of the new
-one, and `s[C].op` then is what is left for C to do. Lowering replays the record as steps of `tir.Schedule` (`te/resolve.py`).
+`s[C]` is a `Stage`, which records. `cache_read`, `cache_write` and `rfactor` add stages; they return the tensor of the
+new one, and `s[C].op` then is what is left for C to do. Lowering replays the record as steps of `tir.Schedule`
+(`te/resolve.py`).
 """
 
 from __future__ import annotations
@@ -76,7 +77,9 @@ class Schedule:
         found = self.stage_map.get(op) if isinstance(op, Operation) else None
         if found is None:
             names = ", ".join(s.op.name for s in self.stages)
-            raise ScheduleError(f"{getattr(op, 'name', op)!r} is not part of this schedule; its stages are {names}", code="TW0613")
+            raise ScheduleError(
+                f"{getattr(op, 'name', op)!r} is not part of this schedule; its stages are {names}", code="TW0613"
+            )
         return found
 
     def normalize(self) -> Schedule:
@@ -84,7 +87,8 @@ class Schedule:
         return self
 
     def create_group(self, outputs: Any, inputs: Any, include_inputs: bool = False) -> Group:
-        """The stages between `inputs` and `outputs`, to be given one place; with `include_inputs`, those of the inputs too."""
+        """The stages between `inputs` and `outputs`, to be given one place; with `include_inputs`, those of the inputs
+        too."""
         ends, starts = ([self[t] for t in (x if isinstance(x, (list, tuple)) else [x])] for x in (outputs, inputs))
         after = {s.op for s in starts}
         for stage in self.stages:
@@ -94,7 +98,10 @@ class Schedule:
         members = [s for s in self.stages if s.op in after and s.op in before and (include_inputs or s not in starts)]
         members = [s for s in members if not isinstance(s.op, PlaceholderOp)]
         if not members:
-            raise ScheduleError(f"there is no stage between {', '.join(s.op.name for s in starts)} and {', '.join(s.op.name for s in ends)} to group")
+            raise ScheduleError(
+                f"there is no stage between {', '.join(s.op.name for s in starts)} and "
+                f"{', '.join(s.op.name for s in ends)} to group"
+            )
         taken = next((s for s in members if s.group is not None), None)
         if taken is not None:
             raise ScheduleError(f"'{taken.op.name}' is in a group already")
@@ -104,14 +111,17 @@ class Schedule:
         return group
 
     def cache_read(self, tensor: Tensor, scope: str, readers: Any) -> Tensor:
-        """A copy of `tensor` in other memory, which `readers` (operations or tensors, one or several) read instead of it."""
+        """A copy of `tensor` in other memory, which `readers` (operations or tensors, one or several) read instead of
+        it."""
         check_scope(scope)
         several = readers if isinstance(readers, (list, tuple)) else [readers]
         stages = tuple(self[r] for r in several)
         if not stages:
             raise ScheduleError(f"cache_read of '{tensor.name}' takes the operations that read the copy")
         self[tensor]
-        made = _copied([tensor], f"{tensor.name}.{scope}", [IterVar(Var(f"ax{k}"), d) for k, d in enumerate(tensor.shape)])
+        made = _copied(
+            [tensor], f"{tensor.name}.{scope}", [IterVar(Var(f"ax{k}"), d) for k, d in enumerate(tensor.shape)]
+        )
         stage = self._add(made, before=min(stages, key=self.stages.index))
         self.rewrites.append(CacheRead(tensor, scope, stages, stage))
         return made.outputs[0]
@@ -128,33 +138,48 @@ class Schedule:
             raise ScheduleError("cache_write takes the results of one computation, and was given none")
         stage, op = self[given[0]], self._reducible(given[0], "cache_write")
         if given != list(op.outputs):
-            raise ScheduleError(f"cache_write takes all results of one computation: '{op.name}' has {', '.join(t.name for t in op.outputs)}, and {', '.join(t.name for t in given)} were given")
+            raise ScheduleError(
+                f"cache_write takes all results of one computation: '{op.name}' has "
+                f"{', '.join(t.name for t in op.outputs)}, and {', '.join(t.name for t in given)} were given"
+            )
         if stage.relations or stage.marks:
             raise ScheduleError(f"'{op.name}' has steps already; cache_write before them")
         axis = [IterVar(Var(f"{a.var.name}.c"), a.extent) for a in op.axis]
         renamed: dict[PrimExpr, PrimExpr] = {old.var: new.var for old, new in zip(op.axis, axis, strict=True)}
-        made = _computing(f"{op.name}.{scope}", axis, tuple(substitute(b, renamed) for b in op.body), op.reduce_axis, op)
+        made = _computing(
+            f"{op.name}.{scope}", axis, tuple(substitute(b, renamed) for b in op.body), op.reduce_axis, op
+        )
         stage.restart(_copied(made.outputs, op.name, list(op.axis)))
         self.stage_map[stage.op] = stage
         self.rewrites.append(CacheWrite(stage, scope, self._add(made, before=stage)))
         return list(made.outputs) if several else made.outputs[0]
 
     def rfactor(self, tensor: Tensor, axis: IterVar, factor_axis: int = 0) -> Any:
-        """A reduction in two stages: each trip of the reduction loop `axis` has a result of its own, along a new dimension.
+        """A reduction in two stages: each trip of the reduction loop `axis` has a result of its own, along a new
+        dimension.
 
-        Returns the tensor of those results (a tuple of them for a reduction of several values); `tensor` then adds them up.
+        Returns the tensor of those results (a tuple of them for a reduction of several values); `tensor` then adds them
+        up.
         """
         stage, op = self[tensor], self._reducible(tensor, "rfactor")
         if not op.reduce_axis:
             raise ScheduleError(f"'{op.name}' is not a reduction, so there is nothing to rfactor")
         stage._unmarked(axis, "rfactor")
         if axis.kind != "reduce":
-            raise ScheduleError(f"'{axis.var.name}' is not a reduction loop of '{op.name}'; split a reduction axis and give one of its parts")
+            raise ScheduleError(
+                f"'{axis.var.name}' is not a reduction loop of '{op.name}'; split a reduction axis and give one of its "
+                "parts"
+            )
         if any(a not in stage.leaf_iter_vars for a in op.axis) or any(isinstance(r, Reorder) for r in stage.relations):
-            raise ScheduleError(f"rfactor of '{op.name}' comes before its other loops are split, fused or ordered; those steps go to the two stages after it")
+            raise ScheduleError(
+                f"rfactor of '{op.name}' comes before its other loops are split, fused or ordered; those steps go to "
+                "the two stages after it"
+            )
         rank = len(op.axis)
         if not -rank - 1 <= factor_axis <= rank:
-            raise ScheduleError(f"rfactor of '{op.name}': factor_axis={factor_axis} is not between {-rank - 1} and {rank}")
+            raise ScheduleError(
+                f"rfactor of '{op.name}': factor_axis={factor_axis} is not between {-rank - 1} and {rank}"
+            )
         place = factor_axis % (rank + 1)
         made = _factored(stage, op, axis, place)
         parts = made.outputs
@@ -183,7 +208,8 @@ class Schedule:
 
 
 def create_schedule(ops: Any) -> Schedule:
-    """A schedule of the computations that one operation, or several, are made from: each by itself, one after another."""
+    """A schedule of the computations that one operation, or several, are made from: each by itself, one after
+    another."""
     several = list(ops) if isinstance(ops, (list, tuple)) else [ops]
     found = [o.op if isinstance(o, Tensor) else o for o in several]
     if not found or not all(isinstance(o, Operation) for o in found):
@@ -191,7 +217,9 @@ def create_schedule(ops: Any) -> Schedule:
     return Schedule(list(dict.fromkeys(found)))
 
 
-def _computing(name: str, axis: list[IterVar], body: tuple[PrimExpr, ...], reduce_axis: Sequence[IterVar], like: ComputeOp) -> ComputeOp:
+def _computing(
+    name: str, axis: list[IterVar], body: tuple[PrimExpr, ...], reduce_axis: Sequence[IterVar], like: ComputeOp
+) -> ComputeOp:
     op = ComputeOp(name, tuple(axis), body, tuple(reduce_axis), attrs=like.attrs, inline=like.inline)
     op.tensors.extend(Tensor(op, k, [a.extent for a in axis], b.dtype) for k, b in enumerate(body))
     return op

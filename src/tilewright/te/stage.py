@@ -23,14 +23,16 @@ from tilewright.tir.tensorize import TensorIntrin
 
 _KINDS: Final = {"unroll": "unrolled", "vectorize": "vectorized", "parallel": "parallel"}
 _HINTS: Final = (
-    "auto_unroll_max_depth", "auto_unroll_max_step", "debug_skip_region", "parallel_barrier_when_finish", "parallel_launch_point",
+    "auto_unroll_max_depth", "auto_unroll_max_step", "debug_skip_region", "parallel_barrier_when_finish",
+    "parallel_launch_point",
     "parallel_stride_pattern", "unroll_explicit",
 )
 
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """`parent` becomes `outer` and `inner`; one of `factor` (trips of the inner loop) and `nparts` (of the outer) is given."""
+    """`parent` becomes `outer` and `inner`; one of `factor` (trips of the inner loop) and `nparts` (of the outer) is
+    given."""
 
     parent: IterVar
     outer: IterVar
@@ -110,7 +112,9 @@ class Stage:
         rest = floordiv(add(parent.extent, size - 1), size)
         outer = IterVar(Var(f"{_name(parent)}.outer"), rest if factor is not None else _extent(size), parent.kind)
         inner = IterVar(Var(f"{_name(parent)}.inner"), _extent(size) if factor is not None else rest, parent.kind)
-        self.relations.append(Split(parent, outer, inner, factor if factor is None else size, nparts if nparts is None else size))
+        self.relations.append(
+            Split(parent, outer, inner, factor if factor is None else size, nparts if nparts is None else size)
+        )
         self.leaf_iter_vars[at : at + 1] = [outer, inner]
         self.all_iter_vars += [outer, inner]
         return outer, inner
@@ -122,7 +126,8 @@ class Stage:
         at = [self._unmarked(a, "fuse") for a in axes]
         if at != list(range(at[0], at[0] + len(at))):
             raise ScheduleError(
-                f"fuse takes loops that stand directly inside each other, outermost first; '{self.op.name}' has {self._order()}, "
+                f"fuse takes loops that stand directly inside each other, outermost first; '{self.op.name}' has "
+                f"{self._order()}, "
                 f"and {', '.join(map(_name, axes))} were given: reorder them first"
             )
         extent: PrimExpr = axes[0].extent
@@ -144,7 +149,9 @@ class Stage:
         for k, a in zip(places, axes, strict=True):
             self.leaf_iter_vars[k] = a
 
-    def tile(self, x_parent: IterVar, y_parent: IterVar, x_factor: int, y_factor: int) -> tuple[IterVar, IterVar, IterVar, IterVar]:
+    def tile(
+        self, x_parent: IterVar, y_parent: IterVar, x_factor: int, y_factor: int
+    ) -> tuple[IterVar, IterVar, IterVar, IterVar]:
         """Split two loops and order the parts outer, outer, inner, inner."""
         xo, xi = self.split(x_parent, x_factor)
         yo, yi = self.split(y_parent, y_factor)
@@ -166,9 +173,9 @@ class Stage:
     def pragma(self, var: IterVar, pragma_type: str, pragma_value: Any = None) -> None:
         """Say something about a loop to the code generator.
 
-        `unroll`, `vectorize` and `parallel` do what the steps do. With `auto_unroll_max_step` and `unroll_explicit`, the innermost
-        loops inside are unrolled as long as that makes at most so many steps. `import_llvm` brings LLVM text with functions to
-        call. TVM's other hints are noted on the loop and change nothing.
+        `unroll`, `vectorize` and `parallel` do what the steps do. With `auto_unroll_max_step` and `unroll_explicit`,
+        the innermost loops inside are unrolled as long as that makes at most so many steps. `import_llvm` brings LLVM
+        text with functions to call. TVM's other hints are noted on the loop and change nothing.
         """
         value = pragma_value.value if isinstance(pragma_value, IntImm) else pragma_value
         if pragma_type in _KINDS:
@@ -184,23 +191,32 @@ class Stage:
                 "compile the source to LLVM text with `clang -S -emit-llvm` and give it to pragma import_llvm"
             )
         else:
-            raise ScheduleError(f"pragma '{pragma_type}' has no meaning here; use unroll, vectorize, parallel, import_llvm, or one of the hints {', '.join(_HINTS)}")
+            raise ScheduleError(
+                f"pragma '{pragma_type}' has no meaning here; use unroll, vectorize, parallel, import_llvm, or one of "
+                f"the hints {', '.join(_HINTS)}"
+            )
 
     # Where the computation stands, and its memory.
     def compute_at(self, parent: Stage, scope: IterVar) -> None:
         """Compute inside the loop `scope` of `parent`, just before it is needed there, and only the part that is."""
         self._computed("compute_at")
         if parent is self:
-            raise ScheduleError(f"'{self.op.name}' cannot be computed inside a loop of its own; name a stage that reads it")
+            raise ScheduleError(
+                f"'{self.op.name}' cannot be computed inside a loop of its own; name a stage that reads it"
+            )
         if scope not in parent.all_iter_vars:
-            raise ScheduleError(f"'{_name(scope)}' is not a loop of '{parent.op.name}'; its loops are {parent._order()}")
+            raise ScheduleError(
+                f"'{_name(scope)}' is not a loop of '{parent.op.name}'; its loops are {parent._order()}"
+            )
         self.inlined, self.attached = False, (parent, scope)
 
     def compute_inline(self) -> None:
         """Compute the value anew wherever it is read, and store it nowhere."""
         self._computed("compute_inline")
         if self.is_output:
-            raise ScheduleError(f"'{self.op.name}' is an output of the schedule; only a value in between can be inlined")
+            raise ScheduleError(
+                f"'{self.op.name}' is an output of the schedule; only a value in between can be inlined"
+            )
         self.inlined, self.attached = True, None
 
     def compute_root(self) -> None:
@@ -215,33 +231,49 @@ class Stage:
         self.scope = scope
 
     def storage_align(self, axis: IterVar, factor: int, offset: int) -> None:
-        """Let the elements along `axis` be `factor * k + offset` apart in memory, which gets unused elements in between."""
+        """Let the elements along `axis` be `factor * k + offset` apart in memory, which gets unused elements in
+        between."""
         self._computed("storage_align")
         axes = [a for a in self.roots if a.kind == "spatial"]
         if self.is_output:
-            raise ScheduleError(f"storage_align of '{self.op.name}': an output is the caller's memory; align a value in between, such as one of cache_write")
+            raise ScheduleError(
+                f"storage_align of '{self.op.name}': an output is the caller's memory; align a value in between, such "
+                "as one of cache_write"
+            )
         if axis not in axes[:-1]:
-            raise ScheduleError(f"storage_align of '{self.op.name}' takes one of its axes but the last, which are {', '.join(a.var.name for a in axes[:-1]) or 'none'}")
+            raise ScheduleError(
+                f"storage_align of '{self.op.name}' takes one of its axes but the last, which are "
+                f"{', '.join(a.var.name for a in axes[:-1]) or 'none'}"
+            )
         if factor < 1 or not 0 <= offset < factor:
-            raise ScheduleError(f"storage_align of '{self.op.name}': the offset is from 0 to the factor, and {offset} of {factor} is not")
+            raise ScheduleError(
+                f"storage_align of '{self.op.name}': the offset is from 0 to the factor, and {offset} of {factor} is "
+                "not"
+            )
         self.notes[ALIGNED] = (*self.notes.get(ALIGNED, ()), (0, axes.index(axis), factor, offset))
 
     def double_buffer(self) -> None:
-        """Noted on the computation: its memory could be had twice, to fill one while the other is read. Caches of a CPU do that by themselves."""
+        """Noted on the computation: its memory could be had twice, to fill one while the other is read. Caches of a CPU
+        do that by themselves."""
         self._computed("double_buffer")
         self.notes["double_buffer"] = True
 
     def rolling_buffer(self) -> None:
-        """Computed in a loop of its reader, keep what the next trip of that loop needs again, in a ring, and compute only the rest."""
+        """Computed in a loop of its reader, keep what the next trip of that loop needs again, in a ring, and compute
+        only the rest."""
         self._computed("rolling_buffer")
         if self.is_output:
-            raise ScheduleError(f"rolling_buffer of '{self.op.name}': an output is the caller's memory, which is needed whole")
+            raise ScheduleError(
+                f"rolling_buffer of '{self.op.name}': an output is the caller's memory, which is needed whole"
+            )
         self.rolling = True
 
     def transform_layout(self, mapping_function: Any) -> list[IterVar]:
-        """Keep the value in another layout: `lambda i, j: (i // 4, j, i % 4)`. Returns the loops over it, outermost first.
+        """Keep the value in another layout: `lambda i, j: (i // 4, j, i % 4)`. Returns the loops over it, outermost
+        first.
 
-        The layout of an argument is that of the array that the caller passes. Comes before the other steps of the stage.
+        The layout of an argument is that of the array that the caller passes. Comes before the other steps of the
+        stage.
         """
         self._computed("transform_layout")
         if not isinstance(self.op, ComputeOp) or len(self.op.outputs) != 1:
@@ -252,7 +284,10 @@ class Stage:
         extents = [_known(a) for a in self.op.axis]
         sizes = self.layout.shape(extents)
         if self.layout.inverse(extents) is None:
-            raise ScheduleError(f"the layout '{self.layout}' of '{self.op.name}' cannot be turned around: cut axes by factors of their sizes into digits, each used once")
+            raise ScheduleError(
+                f"the layout '{self.layout}' of '{self.op.name}' cannot be turned around: cut axes by factors of their "
+                "sizes into digits, each used once"
+            )
         made = [IterVar(Var(n), _extent(size)) for n, size in zip(self.layout.names, sizes, strict=True)]
         self.roots = (*made, *self.op.reduce_axis)
         self.leaf_iter_vars = list(self.roots)
@@ -268,16 +303,25 @@ class Stage:
         """Store only where `predicate` holds, a condition on the variables of this stage's axes and loops."""
         self._computed("set_store_predicate")
         if not isinstance(predicate, PrimExpr) or predicate.dtype != "bool":
-            raise ScheduleError(f"set_store_predicate of '{self.op.name}' takes a condition, and was given {predicate!r}")
+            raise ScheduleError(
+                f"set_store_predicate of '{self.op.name}' takes a condition, and was given {predicate!r}"
+            )
         self.predicates.append(predicate)
 
     # Threads and instructions.
     def bind(self, ivar: IterVar, thread_ivar: IterVar) -> None:
-        """Give the trips of a loop to the threads of an axis. Virtual threads (`vthread`) are a loop; those of a GPU stay noted on it."""
+        """Give the trips of a loop to the threads of an axis. Virtual threads (`vthread`) are a loop; those of a GPU
+        stay noted on it."""
         if not isinstance(thread_ivar, ThreadAxis):
-            raise ScheduleError(f"loop '{_name(ivar)}' of '{self.op.name}' is bound to an axis of te.thread_axis, and was given {thread_ivar!r}")
+            raise ScheduleError(
+                f"loop '{_name(ivar)}' of '{self.op.name}' is bound to an axis of te.thread_axis, and was given "
+                f"{thread_ivar!r}"
+            )
         if any(m.kind == "thread" and m.value is thread_ivar for m in self.marks):
-            raise ScheduleError(f"thread axis '{thread_ivar.thread_tag}' has a loop of '{self.op.name}' already; fuse the two loops and bind that")
+            raise ScheduleError(
+                f"thread axis '{thread_ivar.thread_tag}' has a loop of '{self.op.name}' already; fuse the two loops "
+                "and bind that"
+            )
         self._unmarked(ivar, "bind")
         self.marks.append(Mark(ivar, "thread", thread_ivar))
 
@@ -292,7 +336,10 @@ class Stage:
     def tensorize(self, var: IterVar, tensor_intrin: Any) -> None:
         """Let an instruction (`te.decl_tensor_intrin`) do what the loop `var` and all loops inside of it do."""
         if not isinstance(tensor_intrin, TensorIntrin):
-            raise ScheduleError(f"tensorize of '{_name(var)}' in '{self.op.name}' takes what te.decl_tensor_intrin returns, and was given {tensor_intrin!r}")
+            raise ScheduleError(
+                f"tensorize of '{_name(var)}' in '{self.op.name}' takes what te.decl_tensor_intrin returns, and was "
+                f"given {tensor_intrin!r}"
+            )
         self._mark(var, "tensorized", tensor_intrin)
 
     # The record.
@@ -304,7 +351,9 @@ class Stage:
 
     def _computed(self, step: str) -> None:
         if isinstance(self.op, PlaceholderOp):
-            raise ScheduleError(f"{step}: '{self.op.name}' is an input, which is not computed; cache_read makes a copy that is")
+            raise ScheduleError(
+                f"{step}: '{self.op.name}' is an input, which is not computed; cache_read makes a copy that is"
+            )
 
     def _place(self, axis: IterVar) -> int:
         """Where `axis` is among the loops; raises `ScheduleError` when it is not one, or not one any more."""
@@ -313,13 +362,18 @@ class Stage:
             if a is axis:
                 return k
         gone = " any more: it was split or fused" if axis in self.all_iter_vars else ""
-        raise ScheduleError(f"'{_name(axis)}' is not a loop of '{self.op.name}'{gone}; its loops are {self._order()}", code="TW0613")
+        raise ScheduleError(
+            f"'{_name(axis)}' is not a loop of '{self.op.name}'{gone}; its loops are {self._order()}", code="TW0613"
+        )
 
     def _unmarked(self, axis: IterVar, step: str) -> int:
         at = self._place(axis)
         for m in self.marks:
             if m.axis is axis and not m.kind.startswith("pragma_"):
-                raise ScheduleError(f"loop '{_name(axis)}' of '{self.op.name}' is {'bound to threads' if m.kind == 'thread' else m.kind} already; {step} it before that")
+                raise ScheduleError(
+                    f"loop '{_name(axis)}' of '{self.op.name}' is "
+                    f"{'bound to threads' if m.kind == 'thread' else m.kind} already; {step} it before that"
+                )
         return at
 
     def _mark(self, axis: IterVar, kind: str, value: Any = None) -> None:
@@ -342,7 +396,9 @@ class Group:
         if parent in self.stages:
             raise ScheduleError(f"'{parent.op.name}' belongs to the group itself; name a stage that reads it")
         if scope not in parent.all_iter_vars:
-            raise ScheduleError(f"'{_name(scope)}' is not a loop of '{parent.op.name}'; its loops are {parent._order()}")
+            raise ScheduleError(
+                f"'{_name(scope)}' is not a loop of '{parent.op.name}'; its loops are {parent._order()}"
+            )
         self.attached = (parent, scope)
 
     def compute_root(self) -> None:
@@ -373,7 +429,9 @@ def values_of(roots: Sequence[IterVar], relations: Sequence[Relation]) -> dict[I
 
 def _name(axis: IterVar) -> str:
     if not isinstance(axis, IterVar):
-        raise ScheduleError(f"{axis!r} is not an axis; use one of op.axis, op.reduce_axis, or what split and fuse return")
+        raise ScheduleError(
+            f"{axis!r} is not an axis; use one of op.axis, op.reduce_axis, or what split and fuse return"
+        )
     return axis.var.name
 
 

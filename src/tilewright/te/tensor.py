@@ -76,7 +76,8 @@ class Operation:
 
 
 class KernelSchedule:
-    """How to schedule the kernel around one computation; back ends define a frozen dataclass for each kind of computation."""
+    """How to schedule the kernel around one computation; back ends define a frozen dataclass for each kind of
+    computation."""
 
     __slots__ = ()
 
@@ -104,7 +105,8 @@ class Tensor:
 
     @property
     def extents(self) -> tuple[int, ...]:
-        """The shape as integers, samples for open sizes; raises `CompileError` when a dimension is symbolic otherwise."""
+        """The shape as integers, samples for open sizes; raises `CompileError` when a dimension is symbolic
+        otherwise."""
         found = [d.value if isinstance(d, IntImm) else open_size(d) for d in self.shape]
         if any(d is None for d in found):
             raise CompileError(f"tensor '{self.name}' has a symbolic shape where a static one is needed", code="TW0303")
@@ -143,7 +145,9 @@ class Tensor:
     def __call__(self, *indices: Any) -> PrimExpr:
         at = [i.var if isinstance(i, IterVar) else i for i in indices]
         if len(at) != len(self.shape):
-            raise CompileError(f"tensor '{self.name}' has {len(self.shape)} dimensions and was given {len(at)} indices", code="TW0609")
+            raise CompileError(
+                f"tensor '{self.name}' has {len(self.shape)} dimensions and was given {len(at)} indices", code="TW0609"
+            )
         return TensorElem(self, [cast(INT64, as_expr(i)) for i in at])
 
     def __repr__(self) -> str:
@@ -151,11 +155,13 @@ class Tensor:
 
 
 whole_tensor: Final[Hook[[str, Any, Any], Tensor]] = Hook("tilewright.topi.broadcast")
-"""Elementwise arithmetic of two tensors with broadcasting, by the name of the function of `topi`: `whole_tensor("add", a, b)`."""
+"""Elementwise arithmetic of two tensors with broadcasting, by the name of the function of `topi`: `whole_tensor("add",
+a, b)`."""
 
 
 class TensorElem(PrimExpr):
-    """An element of a tensor, or a vector of elements when the last index is one; becomes a load once the tensor has a buffer."""
+    """An element of a tensor, or a vector of elements when the last index is one; becomes a load once the tensor has a
+    buffer."""
 
     __slots__ = ("indices", "tensor")
     tensor: Tensor
@@ -237,8 +243,8 @@ class ComputeOp(Operation):
 
     `schedule` says how the kernel around this computation is scheduled; None for the default. `prepack` is the same
     computation on numpy arrays, one for each input: with it, the stage runs while compiling when all its inputs are
-    constants; it may return a view. Without `inline`, the values are stored, and not computed again where they are read.
-    `attrs` are attributes of the caller's own.
+    constants; it may return a view. Without `inline`, the values are stored, and not computed again where they are
+    read. `attrs` are attributes of the caller's own.
     """
 
     name: str
@@ -274,7 +280,9 @@ class ComputeOp(Operation):
         return tuple(found)
 
 
-def placeholder(shape: Sequence[Any] | int, dtype: str | DataType = "float32", name: str = "placeholder", *, constant: bool = False) -> Tensor:
+def placeholder(
+    shape: Sequence[Any] | int, dtype: str | DataType = "float32", name: str = "placeholder", *, constant: bool = False
+) -> Tensor:
     """An input tensor of `shape` and `dtype`; `constant` says that its value is known while compiling."""
     dims = tuple(map(dimension, shape if isinstance(shape, Sequence) else (shape,)))
     op = PlaceholderOp(name, dims, DataType(dtype), constant)
@@ -284,13 +292,17 @@ def placeholder(shape: Sequence[Any] | int, dtype: str | DataType = "float32", n
 
 @overload
 def compute(
-    shape: Sequence[Any], fcompute: Callable[..., Value], name: str = "compute", tag: str = "", *, schedule: KernelSchedule | None = None,
-    prepack: Prepack | None = None, attrs: dict[str, Any] | None = None, axis_names: Sequence[str] | None = None, inline: bool = True,
+    shape: Sequence[Any], fcompute: Callable[..., Value], name: str = "compute", tag: str = "", *,
+    schedule: KernelSchedule | None = None,
+    prepack: Prepack | None = None, attrs: dict[str, Any] | None = None, axis_names: Sequence[str] | None = None,
+    inline: bool = True,
 ) -> Tensor: ...
 @overload
 def compute(
-    shape: Sequence[Any], fcompute: Callable[..., Sequence[Value]], name: str = "compute", tag: str = "", *, schedule: KernelSchedule | None = None,
-    prepack: Prepack | None = None, attrs: dict[str, Any] | None = None, axis_names: Sequence[str] | None = None, inline: bool = True,
+    shape: Sequence[Any], fcompute: Callable[..., Sequence[Value]], name: str = "compute", tag: str = "", *,
+    schedule: KernelSchedule | None = None,
+    prepack: Prepack | None = None, attrs: dict[str, Any] | None = None, axis_names: Sequence[str] | None = None,
+    inline: bool = True,
 ) -> tuple[Tensor, ...]: ...
 def compute(
     shape: Sequence[Any], fcompute: Callable[..., Value | Sequence[Value]], name: str = "compute", tag: str = "", *,
@@ -299,9 +311,9 @@ def compute(
 ) -> Tensor | tuple[Tensor, ...]:
     """Return the tensor of `shape` whose element at `(i, j, …)` is `fcompute(i, j, …)`.
 
-    The result is a tuple of tensors when `fcompute` returns a tuple of scalars (or the parts of a tuple reduction). `tag`
-    names the kind of computation (`topi.tag`); the default is the tag of the enclosing `tag_scope`. The other arguments are
-    described at `ComputeOp`.
+    The result is a tuple of tensors when `fcompute` returns a tuple of scalars (or the parts of a tuple reduction).
+    `tag` names the kind of computation (`topi.tag`); the default is the tag of the enclosing `tag_scope`. The other
+    arguments are described at `ComputeOp`.
     """
     tag = tag or current_tag()
     attrs = {"tag": tag, **(attrs or {})} if tag else attrs
@@ -326,7 +338,9 @@ def dimension(d: Any) -> PrimExpr:
     return cast(INT64, as_expr(d))
 
 
-def producers_first(ops: Sequence[Operation], needed: Callable[[Operation], Sequence[Tensor]] = lambda op: op.inputs) -> list[Operation]:
+def producers_first(
+    ops: Sequence[Operation], needed: Callable[[Operation], Sequence[Tensor]] = lambda op: op.inputs
+) -> list[Operation]:
     """`ops` and the operations behind them, each once, after those that make what it has `needed`."""
     order: dict[Operation, None] = {}
     stack: list[tuple[Operation, bool]] = [(op, False) for op in reversed(ops)]
@@ -353,7 +367,8 @@ def _axis_names(fcompute: Callable[..., Any], n: int) -> Sequence[str]:
 
 
 def var(name: str = "tindex", dtype: str | DataType = INT64, span: Any = None) -> Var:
-    """A number that is known when the program is called: an open size (`int64`, as all indices), or a scalar argument."""
+    """A number that is known when the program is called: an open size (`int64`, as all indices), or a scalar
+    argument."""
     return Var(name, dtype)
 
 
@@ -364,11 +379,15 @@ def reduce_axis(dom: tuple[Any, Any], name: str = "r") -> IterVar:
     """A reduction axis over `[dom[0], dom[1])`; the lower end must be 0."""
     low, high = as_expr(dom[0]), as_expr(dom[1])
     if not (isinstance(low, IntImm) and low.value == 0):
-        raise CompileError(f"reduction axis '{name}' starts at {low}; it must start at 0 (shift the index instead)", code="TW0609")
+        raise CompileError(
+            f"reduction axis '{name}' starts at {low}; it must start at 0 (shift the index instead)", code="TW0609"
+        )
     return IterVar(Var(name), high, "reduce")
 
 
-def _elementwise(name: str, combine: Callable[[PrimExpr, PrimExpr], PrimExpr], identity: Callable[[DataType], PrimExpr]) -> Combiner:
+def _elementwise(
+    name: str, combine: Callable[[PrimExpr, PrimExpr], PrimExpr], identity: Callable[[DataType], PrimExpr]
+) -> Combiner:
     return Combiner(name, lambda a, b: (combine(a[0], b[0]),), lambda t: (identity(t[0]),))
 
 
@@ -380,7 +399,10 @@ def _reducer(combiner: Combiner) -> Callable[..., PrimExpr]:
         return Reduce(combiner, (as_expr(expr),), axes) if axes else as_expr(expr)
 
     reduce.__name__ = combiner.name
-    reduce.__doc__ = f"`{combiner.name}` of `expr` along `axis`, one reduction axis or several; or of two values, `{combiner.name}(a, b)`."
+    reduce.__doc__ = (
+        f"`{combiner.name}` of `expr` along `axis`, one reduction axis or several; or of two values, "
+        f"`{combiner.name}(a, b)`."
+    )
     return reduce
 
 
@@ -404,7 +426,8 @@ class CommReducer(Protocol):
 
 
 def comm_reducer(fcombine: Callable[..., Any], fidentity: Callable[..., Any], name: str = "reduce") -> CommReducer:
-    """A reduction of your own over one value or a tuple: `fcombine(x, y)` and `fidentity(*dtypes)`; returns `f(exprs, axis)`."""
+    """A reduction of your own over one value or a tuple: `fcombine(x, y)` and `fidentity(*dtypes)`; returns `f(exprs,
+    axis)`."""
 
     def as_tuple(x: Any) -> tuple[Any, ...]:
         return tuple(x) if isinstance(x, (tuple, list)) else (x,)
@@ -412,7 +435,9 @@ def comm_reducer(fcombine: Callable[..., Any], fidentity: Callable[..., Any], na
     def combine(a: tuple[PrimExpr, ...], b: tuple[PrimExpr, ...]) -> tuple[PrimExpr, ...]:
         return as_tuple(fcombine(a, b) if len(a) > 1 else fcombine(a[0], b[0]))
 
-    combiner = Combiner(name, combine, lambda t: tuple(as_expr(v, d) for v, d in zip(as_tuple(fidentity(*t)), t, strict=True)))
+    combiner = Combiner(
+        name, combine, lambda t: tuple(as_expr(v, d) for v, d in zip(as_tuple(fidentity(*t)), t, strict=True))
+    )
 
     def reduce(expr: Any, axis: IterVar | Sequence[IterVar]) -> Any:
         axes = (axis,) if isinstance(axis, IterVar) else tuple(axis)

@@ -22,18 +22,25 @@ from tilewright.tir.tensorize import TensorIntrin
 
 def decl_tensor_intrin(
     op: ComputeOp, fcompute: Callable[[list[DeclaredBuffer], list[DeclaredBuffer]], Any], name: str = "tensor_intrin",
-    binds: Mapping[Tensor, Buffer] | None = None, scalar_params: Any = None, default_buffer_params: Mapping[str, Any] | None = None,
+    binds: Mapping[Tensor, Buffer] | None = None, scalar_params: Any = None,
+    default_buffer_params: Mapping[str, Any] | None = None,
 ) -> TensorIntrin:
     """The instruction that computes `op`, from its input tensors in order of first use.
 
     `fcompute(ins, outs)` returns its statement; for a reduction that goes on over loops outside of the instruction
-    `(body, reduce_reset, reduce_update)`, where `body` may be None. `binds` are buffers made by `tir.decl_buffer`: their strides
-    are numbers, or variables that stand for whatever the strides are. Raises `CompileError`.
+    `(body, reduce_reset, reduce_update)`, where `body` may be None. `binds` are buffers made by `tir.decl_buffer`:
+    their strides are numbers, or variables that stand for whatever the strides are. Raises `CompileError`.
     """
     if scalar_params:
-        raise CompileError(f"decl_tensor_intrin '{name}': scalar_params are not supported; give the number as a tensor of one element", code="TW0607")
+        raise CompileError(
+            f"decl_tensor_intrin '{name}': scalar_params are not supported; give the number as a tensor of one element",
+            code="TW0607"
+        )
     if not isinstance(op, ComputeOp) or any(not isinstance(t.op, PlaceholderOp) for t in op.inputs):
-        raise CompileError(f"decl_tensor_intrin '{name}' takes the operation of one te.compute over te.placeholder inputs", code="TW0607")
+        raise CompileError(
+            f"decl_tensor_intrin '{name}' takes the operation of one te.compute over te.placeholder inputs",
+            code="TW0607"
+        )
     given = dict(binds or {})
     for t in (*op.inputs, *op.outputs):
         given.setdefault(t, decl_buffer(t.shape, t.dtype, t.name, **(default_buffer_params or {})))
@@ -43,7 +50,10 @@ def decl_tensor_intrin(
     made = fcompute(list(ins), list(outs))  # type: ignore[arg-type]
     parts = tuple(made) if isinstance(made, (tuple, list)) else (made,)
     if len(parts) not in (1, 3) or (len(parts) == 1 and parts[0] is None):
-        raise CompileError(f"the function of tensor intrinsic '{name}' returns one statement, or (body, reduce_reset, reduce_update)", code="TW0607")
+        raise CompileError(
+            f"the function of tensor intrinsic '{name}' returns one statement, or (body, reduce_reset, reduce_update)",
+            code="TW0607"
+        )
     return TensorIntrin(name, pattern, *(_statement(name, p) for p in parts))
 
 
@@ -52,4 +62,7 @@ def _statement(name: str, made: Any) -> Stmt | None:
         return made
     if isinstance(made, PrimExpr):
         return Evaluate(made)
-    raise CompileError(f"the function of tensor intrinsic '{name}' returns statements, and gave a {type(made).__name__}; end it with `return ib.get()`", code="TW0607")
+    raise CompileError(
+        f"the function of tensor intrinsic '{name}' returns statements, and gave a {type(made).__name__}; end it with "
+        "`return ib.get()`", code="TW0607"
+    )

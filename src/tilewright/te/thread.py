@@ -1,4 +1,5 @@
-"""Axes of threads: `te.thread_axis`. On a CPU virtual threads are loops; threads of a GPU are kept in the loops and refused by `tvm.build`."""
+"""Axes of threads: `te.thread_axis`. On a CPU virtual threads are loops; threads of a GPU are kept in the loops and
+refused by `tvm.build`."""
 
 from __future__ import annotations
 
@@ -25,7 +26,8 @@ class ThreadAxis(IterVar):
 
 
 def thread_axis(dom: Any = None, tag: str = "", name: str = "", span: Any = None) -> ThreadAxis:
-    """The axis of threads of the kind `tag` (`vthread`, `threadIdx.x`, `blockIdx.y`, …) over `dom`: `(0, n)`, `n`, or open.
+    """The axis of threads of the kind `tag` (`vthread`, `threadIdx.x`, `blockIdx.y`, …) over `dom`: `(0, n)`, `n`, or
+    open.
 
     `thread_axis("threadIdx.x")` may leave the range out. Raises `ScheduleError` for another kind.
     """

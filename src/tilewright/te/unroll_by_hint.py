@@ -24,7 +24,9 @@ def _visit(s: Stmt, most: int, *, explicit: bool) -> Stmt:
         most = int(s.annotations.get(STEP, most))
         explicit = bool(s.annotations.get(EXPLICIT, explicit))
     inner = map_bodies(s, lambda b: _visit(b, most, explicit=explicit)) or s
-    if isinstance(inner, For) and explicit and inner.kind == SERIAL and STEP not in inner.annotations and isinstance(inner.extent, IntImm):
+    if isinstance(inner, For) and explicit and inner.kind == SERIAL and STEP not in inner.annotations and isinstance(
+        inner.extent, IntImm
+    ):
         steps = _steps(inner)
         if steps is not None and 1 < steps <= most:
             return replace(inner, kind=UNROLLED)

@@ -6,9 +6,9 @@ Scripts use them under TVM's names and with its arguments:
     s = topi.x86.schedule_softmax(B)
     f = tvm.build(s, [A, B], "llvm")
 
-`topi.add`, `topi.sum`, `topi.transpose` and the like are here; networks' operators in `topi.nn`, pictures' in `topi.image`,
-those of detection in `topi.vision`, random numbers in `topi.random`; schedules in `topi.generic`, `topi.x86` and
-`topi.arm_cpu`. Every module lists what it gives to this namespace in its `__all__`.
+`topi.add`, `topi.sum`, `topi.transpose` and the like are here; networks' operators in `topi.nn`, pictures' in
+`topi.image`, those of detection in `topi.vision`, random numbers in `topi.random`; schedules in `topi.generic`,
+`topi.x86` and `topi.arm_cpu`. Every module lists what it gives to this namespace in its `__all__`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,10 @@ from typing import Any, Final
 from tilewright.topi.gpu import FAMILIES, Family
 from tilewright.topi.names import Names
 
-_NAMES: Final = Names(__name__, ("math", "broadcast", "reduction", "moves", "lookup", "contraction", "scans", "scattering", "sorting", "spectra"))
+_NAMES: Final = Names(
+    __name__,
+    ("math", "broadcast", "reduction", "moves", "lookup", "contraction", "scans", "scattering", "sorting", "spectra")
+)
 _MODULES: Final = frozenset({"arm_cpu", "generic", "image", "nn", "random", "tag", "utils", "vision", "x86"})
 
 

@@ -1,4 +1,5 @@
-"""Dimensions split into blocks, the pieces reordered, and joined: the plans of layouts, and of depth to space and back."""
+"""Dimensions split into blocks, the pieces reordered, and joined: the plans of layouts, and of depth to space and
+back."""
 
 from __future__ import annotations
 
@@ -14,7 +15,10 @@ Plan = tuple[Shape, Perm, Shape]
 """See the tensor under the first shape, order its dimensions by the axes, see the result under the second shape."""
 
 
-def _plan(layout: Sequence[str], split: Mapping[str, Sequence[str]], join: Mapping[str, Sequence[str]], sizes: Mapping[str, Any]) -> Plan:
+def _plan(
+    layout: Sequence[str], split: Mapping[str, Sequence[str]], join: Mapping[str, Sequence[str]],
+    sizes: Mapping[str, Any]
+) -> Plan:
     """A plan from the pieces that each dimension of `layout` is split into, and those that it has afterwards."""
     pieces = [p for letter in layout for p in split[letter]]
     order = [p for letter in layout for p in join[letter]]
@@ -35,7 +39,8 @@ def _divided(size: Any, by: int, what: str) -> Any:
 
 
 def depth_to_space_plan(shape: Shape, block_size: int, layout: str, mode: str) -> Plan:
-    """Channels become blocks of pixels; the block is the slower part of the channel (`DCR`) or the faster one (`CRD`)."""
+    """Channels become blocks of pixels; the block is the slower part of the channel (`DCR`) or the faster one
+    (`CRD`)."""
     n, b = _sizes(shape, layout, "data"), block_size
     if mode not in ("DCR", "CRD"):
         raise ShapeError(f"mode '{mode}' is not supported; it must be DCR or CRD")
@@ -47,6 +52,8 @@ def depth_to_space_plan(shape: Shape, block_size: int, layout: str, mode: str) -
 def space_to_depth_plan(shape: Shape, block_size: int, layout: str) -> Plan:
     """Blocks of pixels become channels, the block being the slower part."""
     n, b = _sizes(shape, layout, "data"), block_size
-    sizes = {"n": n["N"], "c": n["C"], "y": b, "x": b, "h": _divided(n["H"], b, "height"), "w": _divided(n["W"], b, "width")}
+    sizes = {
+        "n": n["N"], "c": n["C"], "y": b, "x": b, "h": _divided(n["H"], b, "height"), "w": _divided(n["W"], b, "width")
+    }
     split = {"N": "n", "C": "c", "H": "hy", "W": "wx"}
     return _plan(layout, split, {"N": "n", "C": "yxc", "H": "h", "W": "w"}, sizes)

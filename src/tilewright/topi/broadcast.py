@@ -22,7 +22,9 @@ def _function(name: str, f: Callable[[PrimExpr, PrimExpr], PrimExpr], doc: str) 
         return _met(name, f, lhs, rhs)
 
     apply.__name__ = apply.__qualname__ = name
-    apply.__doc__ = f"{doc} Tensors broadcast; numbers take the type of the other operand. Of two expressions, an expression."
+    apply.__doc__ = (
+        f"{doc} Tensors broadcast; numbers take the type of the other operand. Of two expressions, an expression."
+    )
     return apply
 
 
@@ -91,7 +93,9 @@ def elemwise_sum(xs: Sequence[te.Tensor]) -> te.Tensor:
 
 
 __all__ = [
-    "add", "bitwise_and", "bitwise_or", "bitwise_xor", "broadcast_to", "divide", "elemwise_sum", "equal", "floor_divide", "floor_mod", "greater", "greater_equal",
-    "left_shift", "less", "less_equal", "logical_and", "logical_or", "logical_xor", "maximum", "minimum", "mod", "multiply", "not_equal", "power", "right_shift",
+    "add", "bitwise_and", "bitwise_or", "bitwise_xor", "broadcast_to", "divide", "elemwise_sum", "equal",
+    "floor_divide", "floor_mod", "greater", "greater_equal",
+    "left_shift", "less", "less_equal", "logical_and", "logical_or", "logical_xor", "maximum", "minimum", "mod",
+    "multiply", "not_equal", "power", "right_shift",
     "subtract", "where",
 ]

@@ -1,7 +1,8 @@
-"""Convolution and pooling of data in any layout, blocked layouts such as `NCHW8c` among them; the plain definitions of these operators.
+"""Convolution and pooling of data in any layout, blocked layouts such as `NCHW8c` among them; the plain definitions of
+these operators.
 
-A point of the result is taken apart into batch, channel and place, and put together again for the data and the kernel; where
-both have the same blocks, nothing is left of it. The kernels of plain layouts are in `conv` and `pool`.
+A point of the result is taken apart into batch, channel and place, and put together again for the data and the kernel;
+where both have the same blocks, nothing is left of it. The kernels of plain layouts are in `conv` and `pool`.
 """
 
 from __future__ import annotations
@@ -27,7 +28,10 @@ def plain_data(name: str, spatial: int) -> BijectiveLayout:
     way = bijective_layout(name, "NC" + SPATIAL[spatial])
     for c in SPATIAL[spatial]:
         if way.src.factor_of(c) > 0:
-            raise ShapeError(f"the layout {name} has blocks of the dimension {c}, and windows slide along it; only N and C can have blocks")
+            raise ShapeError(
+                f"the layout {name} has blocks of the dimension {c}, and windows slide along it; only N and C can have "
+                "blocks"
+            )
     return way
 
 
@@ -50,7 +54,9 @@ class _Window:
         reach = [(k - 1) * d + 1 for k, d in zip(ksize, dilation, strict=True)]
         self.out = [(size + padding[k] + padding[n + k] - reach[k]) // strides[k] + 1 for k, size in enumerate(sizes)]
         self.last = [(o - 1) * strides[k] + reach[k] - 1 - padding[k] for k, o in enumerate(self.out)]
-        self.taps: list[IterVar] = [te.reduce_axis((0, size), name) for size, name in zip(ksize, ("kd", "kh", "kw")[3 - n :], strict=True)]
+        self.taps: list[IterVar] = [
+            te.reduce_axis((0, size), name) for size, name in zip(ksize, ("kd", "kh", "kw")[3 - n :], strict=True)
+        ]
 
     def at(self, point: Sequence[PrimExpr]) -> tuple[list[PrimExpr], PrimExpr]:
         """The place under each tap, and whether it is no padding."""
@@ -67,10 +73,11 @@ class _Window:
 
 
 def conv(
-    data: te.Tensor, weight: te.Tensor, strides: Ints, padding: Ints, dilation: Ints, groups: int, data_layout: str, kernel_layout: str,
-    out_layout: str, out_dtype: DataType, name: str = "conv_blocks", scheduled: bool = True,
+    data: te.Tensor, weight: te.Tensor, strides: Ints, padding: Ints, dilation: Ints, groups: int, data_layout: str,
+    kernel_layout: str, out_layout: str, out_dtype: DataType, name: str = "conv_blocks", scheduled: bool = True,
 ) -> te.Tensor:
-    """A convolution of tensors in any layouts, such as NCHW8c, OIHW8i8o and NCHW8c, summed in `out_dtype`, half floats in float32.
+    """A convolution of tensors in any layouts, such as NCHW8c, OIHW8i8o and NCHW8c, summed in `out_dtype`, half floats
+    in float32.
 
     Unless it is `scheduled`, it is the plain definition, for any back end.
     """
@@ -96,14 +103,19 @@ def conv(
         return te.sum(if_then_else(inside, x, const(0, acc)) * k, axis=[chunk, *window.taps, lane])
 
     shape = o.backward_shape([batch, channels, *window.out])
-    return _scheduled(shape, element, o, math.prod(shape) * depth * math.prod(ksize), lambda total, _: cast(out_dtype, total), name, scheduled)
+    return _scheduled(
+        shape, element, o, math.prod(shape) * depth * math.prod(ksize), lambda total, _: cast(out_dtype, total), name,
+        scheduled
+    )
 
 
 def pool(
-    data: te.Tensor, ksize: Ints, strides: Ints, padding: Ints, dilation: Ints, data_layout: str, reduce: Callable[..., PrimExpr], identity: PrimExpr,
+    data: te.Tensor, ksize: Ints, strides: Ints, padding: Ints, dilation: Ints, data_layout: str,
+    reduce: Callable[..., PrimExpr], identity: PrimExpr,
     finish: Callable[[PrimExpr, Sequence[PrimExpr]], PrimExpr] | None, name: str, scheduled: bool = True,
 ) -> te.Tensor:
-    """`reduce` over each window, in which padding counts as `identity`; `finish(value, place)` makes the result of it."""
+    """`reduce` over each window, in which padding counts as `identity`; `finish(value, place)` makes the result of
+    it."""
     way = plain_data(data_layout, len(ksize))
     batch, channels, *sizes = way.forward_shape(data.extents)
     window = _Window(sizes, ksize, strides, padding, dilation)
@@ -123,7 +135,9 @@ def _scheduled(
 ) -> te.Tensor:
     """The sums, and the result of them."""
     row = out.src.index_of(out.dst[-1])
-    total = te.compute(shape, element, name=name, schedule=ChannelBlocksSchedule(flops=2 * flops, row=row) if scheduled else None)
+    total = te.compute(
+        shape, element, name=name, schedule=ChannelBlocksSchedule(flops=2 * flops, row=row) if scheduled else None
+    )
 
     def result(*i: Var) -> PrimExpr:
         return total(*i) if finish is None else finish(total(*i), out.forward_index(i)[2:])

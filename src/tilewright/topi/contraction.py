@@ -30,15 +30,20 @@ def parse(equation: str, ranks: Sequence[int]) -> tuple[list[str], str]:
             raise ShapeError(f"equation '{equation}' names {len(term)} dimensions for a tensor of {n}")
     letters = "".join(named)
     if not arrow:
-        return named, _SPARE[:widest] + "".join(sorted(c for c in set(letters) if c not in _SPARE and letters.count(c) == 1))
+        return named, _SPARE[:widest] + "".join(
+            sorted(c for c in set(letters) if c not in _SPARE and letters.count(c) == 1)
+        )
     result = right.replace("...", _SPARE[:widest])
     if len(set(result)) != len(result) or not set(result) <= set(letters):
-        raise ShapeError(f"equation '{equation}' must name each dimension of the result once, and one that an operand has")
+        raise ShapeError(
+            f"equation '{equation}' must name each dimension of the result once, and one that an operand has"
+        )
     return named, result
 
 
 def letters(equation: str, shapes: Sequence[Sequence[Any]]) -> tuple[list[str], str, dict[str, Any]]:
-    """The letters of each operand, those of the result, and the size of each; raises `ShapeError` where sizes differ."""
+    """The letters of each operand, those of the result, and the size of each; raises `ShapeError` where sizes
+    differ."""
     terms, result = parse(equation, [len(s) for s in shapes])
     sizes: dict[str, Any] = {}
     for term, shape in zip(terms, shapes, strict=True):
@@ -57,7 +62,10 @@ def einsum(subscripts: str, *operand: te.Tensor) -> te.Tensor:
 
     def element(*i: E.Var) -> E.PrimExpr:
         at = dict(zip(result, i, strict=True)) | {c: r.var for c, r in over.items()}
-        factors = [x(*(0 if E.number_of(n) == 1 else at[c] for c, n in zip(term, x.shape, strict=True))) for term, x in zip(terms, operand, strict=True)]
+        factors = [
+            x(*(0 if E.number_of(n) == 1 else at[c] for c, n in zip(term, x.shape, strict=True))) for term,
+            x in zip(terms, operand, strict=True)
+        ]
         return te.sum(reduce(E.mul, factors), axis=list(over.values()))
 
     return te.compute([sizes[c] for c in result], element, name="einsum")

@@ -20,15 +20,17 @@ Ints = Sequence[int]
 
 
 def conv_transpose(
-    data: te.Tensor, weight: te.Tensor, strides: Ints, before: Ints, dilation: Ints, groups: int, sizes: Ints, data_order: Ints, kernel_order: Ints,
-    out_order: Ints, out_dtype: DataType,
+    data: te.Tensor, weight: te.Tensor, strides: Ints, before: Ints, dilation: Ints, groups: int, sizes: Ints,
+    data_order: Ints, kernel_order: Ints, out_order: Ints, out_dtype: DataType,
 ) -> te.Tensor:
     """`data_order` and `kernel_order` bring the inputs into NC… and IO…; `out_order` takes the result out of NC…."""
     shape = [data.extents[d] for d in data_order]
     kernel = [weight.extents[d] for d in kernel_order]
     last = [0, len(shape) - 1, *range(1, len(shape) - 1)]
     apart = list(strides) == kernel[2:] and not any(before) and groups == 1 and all(d == 1 for d in dilation)
-    if apart and list(sizes) == [n * k for n, k in zip(shape[2:], strides, strict=True)] and list(data_order) == last == _inverse(out_order):
+    if apart and list(sizes) == [
+        n * k for n, k in zip(shape[2:], strides, strict=True)
+    ] and list(data_order) == last == _inverse(out_order):
         return _without_overlap(data, weight, kernel, kernel_order, out_dtype)
     depth, width = shape[1] // groups, kernel[1]
     taps = [te.reduce_axis((0, k), f"k{d}") for d, k in enumerate(kernel[2:])]
@@ -47,7 +49,10 @@ def conv_transpose(
         ic = E.add(E.mul(E.floordiv(c, width), depth), channel.var)
         x = data(*_placed((n, ic, *where), data_order))
         w = weight(*_placed((ic, E.floormod(c, width), *(t.var for t in taps)), kernel_order))
-        return te.sum(E.if_then_else(reached, E.mul(E.cast(out_dtype, x), E.cast(out_dtype, w)), E.const(0, out_dtype)), axis=[*taps, channel])
+        return te.sum(
+            E.if_then_else(reached, E.mul(E.cast(out_dtype, x), E.cast(out_dtype, w)), E.const(0, out_dtype)),
+            axis=[*taps, channel]
+        )
 
     result = (shape[0], width * groups, *sizes)
     total = te.compute([result[d] for d in out_order], element, name="conv_transpose", schedule=ReduceSchedule())
@@ -58,7 +63,9 @@ def _inverse(order: Ints) -> list[int]:
     return [list(order).index(d) for d in range(len(order))]
 
 
-def _without_overlap(data: te.Tensor, weight: te.Tensor, kernel: Ints, kernel_order: Ints, out_dtype: DataType) -> te.Tensor:
+def _without_overlap(
+    data: te.Tensor, weight: te.Tensor, kernel: Ints, kernel_order: Ints, out_dtype: DataType
+) -> te.Tensor:
     """Each input pixel makes one block of the result: a matrix product whose columns are (tap…, channel)."""
     depth, channels, taps = kernel[0], kernel[1], tuple(kernel[2:])
     columns = channels * math.prod(taps)
@@ -71,13 +78,19 @@ def _without_overlap(data: te.Tensor, weight: te.Tensor, kernel: Ints, kernel_or
         n = len(taps)
         return w.transpose(kernel_order).transpose(*range(2, 2 + n), 1, 0).reshape(columns, depth)
 
-    acc = row_products(data, weight, element, matrix, columns, depth, out_dtype, "conv_transpose", scattered=taps, heights=balanced_pixels)
+    acc = row_products(
+        data, weight, element, matrix, columns, depth, out_dtype, "conv_transpose", scattered=taps,
+        heights=balanced_pixels
+    )
     lead = data.extents[:-1]
 
     def result(n: Var, *rest: Var) -> PrimExpr:
         *point, c = rest
         row = flatten((n, *(E.floordiv(o, s) for o, s in zip(point, taps, strict=True))), lead)
-        return E.cast(out_dtype, acc(row, flatten((*(E.floormod(o, s) for o, s in zip(point, taps, strict=True)), c), (*taps, channels))))
+        return E.cast(
+            out_dtype,
+            acc(row, flatten((*(E.floormod(o, s) for o, s in zip(point, taps, strict=True)), c), (*taps, channels)))
+        )
 
     return te.compute(
         (lead[0], *(n * s for n, s in zip(lead[1:], taps, strict=True)), channels), result, name="conv_transpose_out"

@@ -21,7 +21,8 @@ def rounds(classes: int) -> int:
 def pairwise_coupling(pairs: te.Tensor, classes: int) -> te.Tensor:
     """Probabilities (rows, classes) from `pairs` (rows, classes * (classes - 1) / 2): that of i before j, for i < j.
 
-    T.-F. Wu, C.-J. Lin, R. C. Weng: Probability Estimates for Multi-class Classification by Pairwise Coupling, 2004, algorithm 2.
+    T.-F. Wu, C.-J. Lin, R. C. Weng: Probability Estimates for Multi-class Classification by Pairwise Coupling, 2004,
+    algorithm 2.
     """
     rows, k, dtype = pairs.extents[0], classes, pairs.dtype
 

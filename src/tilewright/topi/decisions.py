@@ -1,10 +1,12 @@
-"""What a kernel leaves open: every choice that schedules make by their model of the machine, beside the others that are right too.
+"""What a kernel leaves open: every choice that schedules make by their model of the machine, beside the others that are
+right too.
 
     rows, columns = decide(("tile_y", "tile_x"), (6, 32), lambda: [(r, c) for …])
 
-Without a decider that is the first answer, the model's, and the others are not even listed. Inside `use(Decisions({…}))` a kernel is
-made as the decisions say, where they are among the options; so a tuner finds out what there is to choose (`noting`), tries it, and
-a build applies what was best. A choice is over one name or several, of which not all combinations need to be there.
+Without a decider that is the first answer, the model's, and the others are not even listed. Inside
+`use(Decisions({…}))` a kernel is made as the decisions say, where they are among the options; so a tuner finds out what
+there is to choose (`noting`), tries it, and a build applies what was best. A choice is over one name or several, of
+which not all combinations need to be there.
 """
 
 from __future__ import annotations
@@ -25,7 +27,8 @@ BY_MODEL: Final = -1
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """One choice that a kernel asked for: a value for each of `names`. The value of `selects` decides which choices come after it."""
+    """One choice that a kernel asked for: a value for each of `names`. The value of `selects` decides which choices
+    come after it."""
 
     names: tuple[str, ...]
     default: Option
@@ -35,7 +38,8 @@ class Choice:
 
 @dataclass(slots=True)
 class Decisions:
-    """Answers by name, for one kernel. The cost model answers for names that are not given, and for values that are not among the options."""
+    """Answers by name, for one kernel. The cost model answers for names that are not given, and for values that are not
+    among the options."""
 
     given: Mapping[str, Value] = field(default_factory=dict)
     noting: bool = False
@@ -89,7 +93,8 @@ def use(decisions: Decisions | None) -> Iterator[Decisions | None]:
 
 
 def decide(names: tuple[str, ...], default: Option, options: Options, selects: str = "") -> Option:
-    """Return a value for each name: `default`, the choice of the cost model, unless the decisions name another of the `options`."""
+    """Return a value for each name: `default`, the choice of the cost model, unless the decisions name another of the
+    `options`."""
     current = _CURRENT.get()
     return default if current is None else current.decide(names, default, options, selects)
 

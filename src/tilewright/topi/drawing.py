@@ -1,10 +1,12 @@
-"""Random numbers by Threefry, from a generator's state that is a tensor: equal states give equal numbers, on every machine.
+"""Random numbers by Threefry, from a generator's state that is a tensor: equal states give equal numbers, on every
+machine.
 
-A state is ten words of 64 bits: the key (4), the path of splits (2), the counter (2), and where the next step of the path
-goes (2). Numbers are the hash of key, path and counter. Sources: Salmon et al., "Parallel random numbers: as easy as 1, 2,
-3" (SC 2011); Claessen and Palka, "Splittable pseudorandom number generators using cryptographic hashing" (Haskell 2013),
-encoding e4; rotations and permutation from Ferguson et al., "The Skein hash function family" (2010). As in TVM, and unlike
-Random123, the key is not added once more after the last round, so that programs draw the numbers they drew there.
+A state is ten words of 64 bits: the key (4), the path of splits (2), the counter (2), and where the next step of the
+path goes (2). Numbers are the hash of key, path and counter. Sources: Salmon et al., "Parallel random numbers: as easy
+as 1, 2, 3" (SC 2011); Claessen and Palka, "Splittable pseudorandom number generators using cryptographic hashing"
+(Haskell 2013), encoding e4; rotations and permutation from Ferguson et al., "The Skein hash function family" (2010). As
+in TVM, and unlike Random123, the key is not added once more after the last round, so that programs draw the numbers
+they drew there.
 """
 
 from __future__ import annotations
@@ -81,7 +83,13 @@ def threefry_generate(gen: te.Tensor, out_shape: Sequence[int]) -> tuple[te.Tens
             _stored(b, at, state)
         with b.else_scope():
             with b.if_scope(_path_is_full(state)):
-                _stored(b, at, [*_hash(b, state[:4], [_word(FULL), _word(FULL), _word(FULL), _word(FULL)]), zero, zero, zero, zero, _word(1 << 63), zero])
+                _stored(
+                    b, at,
+                    [
+                        *_hash(b, state[:4], [_word(FULL), _word(FULL), _word(FULL), _word(FULL)]), zero, zero, zero,
+                        zero, _word(1 << 63), zero
+                    ]
+                )
             with b.else_scope():
                 path = [I.bitwise_or(state[4], state[8]), I.bitwise_or(state[5], state[9])]
                 _stored(b, at, [*state[:4], *path, zero, zero, *_next_place(state)])
@@ -107,7 +115,10 @@ def threefry_split(gen: te.Tensor) -> tuple[te.Tensor, ...]:
         with b.else_scope():
             place = _next_place(state)
             _stored(b, left, [*state[:8], *place])
-            _stored(b, right, [*state[:4], I.bitwise_or(state[4], state[8]), I.bitwise_or(state[5], state[9]), *state[6:8], *place])
+            _stored(
+                b, right,
+                [*state[:4], I.bitwise_or(state[4], state[8]), I.bitwise_or(state[5], state[9]), *state[6:8], *place]
+            )
 
     return loops("threefry_split", [gen], [((STATE,), "uint64"), ((STATE,), "uint64")], body)
 
@@ -118,7 +129,9 @@ def unit(bits: PrimExpr, dtype: str) -> PrimExpr:
     return E.cast(dtype, I.shift_right(bits, _word(64 - digits))) * E.const(2.0**-digits, dtype)
 
 
-def uniform(gen: te.Tensor, low: te.Tensor, high: te.Tensor, out_shape: Sequence[int], out_dtype: str) -> tuple[te.Tensor, ...]:
+def uniform(
+    gen: te.Tensor, low: te.Tensor, high: te.Tensor, out_shape: Sequence[int], out_dtype: str
+) -> tuple[te.Tensor, ...]:
     """The state afterwards, and numbers spread evenly over [low, high), which are scalars."""
     count = prod(out_shape)
 
@@ -134,7 +147,9 @@ def _flat(x: te.Tensor) -> te.Tensor:
     return te.compute((1,), lambda i: x(*(0,) * x.ndim), name="scalar", inline=False)
 
 
-def normal(gen: te.Tensor, mean: te.Tensor, scale: te.Tensor, out_shape: Sequence[int], out_dtype: str) -> tuple[te.Tensor, ...]:
+def normal(
+    gen: te.Tensor, mean: te.Tensor, scale: te.Tensor, out_shape: Sequence[int], out_dtype: str
+) -> tuple[te.Tensor, ...]:
     """The state afterwards, and numbers of a normal distribution, by the method of Box and Muller."""
     count = prod(out_shape)
 
@@ -152,7 +167,8 @@ def normal(gen: te.Tensor, mean: te.Tensor, scale: te.Tensor, out_shape: Sequenc
 
 
 def multinomial(gen: te.Tensor, probs: te.Tensor, num_samples: int) -> tuple[Any, ...]:
-    """The state afterwards, and for each row of `probs` the classes that were drawn, each as often as its share of the row says."""
+    """The state afterwards, and for each row of `probs` the classes that were drawn, each as often as its share of the
+    row says."""
     rows, classes = prod(probs.extents[:-1]), probs.extents[-1]
     shape = (*probs.extents[:-1], num_samples)
 

@@ -61,7 +61,9 @@ def _extreme(of: Callable[..., PrimExpr], x: PrimExpr, y: PrimExpr) -> PrimExpr:
     return E.if_then_else(E.compare(E.NE, y, y), y, of(x, y))
 
 
-def _folded(of: Callable[..., PrimExpr], plain: Callable[..., PrimExpr], identity: Callable[..., PrimExpr], name: str) -> Callable[..., PrimExpr]:
+def _folded(
+    of: Callable[..., PrimExpr], plain: Callable[..., PrimExpr], identity: Callable[..., PrimExpr], name: str
+) -> Callable[..., PrimExpr]:
     keeping = te.comm_reducer(of, identity, name)
 
     def reduce(e: PrimExpr, axis: Any) -> PrimExpr:
@@ -159,7 +161,9 @@ def bits_not(x: PrimExpr) -> PrimExpr:
 
 def selected(condition: PrimExpr, x: PrimExpr, y: PrimExpr) -> PrimExpr:
     """x where the condition, a boolean or a number, is not zero; y elsewhere."""
-    return E.if_then_else(condition if condition.dtype == BOOL else E.compare(E.NE, condition, E.const(0, condition.dtype)), x, y)
+    return E.if_then_else(
+        condition if condition.dtype == BOOL else E.compare(E.NE, condition, E.const(0, condition.dtype)), x, y
+    )
 
 
 def converted(x: PrimExpr, dtype: str | DataType) -> PrimExpr:

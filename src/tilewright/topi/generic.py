@@ -1,7 +1,8 @@
 """Schedules for any machine: plain loops, which steps of your own may refine.
 
-Every one takes the results of a computation, a tensor or a list of them, and returns a `te.Schedule` in which values that are
-only passed on are inlined. The schedules for processors, with tiles and vectors, are in `topi.x86` and `topi.arm_cpu`.
+Every one takes the results of a computation, a tensor or a list of them, and returns a `te.Schedule` in which values
+that are only passed on are inlined. The schedules for processors, with tiles and vectors, are in `topi.x86` and
+`topi.arm_cpu`.
 """
 
 from __future__ import annotations
@@ -15,7 +16,8 @@ from tilewright.topi.schedule_names import NAMES
 
 
 def default_schedule(outs: te.Tensor | Sequence[te.Tensor], auto_inline: bool = True) -> Schedule:
-    """A loop nest for each computation behind `outs`; with `auto_inline`, elementwise values in between are made where they are read."""
+    """A loop nest for each computation behind `outs`; with `auto_inline`, elementwise values in between are made where
+    they are read."""
     s = te.create_schedule([t.op for t in ([outs] if isinstance(outs, te.Tensor) else outs)])
     for stage in s.stages if auto_inline else ():
         op = stage.op

@@ -18,7 +18,9 @@ class Family:
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
         if not name.startswith("schedule_"):
-            raise AttributeError(f"topi.{self.name} has no '{name}': computations are in topi and topi.nn, for all machines", name=name)
+            raise AttributeError(
+                f"topi.{self.name} has no '{name}': computations are in topi and topi.nn, for all machines", name=name
+            )
 
         def refuse(*args: Any, **named: Any) -> Any:
             raise ScheduleError(

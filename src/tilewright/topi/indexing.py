@@ -22,7 +22,9 @@ def bounded(index: PrimExpr, size: Any, mode: str) -> PrimExpr:
 def from_end(index: PrimExpr, size: Any) -> PrimExpr:
     """An index that counts from the end when it is negative, held in `[0, size)`."""
     position = E.cast("int64", index)
-    return bounded(E.if_then_else(position < 0, position + size, position) if index.dtype.code == "int" else position, size, "clip")
+    return bounded(
+        E.if_then_else(position < 0, position + size, position) if index.dtype.code == "int" else position, size, "clip"
+    )
 
 
 def take_flat(data: te.Tensor, indices: te.Tensor, mode: str) -> te.Tensor:
@@ -59,7 +61,8 @@ def write_row(data: te.Tensor, row: te.Tensor, index: te.Tensor) -> te.Tensor:
     """`data` with `row` in the place of row `index`."""
     where = E.cast("int64", index())
     return te.compute(
-        data.shape, lambda *i: E.if_then_else(E.compare(E.EQ, E.cast("int64", i[0]), where), row(*i[1:]), data(*i)), name="write_row"
+        data.shape, lambda *i: E.if_then_else(E.compare(E.EQ, E.cast("int64", i[0]), where), row(*i[1:]), data(*i)),
+        name="write_row"
     )
 
 

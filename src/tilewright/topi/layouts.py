@@ -11,9 +11,13 @@ SPATIAL = {1: "W", 2: "HW", 3: "DHW"}
 
 @lru_cache(maxsize=256)
 def axes_between(source: str, wanted: str, what: str) -> tuple[int, ...]:
-    """Axes with which `transpose` brings a tensor in layout `source` into layout `wanted`; `ShapeError` when it cannot."""
+    """Axes with which `transpose` brings a tensor in layout `source` into layout `wanted`; `ShapeError` when it
+    cannot."""
     if sorted(source) != sorted(wanted):
-        raise ShapeError(f"{what} '{source}' is not known here; it must be an order of the letters {', '.join(wanted)}, for example {wanted}")
+        raise ShapeError(
+            f"{what} '{source}' is not known here; it must be an order of the letters {', '.join(wanted)}, for example "
+            f"{wanted}"
+        )
     return tuple(source.index(letter) for letter in wanted)
 
 

@@ -38,7 +38,8 @@ def arange(start: float, stop: float | None = None, step: float = 1, dtype: str 
 
 
 def arange_count(start: float, stop: float, step: float) -> int:
-    """How many numbers there are from `start` up to but without `stop`; raises `ShapeError` for a step of zero, and where there is no end."""
+    """How many numbers there are from `start` up to but without `stop`; raises `ShapeError` for a step of zero, and
+    where there is no end."""
     if step == 0:
         raise ShapeError("a step of 0 never arrives; use another")
     steps = (stop - start) / step
@@ -67,11 +68,14 @@ def ndarray_size(array: te.Tensor, dtype: str | DataType = "int32") -> te.Tensor
 
 
 @tagged(INJECTIVE)
-def take(a: te.Tensor, indices: te.Tensor, axis: int | None = None, batch_dims: int = 0, mode: str = "clip") -> te.Tensor:
-    """The slices of `a` along `axis` at `indices`, whose shape takes the axis's place; elements of the flattened `a` without an axis.
+def take(
+    a: te.Tensor, indices: te.Tensor, axis: int | None = None, batch_dims: int = 0, mode: str = "clip"
+) -> te.Tensor:
+    """The slices of `a` along `axis` at `indices`, whose shape takes the axis's place; elements of the flattened `a`
+    without an axis.
 
-    Indices outside are held at the ends (`mode` "clip"), taken modulo the size ("wrap"), or promised not to occur ("fast").
-    The first `batch_dims` dimensions of both go together.
+    Indices outside are held at the ends (`mode` "clip"), taken modulo the size ("wrap"), or promised not to occur
+    ("fast"). The first `batch_dims` dimensions of both go together.
     """
     if mode not in ("clip", "wrap", "fast"):
         raise ShapeError(f"mode '{mode}' is not supported; it must be clip, wrap or fast")
@@ -93,7 +97,9 @@ def gather_nd(a: te.Tensor, indices: te.Tensor, batch_dims: int = 0) -> te.Tenso
     """`a` at points: `indices[k, p…]` is coordinate k of point p, after `batch_dims` dimensions that go together."""
     coordinates = dims(indices)[0]
     if batch_dims + coordinates > a.ndim:
-        raise ShapeError(f"points of {coordinates} coordinates after {batch_dims} batch dimensions do not lie in {text(dims(a))}")
+        raise ShapeError(
+            f"points of {coordinates} coordinates after {batch_dims} batch dimensions do not lie in {text(dims(a))}"
+        )
     return of.gather_nd(a, indices, batch_dims, (*dims(indices)[1:], *dims(a)[batch_dims + coordinates :]))
 
 
@@ -112,8 +118,11 @@ def adv_index(data: te.Tensor, indices: Sequence[te.Tensor]) -> te.Tensor:
 
 
 @tagged(INJECTIVE)
-def one_hot(indices: te.Tensor, on_value: Value, off_value: Value, depth: int, axis: int, dtype: str | DataType) -> te.Tensor:
-    """`on_value` where the coordinate along a new dimension `axis` of size `depth` equals the index, `off_value` elsewhere."""
+def one_hot(
+    indices: te.Tensor, on_value: Value, off_value: Value, depth: int, axis: int, dtype: str | DataType
+) -> te.Tensor:
+    """`on_value` where the coordinate along a new dimension `axis` of size `depth` equals the index, `off_value`
+    elsewhere."""
     on, off = (of.full((), v, dtype) for v in (on_value, off_value))
     return of.one_hot(indices, on, off, depth, axis_of(axis, indices.ndim + 1), dtype)
 
@@ -136,9 +145,13 @@ def unravel_index(indices: te.Tensor, shape: te.Tensor | Sequence[int]) -> te.Te
 
 @tagged(INJECTIVE)
 def sequence_mask(data: te.Tensor, valid_length: te.Tensor, mask_value: float = 0, axis: int = 0) -> te.Tensor:
-    """`data` (time, batch, …), or (batch, time, …) with `axis` 1, with `mask_value` from time `valid_length[batch]` on."""
+    """`data` (time, batch, …), or (batch, time, …) with `axis` 1, with `mask_value` from time `valid_length[batch]`
+    on."""
     if axis not in (0, 1) or data.ndim < 2:
-        raise ShapeError(f"axis {axis} cannot be the time of a tensor of shape {text(dims(data))}; it is 0 or 1, and the batch is the other of the two")
+        raise ShapeError(
+            f"axis {axis} cannot be the time of a tensor of shape {text(dims(data))}; it is 0 or 1, and the batch is "
+            "the other of the two"
+        )
 
     def element(*i: Var) -> PrimExpr:
         inside = E.cast("int64", valid_length(i[1 - axis])) > i[axis]
@@ -148,16 +161,23 @@ def sequence_mask(data: te.Tensor, valid_length: te.Tensor, mask_value: float = 
 
 
 @tagged(INJECTIVE)
-def matrix_set_diag(data: te.Tensor, diagonal: te.Tensor, k: int | tuple[int, int] = 0, align: str = "RIGHT_LEFT") -> te.Tensor:
+def matrix_set_diag(
+    data: te.Tensor, diagonal: te.Tensor, k: int | tuple[int, int] = 0, align: str = "RIGHT_LEFT"
+) -> te.Tensor:
     """Matrices with the diagonals from k[0] to k[1] taken from `diagonal`, above the main one for k > 0.
 
-    `diagonal` is (…, length) for one diagonal, else (…, diagonals, longest length), the uppermost first; shorter ones stand
-    left or right in their row as `align` says, for those above the main diagonal and for those below.
+    `diagonal` is (…, length) for one diagonal, else (…, diagonals, longest length), the uppermost first; shorter ones
+    stand left or right in their row as `align` says, for those above the main diagonal and for those below.
     """
     low, high = (k, k) if isinstance(k, int) else k
     rows, columns = dims(data)[-2:]
-    if align not in ("RIGHT_LEFT", "LEFT_RIGHT", "LEFT_LEFT", "RIGHT_RIGHT") or low > high or differ(high - low + 1, 1 if low == high else dims(diagonal)[-2]):
-        raise ShapeError(f"diagonals {low} to {high}, align '{align}', do not fit a tensor of diagonals of shape {text(dims(diagonal))}")
+    if align not in ("RIGHT_LEFT", "LEFT_RIGHT", "LEFT_LEFT", "RIGHT_RIGHT") or low > high or differ(
+        high - low + 1, 1 if low == high else dims(diagonal)[-2]
+    ):
+        raise ShapeError(
+            f"diagonals {low} to {high}, align '{align}', do not fit a tensor of diagonals of shape "
+            f"{text(dims(diagonal))}"
+        )
     above, below = (word == "RIGHT" for word in align.split("_"))
 
     def element(*i: Var) -> PrimExpr:
@@ -174,6 +194,7 @@ def matrix_set_diag(data: te.Tensor, diagonal: te.Tensor, k: int | tuple[int, in
 
 
 __all__ = [
-    "adv_index", "arange", "full", "full_like", "gather", "gather_nd", "matrix_set_diag", "ndarray_size", "one_hot", "sequence_mask", "shape", "take",
+    "adv_index", "arange", "full", "full_like", "gather", "gather_nd", "matrix_set_diag", "ndarray_size", "one_hot",
+    "sequence_mask", "shape", "take",
     "unravel_index",
 ]

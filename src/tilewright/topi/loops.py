@@ -1,7 +1,7 @@
 """Computations that are loops of their own: sorts, scans, scatters, suppression of boxes.
 
-Such a computation is one `te.extern`: its loops are written with the IR builder, address tensors by flat position, and run
-on several threads over the part of the work whose pieces do not meet.
+Such a computation is one `te.extern`: its loops are written with the IR builder, address tensors by flat position, and
+run on several threads over the part of the work whose pieces do not meet.
 """
 
 from __future__ import annotations
@@ -55,10 +55,14 @@ class Loops(IRBuilder):
 
     @contextmanager
     def shared(self, trips: int, nanoseconds: float, name: str = "row") -> Iterator[PrimExpr]:
-        """A loop over `trips` pieces that do not meet, `nanoseconds` of work together: on several threads where that pays."""
+        """A loop over `trips` pieces that do not meet, `nanoseconds` of work together: on several threads where that
+        pays."""
         core = machines.current().core
         parallel = trips > 1 and nanoseconds > core.thread_ns
-        with self.for_range(0, trips, name, kind="parallel" if parallel else "serial", grain=max(1, trips // core.pieces) if parallel else 1) as i:
+        with self.for_range(
+            0, trips, name, kind="parallel" if parallel else "serial",
+            grain=max(1, trips // core.pieces) if parallel else 1
+        ) as i:
             yield i
 
 
@@ -74,7 +78,9 @@ Output = tuple[Sequence[Any], str | DataType]
 def loops(name: str, inputs: Sequence[te.Tensor], outputs: Output, body: Body) -> te.Tensor: ...
 @overload
 def loops(name: str, inputs: Sequence[te.Tensor], outputs: list[Output], body: Body) -> tuple[te.Tensor, ...]: ...
-def loops(name: str, inputs: Sequence[te.Tensor], outputs: Output | list[Output], body: Body) -> te.Tensor | tuple[te.Tensor, ...]:
+def loops(
+    name: str, inputs: Sequence[te.Tensor], outputs: Output | list[Output], body: Body
+) -> te.Tensor | tuple[te.Tensor, ...]:
     """The tensors that `body` computes from `inputs`: one for an output alone, a tuple for a list of outputs."""
 
     def build(ins: list[E.Buffer], outs: list[E.Buffer]) -> Any:
@@ -98,9 +104,12 @@ def before(x: PrimExpr, y: PrimExpr, ascending: bool) -> PrimExpr:
 
 
 def from_end(index: PrimExpr, size: int) -> PrimExpr:
-    """An index that counts from the end when it is negative, held in `[0, size)`: no value leads out of the memory of a tensor."""
+    """An index that counts from the end when it is negative, held in `[0, size)`: no value leads out of the memory of a
+    tensor."""
     position = E.cast("int64", index)
-    return held(E.if_then_else(position < 0, position + size, position) if index.dtype.code == "int" else position, size)
+    return held(
+        E.if_then_else(position < 0, position + size, position) if index.dtype.code == "int" else position, size
+    )
 
 
 def held(index: PrimExpr, size: int) -> PrimExpr:

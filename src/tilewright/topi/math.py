@@ -82,7 +82,8 @@ def clip(x: te.Tensor, a_min: float, a_max: float) -> te.Tensor:
 
 
 def cast(x: Any, dtype: str | DataType, span: Any = None) -> Any:
-    """x, a tensor or an expression, as `dtype`: floats lose their fraction on the way to integers, integers wrap around."""
+    """x, a tensor or an expression, as `dtype`: floats lose their fraction on the way to integers, integers wrap
+    around."""
     if isinstance(x, te.Tensor):
         return of.elementwise(x, lambda e: of.converted(e, dtype), "cast")
     return of.converted(E.as_expr(x), dtype)
@@ -92,7 +93,10 @@ def reinterpret(x: te.Tensor, dtype: str | DataType) -> te.Tensor:
     """The bits of x as `dtype`, which is as wide. Raises `CompileError` when it is not."""
     wanted = DataType(dtype)
     if wanted.bits != x.dtype.bits:
-        raise CompileError(f"the bits of {x.dtype} cannot be read as {wanted}: the widths differ; cast the tensor instead", code="TW0308")
+        raise CompileError(
+            f"the bits of {x.dtype} cannot be read as {wanted}: the widths differ; cast the tensor instead",
+            code="TW0308"
+        )
     return of.elementwise(x, lambda e: I.reinterpret(e, dtype=wanted), "reinterpret")
 
 
@@ -103,7 +107,8 @@ def fixed_point_multiply(x: te.Tensor, multiplier: int, shift: int) -> te.Tensor
 
 
 def fixed_point_multiply_per_axis(
-    x: te.Tensor, y: te.Tensor, lshift: te.Tensor, rshift: te.Tensor, is_lshift_required: int, is_rshift_required: int, axes: Any
+    x: te.Tensor, y: te.Tensor, lshift: te.Tensor, rshift: te.Tensor, is_lshift_required: int, is_rshift_required: int,
+    axes: Any
 ) -> te.Tensor:
     """x * y * 2^(lshift - rshift - 31), rounded: int32 times numbers in Q31, one for each element of `axes` of x."""
 
@@ -117,7 +122,10 @@ def fixed_point_multiply_per_axis(
 
 
 __all__ = [
-    "abs", "acos", "acosh", "asin", "asinh", "atan", "atanh", "bitwise_not", "cast", "ceil", "ceil_log2", "clip", "cos", "cosh", "erf", "exp", "fast_erf",
-    "fast_exp", "fast_tanh", "fixed_point_multiply", "fixed_point_multiply_per_axis", "floor", "identity", "isfinite", "isinf", "isnan", "log", "log2",
-    "log10", "logical_not", "negative", "reinterpret", "round", "rsqrt", "sigmoid", "sign", "sin", "sinh", "sqrt", "tan", "tanh", "trunc",
+    "abs", "acos", "acosh", "asin", "asinh", "atan", "atanh", "bitwise_not", "cast", "ceil", "ceil_log2", "clip", "cos",
+    "cosh", "erf", "exp", "fast_erf",
+    "fast_exp", "fast_tanh", "fixed_point_multiply", "fixed_point_multiply_per_axis", "floor", "identity", "isfinite",
+    "isinf", "isnan", "log", "log2",
+    "log10", "logical_not", "negative", "reinterpret", "round", "rsqrt", "sigmoid", "sign", "sin", "sinh", "sqrt",
+    "tan", "tanh", "trunc",
 ]

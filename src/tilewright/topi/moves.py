@@ -75,13 +75,13 @@ def reverse_sequence(a: te.Tensor, seq_lengths: te.Tensor, seq_axis: int = 1, ba
 
 @tagged(INJECTIVE)
 def strided_slice(
-    a: te.Tensor, begin: Sequence[int], end: Sequence[int], strides: Sequence[int] | None = None, axes: Sequence[int] | None = None,
-    slice_mode: str = "end", assume_inbound: bool = True,
+    a: te.Tensor, begin: Sequence[int], end: Sequence[int], strides: Sequence[int] | None = None,
+    axes: Sequence[int] | None = None, slice_mode: str = "end", assume_inbound: bool = True,
 ) -> te.Tensor:
     """`a[begin:end:strides]` along `axes` (the leading ones without), as numpy slices.
 
-    With `slice_mode` "size", `end` holds sizes instead, -1 for all that remains. `begin`, `end` and `strides` may be shorter
-    than the tensor has dimensions. `assume_inbound` is of no effect: bounds are known, and held in the tensor.
+    With `slice_mode` "size", `end` holds sizes instead, -1 for all that remains. `begin`, `end` and `strides` may be
+    shorter than the tensor has dimensions. `assume_inbound` is of no effect: bounds are known, and held in the tensor.
     """
     n = len(begin) if axes is None else len(axes)
     steps = [*(strides or ()), *[1] * (n - len(strides or ()))]
@@ -100,14 +100,17 @@ Places = Sequence[int] | te.Tensor
 def strided_set(a: te.Tensor, v: te.Tensor, begin: Places, end: Places, strides: Places | None = None) -> te.Tensor:
     """`a` with `v` put at `a[begin:end:strides]`, which has the shape of `v`. Raises `ShapeError`.
 
-    `begin`, `end` and `strides` are numbers, or tensors of one integer for each dimension; then the caller sees to the shape of `v`.
+    `begin`, `end` and `strides` are numbers, or tensors of one integer for each dimension; then the caller sees to the
+    shape of `v`.
     """
     if isinstance(begin, te.Tensor) or isinstance(end, te.Tensor) or isinstance(strides, te.Tensor):
         return _set_at(a, v, *(_numbers(x, a.ndim) for x in (begin, end, [1] * a.ndim if strides is None else strides)))
     steps = [*(strides or ()), *[1] * (len(begin) - len(strides or ()))]
     along = slices(dims(a), begin, end, steps, None, "end")
     if any(differ(n, m) for (_, n, _), m in zip(along, dims(v), strict=True)):
-        raise ShapeError(f"the part to be set has the shape {text([n for _, n, _ in along])}, and the values have {text(dims(v))}")
+        raise ShapeError(
+            f"the part to be set has the shape {text([n for _, n, _ in along])}, and the values have {text(dims(v))}"
+        )
 
     def element(*i: Var) -> PrimExpr:
         inside, where = E.all_of(), list[PrimExpr]()
@@ -123,13 +126,20 @@ def strided_set(a: te.Tensor, v: te.Tensor, begin: Places, end: Places, strides:
 
 def _numbers(given: Places, n: int) -> list[PrimExpr]:
     """One index for each of `n` dimensions, from numbers or out of a tensor."""
-    count = given.shape[0] if isinstance(given, te.Tensor) and given.ndim == 1 else None if isinstance(given, te.Tensor) else len(given)
+    count = given.shape[0] if isinstance(
+        given, te.Tensor
+    ) and given.ndim == 1 else None if isinstance(given, te.Tensor) else len(given)
     if count is None or differ(count, n):
-        raise ShapeError(f"begin, end and strides of strided_set are one integer for each of {n} dimensions, and one of them is {given!r}")
+        raise ShapeError(
+            f"begin, end and strides of strided_set are one integer for each of {n} dimensions, and one of them is "
+            f"{given!r}"
+        )
     return [E.cast("int64", E.as_expr(given[k])) for k in range(n)]
 
 
-def _set_at(a: te.Tensor, v: te.Tensor, begin: Sequence[PrimExpr], end: Sequence[PrimExpr], strides: Sequence[PrimExpr]) -> te.Tensor:
+def _set_at(
+    a: te.Tensor, v: te.Tensor, begin: Sequence[PrimExpr], end: Sequence[PrimExpr], strides: Sequence[PrimExpr]
+) -> te.Tensor:
     """Where each of the three is known only when the program runs."""
 
     def element(*i: Var) -> PrimExpr:
@@ -140,7 +150,10 @@ def _set_at(a: te.Tensor, v: te.Tensor, begin: Sequence[PrimExpr], end: Sequence
             first = E.if_then_else(up, E.maximum(first, 0), E.minimum(first, size - 1))
             distance = E.if_then_else(up, x - first, first - x)
             before = E.if_then_else(up, E.compare(E.LT, x, last), E.compare(E.GT, x, last))
-            inside = E.all_of(inside, before, distance >= 0, E.compare(E.EQ, E.floormod(distance, pace), 0), E.floordiv(distance, pace) < most)
+            inside = E.all_of(
+                inside, before, distance >= 0, E.compare(E.EQ, E.floormod(distance, pace), 0),
+                E.floordiv(distance, pace) < most
+            )
             where.append(E.floordiv(distance, pace))
         return E.if_then_else(inside, v(*where), a(*i))
 
@@ -193,16 +206,21 @@ def tile(a: te.Tensor, reps: Sequence[int]) -> te.Tensor:
 
 @tagged(INJECTIVE)
 def layout_transform(array: te.Tensor, src_layout: str, dst_layout: str) -> te.Tensor:
-    """From `src_layout` to `dst_layout`, either of which may have blocks: `NCHW` -> `NCHW8c`; blocks that are not full end in zeros."""
+    """From `src_layout` to `dst_layout`, either of which may have blocks: `NCHW` -> `NCHW8c`; blocks that are not full
+    end in zeros."""
     return of.layout_transform(array, src_layout, dst_layout)
 
 
 @tagged(INJECTIVE)
 def sliding_window(data: te.Tensor, axis: int, window_shape: Sequence[int], strides: Sequence[int]) -> te.Tensor:
-    """Every window of `window_shape` over the dimensions from `axis` on, `strides` apart: their places, then their elements."""
+    """Every window of `window_shape` over the dimensions from `axis` on, `strides` apart: their places, then their
+    elements."""
     at = axis_of(axis, data.ndim)
     if len(window_shape) != len(strides) or at + len(window_shape) != data.ndim:
-        raise ShapeError(f"windows of {text(tuple(window_shape))} with strides {text(tuple(strides))} do not cover the dimensions from {at} on of {text(dims(data))}")
+        raise ShapeError(
+            f"windows of {text(tuple(window_shape))} with strides {text(tuple(strides))} do not cover the dimensions "
+            f"from {at} on of {text(dims(data))}"
+        )
     places = [(n - w) // s + 1 for n, w, s in zip(dims(data)[at:], window_shape, strides, strict=True)]
     count = len(window_shape)
 
@@ -215,7 +233,8 @@ def sliding_window(data: te.Tensor, axis: int, window_shape: Sequence[int], stri
 
 @tagged(INJECTIVE)
 def meshgrid(a_tuple: Tensors, indexing: str = "xy") -> list[te.Tensor]:
-    """Vectors as coordinates of a grid, one tensor for each; with `indexing` "xy" the first two dimensions change places."""
+    """Vectors as coordinates of a grid, one tensor for each; with `indexing` "xy" the first two dimensions change
+    places."""
     if indexing not in ("ij", "xy"):
         raise ShapeError(f"indexing '{indexing}' is not supported; it must be ij or xy")
     order = list(range(len(a_tuple)))
@@ -235,13 +254,17 @@ def matmul(a: te.Tensor, b: te.Tensor, transp_a: bool = False, transp_b: bool = 
     """The product of two matrices, each transposed on request."""
     x, y = dims(a)[::-1] if transp_a else dims(a), dims(b)[::-1] if transp_b else dims(b)
     if a.ndim != 2 or b.ndim != 2 or differ(x[1], y[0]):
-        raise ShapeError(f"{text(x)} and {text(y)} cannot be multiplied; two matrices are needed, the second with as many rows as the first has columns")
+        raise ShapeError(
+            f"{text(x)} and {text(y)} cannot be multiplied; two matrices are needed, the second with as many rows as "
+            "the first has columns"
+        )
     return product_of(a, b, transp_a, transp_b, a.dtype)
 
 
 @tagged("matmul")
 def tensordot(a: te.Tensor, b: te.Tensor, axes: int | Sequence[Any]) -> te.Tensor:
-    """The sum of products along `axes`: the last n of `a` and first n of `b`, or one sequence of axes for each (numpy's rule)."""
+    """The sum of products along `axes`: the last n of `a` and first n of `b`, or one sequence of axes for each (numpy's
+    rule)."""
     if isinstance(axes, int):
         left, right = list(range(a.ndim - axes, a.ndim)), list(range(axes))
     else:
@@ -271,6 +294,7 @@ def trilu(data: te.Tensor, k: te.Tensor | Value, upper: bool) -> te.Tensor:
 
 
 __all__ = [
-    "concatenate", "expand_dims", "expand_like", "flip", "layout_transform", "matmul", "meshgrid", "repeat", "reshape", "reverse_sequence", "sliding_window",
+    "concatenate", "expand_dims", "expand_like", "flip", "layout_transform", "matmul", "meshgrid", "repeat", "reshape",
+    "reverse_sequence", "sliding_window",
     "split", "squeeze", "stack", "strided_set", "strided_slice", "tensordot", "tile", "transpose", "trilu",
 ]

@@ -22,7 +22,9 @@ class _Rows:
         self.kept = [d for d in range(x.ndim) if d not in self.axes]
         self.count = math.prod(x.extents[d] for d in self.axes)
 
-    def reduce(self, term: Callable[[PrimExpr, Sequence[Value]], PrimExpr], kind: Callable[..., PrimExpr], name: str) -> te.Tensor:
+    def reduce(
+        self, term: Callable[[PrimExpr, Sequence[Value]], PrimExpr], kind: Callable[..., PrimExpr], name: str
+    ) -> te.Tensor:
         """`kind` (a te reduction) of `term(element, row)` along the rows; a tensor over the kept axes."""
         over = [te.reduce_axis((0, self.x.extents[d]), f"r{d}") for d in self.axes]
 
@@ -62,7 +64,8 @@ def log_softmax(x: te.Tensor, axis: int) -> te.Tensor:
 
 
 def normalize(x: te.Tensor, axes: Sequence[int], epsilon: float, scheduled: bool = True) -> te.Tensor:
-    """(x - mean) / sqrt(variance + epsilon) along `axes`, in two passes. Unless `scheduled`, the result may get another shape."""
+    """(x - mean) / sqrt(variance + epsilon) along `axes`, in two passes. Unless `scheduled`, the result may get another
+    shape."""
     rows = _Rows(x, axes, scheduled)
     total = rows.reduce(lambda e, row: e, te.sum, "norm_sum")
     mean = te.compute(total.shape, lambda *i: div(total(*i), cast(x.dtype, rows.count)), name="norm_mean", inline=False)
@@ -73,8 +76,9 @@ def normalize(x: te.Tensor, axes: Sequence[int], epsilon: float, scheduled: bool
 
     variance = rows.reduce(squared, te.sum, "norm_variance")
     inverse = te.compute(
-        total.shape, lambda *i: const(1, x.dtype) / sqrt(div(variance(*i), cast(x.dtype, rows.count)) + cast(x.dtype, epsilon)), name="norm_inverse",
-        inline=False,
+        total.shape,
+        lambda *i: const(1, x.dtype) / sqrt(div(variance(*i), cast(x.dtype, rows.count)) + cast(x.dtype, epsilon)),
+        name="norm_inverse", inline=False,
     )
     return te.compute(
         x.shape, lambda *i: (x(*i) - mean(*rows.row(i))) * inverse(*rows.row(i)), name="normalized"
@@ -85,7 +89,9 @@ def l2_normalize(x: te.Tensor, axes: Sequence[int], epsilon: float) -> te.Tensor
     """x / sqrt(max(sum(x * x), epsilon)) along `axes`."""
     rows = _Rows(x, axes)
     total = rows.reduce(lambda e, row: e * e, te.sum, "norm_sum")
-    inverse = te.compute(total.shape, lambda *i: rsqrt(maximum(total(*i), cast(x.dtype, epsilon))), name="norm_inverse", inline=False)
+    inverse = te.compute(
+        total.shape, lambda *i: rsqrt(maximum(total(*i), cast(x.dtype, epsilon))), name="norm_inverse", inline=False
+    )
     return te.compute(x.shape, lambda *i: x(*i) * inverse(*rows.row(i)), name="l2_normalized")
 
 
@@ -94,8 +100,9 @@ def rms_normalize(x: te.Tensor, axes: Sequence[int], epsilon: float) -> te.Tenso
     rows = _Rows(x, axes)
     total = rows.reduce(lambda e, row: e * e, te.sum, "norm_sum")
     inverse = te.compute(
-        total.shape, lambda *i: const(1, x.dtype) / sqrt(div(total(*i), cast(x.dtype, rows.count)) + cast(x.dtype, epsilon)), name="norm_inverse",
-        inline=False,
+        total.shape,
+        lambda *i: const(1, x.dtype) / sqrt(div(total(*i), cast(x.dtype, rows.count)) + cast(x.dtype, epsilon)),
+        name="norm_inverse", inline=False,
     )
     return te.compute(x.shape, lambda *i: x(*i) * inverse(*rows.row(i)), name="rms_normalized")
 

@@ -1,7 +1,8 @@
 """Orders in which tensors are stored: permutations of their axes, some of which stand in blocks.
 
-A piece `d` of an order is axis `d` of the value, a piece `(d, n)` a block of `n` of its elements: `(0, 1, 2, 3, (1, 8))` is NCHW8c of a
-value NCHW. So an order without blocks is the permutation that a transpose takes. Every axis is a piece once, before its blocks.
+A piece `d` of an order is axis `d` of the value, a piece `(d, n)` a block of `n` of its elements: `(0, 1, 2, 3, (1,
+8))` is NCHW8c of a value NCHW. So an order without blocks is the permutation that a transpose takes. Every axis is a
+piece once, before its blocks.
 """
 
 from __future__ import annotations
@@ -54,7 +55,9 @@ def stored_shape(order: Order, shape: Shape) -> Shape:
 
 def fits(order: Order, shape: Shape) -> bool:
     """Do the blocks divide a value of `shape`, so that nothing is filled up?"""
-    return all(isinstance(p, int) or (isinstance(shape[p[0]], int) and shape[p[0]] % block(order, p[0]) == 0) for p in order)
+    return all(
+        isinstance(p, int) or (isinstance(shape[p[0]], int) and shape[p[0]] % block(order, p[0]) == 0) for p in order
+    )
 
 
 def single(order: Order, shape: Shape) -> Order:

@@ -20,7 +20,8 @@ from tilewright.topi.tag import COMM_REDUCE
 def outside(indices: te.Tensor, sizes: Sequence[int], negative: bool = True) -> te.Tensor:
     """1 where an element of `indices` is outside of [-size, size), else 0: int32 without dimensions.
 
-    `sizes` is one number for all, or one for each place along the last dimension. Without `negative`, elements below zero are outside.
+    `sizes` is one number for all, or one for each place along the last dimension. Without `negative`, elements below
+    zero are outside.
     """
     if any(isinstance(n, OpenSize) for n in indices.extents):
         return _by_a_loop(indices, sizes, negative)
@@ -29,12 +30,17 @@ def outside(indices: te.Tensor, sizes: Sequence[int], negative: bool = True) -> 
     places = [axis.var for axis in over]
 
     def wrong() -> PrimExpr:
-        found = [_wrong(indices(*places, *([k] if several else [])), E.const(n, "int64"), negative) for k, n in enumerate(sizes)]
+        found = [
+            _wrong(indices(*places, *([k] if several else [])), E.const(n, "int64"), negative) for k,
+            n in enumerate(sizes)
+        ]
         return functools.reduce(E.maximum, found)
 
     if not over:
         return te.compute((), wrong, name="outside")
-    found = te.compute((), lambda: te.max(wrong(), axis=over), name="outside", tag=COMM_REDUCE, schedule=ReduceSchedule())
+    found = te.compute(
+        (), lambda: te.max(wrong(), axis=over), name="outside", tag=COMM_REDUCE, schedule=ReduceSchedule()
+    )
     return te.compute((), found, name="outside_out", tag=COMM_REDUCE)
 
 

@@ -1,8 +1,8 @@
 """Pooling over windows of one to three spatial dimensions, in the layout they are given.
 
-Where channels are last, they give the lanes, and each window is reduced at once. Where the width is last, it gives the lanes:
-a window is reduced down its rows first, into rows that have their padding beside them, and then along these; where such a row
-would be very long, each window is reduced at once, too.
+Where channels are last, they give the lanes, and each window is reduced at once. Where the width is last, it gives the
+lanes: a window is reduced down its rows first, into rows that have their padding beside them, and then along these;
+where such a row would be very long, each window is reduced at once, too.
 """
 
 from __future__ import annotations
@@ -26,24 +26,28 @@ _LONGEST_ROW: Final = 4 << 20
 """Bytes of a row that stands between the two steps of a pool."""
 
 
-def max_pool(data: te.Tensor, ksize: Ints, strides: Ints, padding: Ints, dilation: Ints, layout: str, scheduled: bool = True) -> te.Tensor:
+def max_pool(
+    data: te.Tensor, ksize: Ints, strides: Ints, padding: Ints, dilation: Ints, layout: str, scheduled: bool = True
+) -> te.Tensor:
     """The maximum of each window; padding counts as minus infinity. `padding` includes what ceil mode adds.
 
     Unless it is `scheduled`, it is the plain definition, for any back end.
     """
     if channel_blocks.is_blocked(layout) or not scheduled:
         return channel_blocks.pool(
-            data, ksize, strides, padding, dilation, layout, greatest, te.min_value(data.dtype), None, "max_pool", scheduled
+            data, ksize, strides, padding, dilation, layout, greatest, te.min_value(data.dtype), None, "max_pool",
+            scheduled
         )
     g = Geometry(data, channels_last(layout), ksize, strides, padding, dilation)
     return _pool(g, greatest, te.min_value(data.dtype), None, name="max_pool")
 
 
 def avg_pool(
-    data: te.Tensor, ksize: Ints, strides: Ints, padding: Ints, dilation: Ints, layout: str, count_include_pad: bool, counted: Ints | None = None,
-    scheduled: bool = True,
+    data: te.Tensor, ksize: Ints, strides: Ints, padding: Ints, dilation: Ints, layout: str, count_include_pad: bool,
+    counted: Ints | None = None, scheduled: bool = True,
 ) -> te.Tensor:
-    """The mean of each window. `counted` is the part of `padding` that counts as elements when `count_include_pad` is set.
+    """The mean of each window. `counted` is the part of `padding` that counts as elements when `count_include_pad` is
+    set.
 
     Unless it is `scheduled`, it is the plain definition, for any back end.
     """
@@ -53,7 +57,10 @@ def avg_pool(
     pads = list(counted if counted is not None else padding) if count_include_pad else [0] * (2 * n_dims)
     last = n_dims - 1
     uneven = not isinstance(_covered(g, last, Var("x", "int64"), pads[last], pads[-1]), IntImm)
-    counts = te.compute((g.out[-1],), lambda x: cast(data.dtype, _covered(g, last, x, pads[last], pads[-1])), name="counts", inline=not uneven)
+    counts = te.compute(
+        (g.out[-1],), lambda x: cast(data.dtype, _covered(g, last, x, pads[last], pads[-1])), name="counts",
+        inline=not uneven
+    )
 
     def mean(total: PrimExpr, point: Sequence[PrimExpr]) -> PrimExpr:
         count = as_expr(1)
@@ -65,12 +72,15 @@ def avg_pool(
         return total / each
 
     if blocked:
-        return channel_blocks.pool(data, ksize, strides, padding, dilation, layout, te.sum, cast(data.dtype, 0), mean, "avg_pool", scheduled)
+        return channel_blocks.pool(
+            data, ksize, strides, padding, dilation, layout, te.sum, cast(data.dtype, 0), mean, "avg_pool", scheduled
+        )
     return _pool(g, te.sum, cast(data.dtype, 0), mean, name="avg_pool")
 
 
 def _pool(g: Geometry, reduce: Reducer, identity: PrimExpr, finish: Finish | None, name: str) -> te.Tensor:
-    """`reduce` over each window, in which padding counts as `identity`; `finish(value, point)` makes the result of it."""
+    """`reduce` over each window, in which padding counts as `identity`; `finish(value, point)` makes the result of
+    it."""
     if _by_rows(g):
         return (_each_window if _is_long(g) else _along_rows)(g, reduce, identity, finish, name)
     g = windows_of(g, identity)
@@ -119,7 +129,8 @@ def _each_window(g: Geometry, reduce: Reducer, identity: PrimExpr, finish: Finis
 
 
 def _along_rows(g: Geometry, reduce: Reducer, identity: PrimExpr, finish: Finish | None, name: str) -> te.Tensor:
-    """The pool in two steps: down the windows, `down[n, c, o…, x]` for every x with the padding, and then along their rows."""
+    """The pool in two steps: down the windows, `down[n, c, o…, x]` for every x with the padding, and then along their
+    rows."""
     along = g.taps()[-1]
     stride, step, before = g.strides[-1], g.dilation[-1], g.before[-1]
     wide = _row(g)
@@ -141,7 +152,9 @@ def _along_rows(g: Geometry, reduce: Reducer, identity: PrimExpr, finish: Finish
 
     sizes = placed(g.place, (g.batch, *g.out, channels))
     flops = 2 * math.prod(sizes) * math.prod(g.ksize)
-    acc = te.compute(sizes, sideways, name=name, schedule=WindowRowsSchedule(flops=flops, down=down, rows=beside, axis=g.place[-3]))
+    acc = te.compute(
+        sizes, sideways, name=name, schedule=WindowRowsSchedule(flops=flops, down=down, rows=beside, axis=g.place[-3])
+    )
 
     def result(*i: Var) -> PrimExpr:
         _, *point, _ = (i[d] for d in g.place)
@@ -154,7 +167,11 @@ def _covered(g: Geometry, d: int, o: PrimExpr, before: int, after: int) -> PrimE
     """Return the number of taps of a window along one dimension that are inside the image and its counted padding."""
     first, step, size = -g.before[d], g.dilation[d], g.ksize[d]
     low, high = -before, g.sizes[d] + after
-    if first >= low and (g.after[d] <= after or (not g.is_open and (g.out[d] - 1) * g.strides[d] - g.before[d] + (size - 1) * step < high)):
+    if first >= low and (
+        g.after[d] <= after or (
+            not g.is_open and (g.out[d] - 1) * g.strides[d] - g.before[d] + (size - 1) * step < high
+        )
+    ):
         return as_expr(size)
     start = o * g.strides[d] - g.before[d]
     skipped = maximum(low - start + step - 1, 0) // step

@@ -19,7 +19,9 @@ Axis = int | Sequence[int] | None
 Reduction = Callable[..., te.Tensor]
 
 
-def _window(x: te.Tensor, axes: Sequence[int], keepdims: bool) -> tuple[list[Any], list[IterVar], Callable[[Sequence[Var]], list[Any]]]:
+def _window(x: te.Tensor, axes: Sequence[int], keepdims: bool) -> tuple[
+    list[Any], list[IterVar], Callable[[Sequence[Var]], list[Any]]
+]:
     """The shape that is left, the reduction axes, and the place in `x` of an output index."""
     over = {d: te.reduce_axis((0, x.shape[d]), f"r{d}") for d in axes}
     shape = [1 if d in over else n for d, n in enumerate(x.shape) if keepdims or d not in over]
@@ -40,12 +42,15 @@ def _window(x: te.Tensor, axes: Sequence[int], keepdims: bool) -> tuple[list[Any
 
 
 def reduce(
-    x: te.Tensor, axes: Sequence[int], keepdims: bool, combine: Callable[..., PrimExpr], name: str, term: Callable[[PrimExpr], PrimExpr] | None = None
+    x: te.Tensor, axes: Sequence[int], keepdims: bool, combine: Callable[..., PrimExpr], name: str,
+    term: Callable[[PrimExpr], PrimExpr] | None = None
 ) -> te.Tensor:
     """`combine` (one of te's reductions) of `term` of the elements along `axes`."""
     shape, over, place = _window(x, axes, keepdims)
     each = term or (lambda e: e)
-    total = te.compute(shape, lambda *i: combine(each(x(*place(i))), axis=over), name=name, tag=COMM_REDUCE, schedule=ReduceSchedule())
+    total = te.compute(
+        shape, lambda *i: combine(each(x(*place(i))), axis=over), name=name, tag=COMM_REDUCE, schedule=ReduceSchedule()
+    )
     return te.compute(shape, total, name=f"{name}_out", tag=COMM_REDUCE)
 
 
@@ -78,7 +83,9 @@ def arg_reduce(
             position = E.add(E.mul(position, E.cast(dtype, x.shape[d])), E.cast(dtype, axis.var))
         return best((position, x(*place(i))), axis=over)
 
-    found = te.compute(shape, body, name=f"{name}_pair", tag=COMM_REDUCE_IDX, schedule=ReduceSchedule() if scheduled else None)
+    found = te.compute(
+        shape, body, name=f"{name}_pair", tag=COMM_REDUCE_IDX, schedule=ReduceSchedule() if scheduled else None
+    )
     return te.compute(shape, found[0], name=name, tag=COMM_REDUCE_IDX, axis_names=[f"i{d}" for d in range(len(shape))])
 
 
@@ -87,7 +94,9 @@ def _function(name: str, combine: Callable[..., PrimExpr], doc: str) -> Reductio
         return reduce(data, axes_of(axis, data.ndim), keepdims, combine, name)
 
     apply.__name__ = apply.__qualname__ = name
-    apply.__doc__ = f"{doc} Along `axis`, one or several, all without; with `keepdims` those stay as dimensions of size one."
+    apply.__doc__ = (
+        f"{doc} Along `axis`, one or several, all without; with `keepdims` those stay as dimensions of size one."
+    )
     return apply
 
 
@@ -110,7 +119,8 @@ def argmin(data: te.Tensor, axis: Axis = None, keepdims: bool = False, select_la
 
 
 def collapse_sum(data: te.Tensor, target_shape: Sequence[int]) -> te.Tensor:
-    """The sum along the dimensions that broadcasting from `target_shape` to the shape of `data` would repeat. Raises `ShapeError`."""
+    """The sum along the dimensions that broadcasting from `target_shape` to the shape of `data` would repeat. Raises
+    `ShapeError`."""
     shape, target = dims(data), tuple(target_shape)
     if broadcast_shapes(shape, target) != shape:
         raise ShapeError(f"{text(shape)} cannot be collapsed to {text(target)}, which does not broadcast to it")

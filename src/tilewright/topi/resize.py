@@ -37,8 +37,9 @@ def _exact(number: float) -> Fraction:
 def line_of(mode: str, size: int, out: int, scale: float | None, roi: tuple[float, float] | None) -> Line:
     """Where output element i lies in the input (ONNX Resize, coordinate_transformation_mode).
 
-    `scale` may ask for a fractional length, of which `out` is the whole part. The step between two elements follows the scale;
-    the modes that keep corners use `out`, the length of the result, as the text of the specification, ONNX Runtime and PyTorch do.
+    `scale` may ask for a fractional length, of which `out` is the whole part. The step between two elements follows the
+    scale; the modes that keep corners use `out`, the length of the result, as the text of the specification, ONNX
+    Runtime and PyTorch do.
     """
     if isinstance(size, OpenSize) or isinstance(out, OpenSize):
         return _open_line(mode, size, out, scale)
@@ -65,7 +66,8 @@ def line_of(mode: str, size: int, out: int, scale: float | None, roi: tuple[floa
 
 
 def _open_line(mode: str, size: int, out: int, scale: float | None) -> Line:
-    """The same for lengths that are known when the program runs; raises `CompileError` for a mode that has no such form."""
+    """The same for lengths that are known when the program runs; raises `CompileError` for a mode that has no such
+    form."""
     factor = _exact(scale) if scale is not None else None if out % size else Fraction(int(out // size))
     if mode == "pytorch_half_pixel":
         _more_than_one(out, factor)
@@ -76,7 +78,8 @@ def _open_line(mode: str, size: int, out: int, scale: float | None) -> Line:
         _more_than_one(out, factor)
         return Line(size - 1, 0, out - 1)
     lines = {
-        "asymmetric": Line(size, 0, out), "half_pixel": Line(2 * size, size - out, 2 * out), "tf_half_pixel_for_nn": Line(2 * size, size, 2 * out),
+        "asymmetric": Line(size, 0, out), "half_pixel": Line(2 * size, size - out, 2 * out),
+        "tf_half_pixel_for_nn": Line(2 * size, size, 2 * out),
         "half_pixel_symmetric": Line(2 * size, size - out, 2 * out),
     }
     if mode not in lines or (mode == "half_pixel_symmetric" and scale is not None):
@@ -102,10 +105,11 @@ def nearest_index(position: Value, c: int, rounding: str) -> PrimExpr:
 
 
 def resize(
-    data: te.Tensor, spatial: Sequence[int], sizes: Sequence[int], lines: Sequence[Line], method: str, rounding: str, cubic: tuple[float, bool],
-    extrapolation: float | None, dtype: str,
+    data: te.Tensor, spatial: Sequence[int], sizes: Sequence[int], lines: Sequence[Line], method: str, rounding: str,
+    cubic: tuple[float, bool], extrapolation: float | None, dtype: str,
 ) -> te.Tensor:
-    """`data` resampled to `sizes` along the dimensions `spatial`; points outside become `extrapolation`, when there is one."""
+    """`data` resampled to `sizes` along the dimensions `spatial`; points outside become `extrapolation`, when there is
+    one."""
     source = [data.extents[d] for d in spatial]
     shape: list[Value] = list(data.shape)
     for d, n in zip(spatial, sizes, strict=True):
@@ -162,7 +166,8 @@ def _share(part: PrimExpr, whole: int, dtype: Any) -> PrimExpr:
 
 
 def _looked_up(taps: Callable[[Var], list[Tap]], size: int, i: Var) -> list[Tap]:
-    """The taps of `i` from tables: places that divide by open lengths are computed once for a row, and not for each of its elements."""
+    """The taps of `i` from tables: places that divide by open lengths are computed once for a row, and not for each of
+    its elements."""
 
     def table(element: Callable[[Var], PrimExpr], name: str) -> PrimExpr:
         return te.compute((size,), element, name=name, inline=False)(i)

@@ -30,7 +30,8 @@ def _held(x: PrimExpr, low: float, high: float) -> PrimExpr:
 
 
 def unnormalized(x: PrimExpr, size: int, align_corners: bool) -> PrimExpr:
-    """A coordinate in [-1, 1] as a position among `size` pixels: their outer centres, or their outer edges, are at -1 and 1."""
+    """A coordinate in [-1, 1] as a position among `size` pixels: their outer centres, or their outer edges, are at -1
+    and 1."""
     return (x + 1.0) * ((size - 1) / 2) if align_corners else (x + 1.0) * (size / 2) - 0.5
 
 
@@ -104,20 +105,25 @@ def sampled(read: Callable[..., PrimExpr], taps: Sequence[Sequence[Tap]]) -> Pri
 
 
 def wider_float(data: DataType, grid: DataType) -> DataType:
-    """The type in which samples of `data` at the points of `grid` are computed: that of the grid, or of the data where these are floats with more bits."""
+    """The type in which samples of `data` at the points of `grid` are computed: that of the grid, or of the data where
+    these are floats with more bits."""
     return data if data.is_float and data.bits > grid.bits else grid
 
 
 def grid_sample(
-    data: te.Tensor, grid: te.Tensor, method: str = "bilinear", layout: str = "NCHW", padding_mode: str = "zeros", align_corners: bool = True
+    data: te.Tensor, grid: te.Tensor, method: str = "bilinear", layout: str = "NCHW", padding_mode: str = "zeros",
+    align_corners: bool = True
 ) -> te.Tensor:
-    """`data` (batch, channels, …) at the points of `grid` (batch, coordinates, …), whose coordinates are x first and in [-1, 1]; of the type of `data`."""
+    """`data` (batch, channels, …) at the points of `grid` (batch, coordinates, …), whose coordinates are x first and in
+    [-1, 1]; of the type of `data`."""
     wide = wider_float(data.dtype, grid.dtype)
     sizes = data.extents[2:]
     n = len(sizes)
 
     def element(b: Var, c: Var, *at: Var) -> PrimExpr:
-        positions = [unnormalized(E.cast(wide, grid(b, n - 1 - d, *at)), size, align_corners) for d, size in enumerate(sizes)]
+        positions = [
+            unnormalized(E.cast(wide, grid(b, n - 1 - d, *at)), size, align_corners) for d, size in enumerate(sizes)
+        ]
         taps = [taps_at(p, size, method, padding_mode, align_corners) for p, size in zip(positions, sizes, strict=True)]
         return E.cast(data.dtype, sampled(lambda *i: E.cast(wide, data(b, c, *i)), taps))
 
@@ -145,10 +151,11 @@ def _even(i: PrimExpr, size: int, align_corners: bool) -> PrimExpr:
 
 
 def crop_and_resize(
-    data: te.Tensor, boxes: te.Tensor, box_indices: te.Tensor, crop_size: Sequence[int], layout: str = "NCHW", method: str = "bilinear",
-    extrapolation_value: float = 0.0, out_dtype: str | None = None,
+    data: te.Tensor, boxes: te.Tensor, box_indices: te.Tensor, crop_size: Sequence[int], layout: str = "NCHW",
+    method: str = "bilinear", extrapolation_value: float = 0.0, out_dtype: str | None = None,
 ) -> te.Tensor:
-    """Parts (top, left, bottom, right, in [0, 1]) of images, resampled to `crop_size`; `extrapolation_value` outside."""
+    """Parts (top, left, bottom, right, in [0, 1]) of images, resampled to `crop_size`; `extrapolation_value`
+    outside."""
     last = layout == "NHWC"
     sizes = data.extents[1:3] if last else data.extents[2:]
     channels, count, dtype = data.extents[3 if last else 1], boxes.extents[0], out_dtype or data.dtype
@@ -161,7 +168,9 @@ def crop_and_resize(
             step = (high - low) * ((size - 1) / (n - 1)) if n > 1 else E.const(0, low.dtype)
             start = low * float(size - 1) if n > 1 else (low + high) * (0.5 * (size - 1))
             positions.append(start + E.cast(low.dtype, place[d]) * step)
-        inside = E.all_of(*(c for p, size in zip(positions, sizes, strict=True) for c in (p >= 0, p <= float(size - 1))))
+        inside = E.all_of(
+            *(c for p, size in zip(positions, sizes, strict=True) for c in (p >= 0, p <= float(size - 1)))
+        )
         held = [_held(p, 0.0, float(size - 1)) for p, size in zip(positions, sizes, strict=True)]
         if method == "nearest_neighbor":
             taps = [[Tap(E.cast("int64", I.floor(p + 0.5)), None)] for p in held]
@@ -180,16 +189,20 @@ def crop_and_resize(
 
 
 def dilation2d(
-    data: te.Tensor, weight: te.Tensor, axes: tuple[Sequence[int], Sequence[int]], shape: Sequence[int], strides: Sequence[int], padding: Sequence[int],
-    dilations: Sequence[int], dtype: Any,
+    data: te.Tensor, weight: te.Tensor, axes: tuple[Sequence[int], Sequence[int]], shape: Sequence[int],
+    strides: Sequence[int], padding: Sequence[int], dilations: Sequence[int], dtype: Any,
 ) -> te.Tensor:
-    """The greatest of data + weight in each window. `axes` say where (n, c, y, x) and (c, y, x) are in data and weight; `shape` is that of the result."""
+    """The greatest of data + weight in each window. `axes` say where (n, c, y, x) and (c, y, x) are in data and weight;
+    `shape` is that of the result."""
     n_axis, c_axis, *spatial = axes[0]
     sizes = [data.extents[d] for d in spatial]
     windows = [te.reduce_axis((0, weight.extents[d]), name) for d, name in zip(axes[1][1:], ("ky", "kx"), strict=True)]
 
     def element(*i: Var) -> PrimExpr:
-        places = [i[d] * s + k.var * e - p for d, s, k, e, p in zip(spatial, strides, windows, dilations, padding[:2], strict=True)]
+        places = [
+            i[d] * s + k.var * e - p for d, s, k, e,
+            p in zip(spatial, strides, windows, dilations, padding[:2], strict=True)
+        ]
         at: list[Any] = [None] * 4
         of_weight: list[Any] = [None] * 3
         for d, value in zip(axes[0], (i[n_axis], i[c_axis], *places), strict=True):

@@ -17,8 +17,12 @@ __all__ = ["cumprod", "cumsum", "extremes"]
 _NS = 1.0
 
 
-def scan(data: te.Tensor, axis: int | None, combine: Callable[..., Any], identity: int, exclusive: bool, dtype: str | DataType, name: str) -> te.Tensor:
-    """Each element combined with all before it along `axis` (of the flattened data without one); without itself when `exclusive`."""
+def scan(
+    data: te.Tensor, axis: int | None, combine: Callable[..., Any], identity: int, exclusive: bool,
+    dtype: str | DataType, name: str
+) -> te.Tensor:
+    """Each element combined with all before it along `axis` (of the flattened data without one); without itself when
+    `exclusive`."""
     shape = (prod(data.extents),) if axis is None else data.extents
     rows = Rows.of(shape, (axis or 0) % max(1, len(shape))) if shape else Rows(1, 1, 1)
 
@@ -43,12 +47,16 @@ def scan(data: te.Tensor, axis: int | None, combine: Callable[..., Any], identit
     return loops(name, [data], (shape, dtype), body)
 
 
-def cumsum(data: te.Tensor, axis: int | None = None, dtype: str | None = None, exclusive: bool | None = None) -> te.Tensor:
+def cumsum(
+    data: te.Tensor, axis: int | None = None, dtype: str | None = None, exclusive: bool | None = None
+) -> te.Tensor:
     """The sums of the elements up to each one along `axis`; without that one when `exclusive`."""
     return scan(data, axis, E.add, 0, bool(exclusive), dtype or data.dtype, "cumsum")
 
 
-def cumprod(data: te.Tensor, axis: int | None = None, dtype: str | None = None, exclusive: bool | None = None) -> te.Tensor:
+def cumprod(
+    data: te.Tensor, axis: int | None = None, dtype: str | None = None, exclusive: bool | None = None
+) -> te.Tensor:
     """The products of the elements up to each one along `axis`; without that one when `exclusive`."""
     return scan(data, axis, E.mul, 1, bool(exclusive), dtype or data.dtype, "cumprod")
 

@@ -32,8 +32,11 @@ UPDATES: Final[dict[str, Callable[[PrimExpr, PrimExpr], Any]]] = {
 """What becomes of an element that another is put on."""
 
 
-def scatter_elements(data: te.Tensor, indices: te.Tensor, updates: te.Tensor, axis: int = 0, reduction: str = "update") -> te.Tensor:
-    """`data` with `updates[i…]` put at `i…` with `i[axis] = indices[i…]`, in order; negative indices count from the end."""
+def scatter_elements(
+    data: te.Tensor, indices: te.Tensor, updates: te.Tensor, axis: int = 0, reduction: str = "update"
+) -> te.Tensor:
+    """`data` with `updates[i…]` put at `i…` with `i[axis] = indices[i…]`, in order; negative indices count from the
+    end."""
     where, combine = axis % data.ndim, UPDATES[reduction]
     shape, counts = data.extents, indices.extents
     whole = Rows.of(shape, where)
@@ -86,8 +89,11 @@ def scatter_nd(data: te.Tensor, indices: te.Tensor, updates: te.Tensor, mode: st
     return loops("scatter_nd", [data, indices, updates], (shape, data.dtype), body)
 
 
-def sparse_to_dense(indices: te.Tensor, output_shape: Sequence[int], values: te.Tensor, default: te.Tensor) -> te.Tensor:
-    """A tensor of `output_shape` with `values` (one for all, or one each) at the points `indices` (points, coordinates), `default` elsewhere."""
+def sparse_to_dense(
+    indices: te.Tensor, output_shape: Sequence[int], values: te.Tensor, default: te.Tensor
+) -> te.Tensor:
+    """A tensor of `output_shape` with `values` (one for all, or one each) at the points `indices` (points,
+    coordinates), `default` elsewhere."""
     points = indices.extents[0] if indices.ndim else 1
     width = indices.extents[1] if indices.ndim == 2 else 1
     shape = tuple(output_shape)
@@ -107,7 +113,8 @@ def sparse_to_dense(indices: te.Tensor, output_shape: Sequence[int], values: te.
 
 
 def sparse_reshape(indices: te.Tensor, prev_shape: te.Tensor, new_shape: te.Tensor) -> tuple[te.Tensor, ...]:
-    """The points `indices` (points, coordinates) of a tensor of `prev_shape` as points of `new_shape`, which may have one -1; and that shape."""
+    """The points `indices` (points, coordinates) of a tensor of `prev_shape` as points of `new_shape`, which may have
+    one -1; and that shape."""
     (points, before), after, dtype = indices.extents, new_shape.extents[0], indices.dtype
 
     def body(b: Loops, at: BufferVar, old: BufferVar, new: BufferVar, out: BufferVar, shape: BufferVar) -> None:
@@ -119,7 +126,9 @@ def sparse_reshape(indices: te.Tensor, prev_shape: te.Tensor, new_shape: te.Tens
             known[0] = known[0] * E.if_then_else(size < 0, E.const(1, "int64"), size)
         for k in range(after):
             size = b.let("size", E.cast("int64", new[k]))
-            shape[k] = E.cast(new_shape.dtype, E.if_then_else(size < 0, E.floordiv(total[0], E.maximum(known[0], 1)), size))
+            shape[k] = E.cast(
+                new_shape.dtype, E.if_then_else(size < 0, E.floordiv(total[0], E.maximum(known[0], 1)), size)
+            )
         with b.for_range(0, points, "point") as p:
             flat = b.variable("flat", "int64", 0)
             for k in range(before):
@@ -129,7 +138,10 @@ def sparse_reshape(indices: te.Tensor, prev_shape: te.Tensor, new_shape: te.Tens
                 out[p, k] = E.cast(dtype, E.floormod(flat[0], size))
                 flat[0] = E.floordiv(flat[0], size)
 
-    return loops("sparse_reshape", [indices, prev_shape, new_shape], [((points, after), dtype), ((after,), new_shape.dtype)], body)
+    return loops(
+        "sparse_reshape", [indices, prev_shape, new_shape], [((points, after), dtype), ((after,), new_shape.dtype)],
+        body
+    )
 
 
 def invert_permutation(data: te.Tensor) -> te.Tensor:

@@ -84,7 +84,9 @@ def text(shape: Sequence[Any]) -> str:
 def require_static(t: TensorType, what: str) -> tuple[int, ...]:
     """The shape as ints; raises `ShapeError` when a dimension is symbolic."""
     if not t.is_static:
-        raise ShapeError(f"the shape of {what} must be known, and it is {text(t.shape)}; give the model's inputs fixed sizes")
+        raise ShapeError(
+            f"the shape of {what} must be known, and it is {text(t.shape)}; give the model's inputs fixed sizes"
+        )
     return t.shape
 
 
@@ -124,7 +126,8 @@ def last_channels(ndim: int) -> Perm:
 
 
 def fill_left_over(shape: Shape, result: Shape, newshape: Shape) -> Shape:
-    """`result` with its -1 replaced by what the other dimensions leave of `shape`; raises `ShapeError` when that is not whole."""
+    """`result` with its -1 replaced by what the other dimensions leave of `shape`; raises `ShapeError` when that is not
+    whole."""
     unknown = [d for d, n in enumerate(result) if isinstance(n, int) and n == -1]
     if not unknown:
         return result
@@ -139,7 +142,9 @@ def fill_left_over(shape: Shape, result: Shape, newshape: Shape) -> Shape:
             del rest[match]
     have, others = product(rest), product(kept)
     if isinstance(have, int) and isinstance(others, int) and (others == 0 or have % others):
-        raise ShapeError(f"{text(shape)} has {have} elements, which {text(newshape)} cannot divide into rows of {others}")
+        raise ShapeError(
+            f"{text(shape)} has {have} elements, which {text(newshape)} cannot divide into rows of {others}"
+        )
     return tuple(have // others if d == unknown[0] else n for d, n in enumerate(result))
 
 
@@ -147,7 +152,9 @@ def require_elements(shape: Shape, result: Shape, newshape: Shape) -> Shape:
     """`result`, when it has as many elements as `shape`."""
     have, want = product(shape), product(result)
     if differ(have, want):
-        raise ShapeError(f"{text(shape)} has {have} elements and cannot have the shape {text(newshape)}, which has {want}")
+        raise ShapeError(
+            f"{text(shape)} has {have} elements and cannot have the shape {text(newshape)}, which has {want}"
+        )
     return result
 
 
@@ -158,7 +165,9 @@ def squeezed(shape: Shape, axis: int | Sequence[int] | None) -> Shape:
     gone = axes_of(axis, len(shape))
     for d in gone:
         if not same(shape[d], 1):
-            raise ShapeError(f"dimension {d} of {text(shape)} is {shape[d]} and cannot be squeezed; only dimensions of size 1 can")
+            raise ShapeError(
+                f"dimension {d} of {text(shape)} is {shape[d]} and cannot be squeezed; only dimensions of size 1 can"
+            )
     return tuple(n for d, n in enumerate(shape) if d not in gone)
 
 
@@ -182,7 +191,9 @@ def cuts(size: Any, wanted: int | Sequence[int]) -> list[Any]:
     """Where the parts of a dimension begin, and the end: so many equal ones, or cut at indices."""
     if isinstance(wanted, int):
         if wanted < 1 or (isinstance(size, int) and size % wanted):
-            raise ShapeError(f"a dimension of {size} cannot be split into {wanted} equal parts; give the indices to cut at")
+            raise ShapeError(
+                f"a dimension of {size} cannot be split into {wanted} equal parts; give the indices to cut at"
+            )
         return [size // wanted * k for k in range(wanted + 1)]
     found = [0, *wanted, size]
     if any(isinstance(b, int) and a > b for a, b in itertools.pairwise(found)):
@@ -195,14 +206,19 @@ Slice = tuple[Any, Any, int]
 
 
 def slices(
-    shape: Shape, begin: Sequence[int], end: Sequence[int], strides: Sequence[int] | None, axes: Sequence[int] | None, mode: str
+    shape: Shape, begin: Sequence[int], end: Sequence[int], strides: Sequence[int] | None, axes: Sequence[int] | None,
+    mode: str
 ) -> list[Slice]:
-    """`[begin:end:strides]` along `axes` (the leading ones without) as one slice for each dimension; in mode "size", `end` holds sizes."""
+    """`[begin:end:strides]` along `axes` (the leading ones without) as one slice for each dimension; in mode "size",
+    `end` holds sizes."""
     named = range(len(begin)) if axes is None else axes
     steps = strides or (1,)
     steps = list(steps) * len(begin) if len(steps) == 1 else steps
     if not len(begin) == len(end) == len(steps) == len(named):
-        raise ShapeError(f"begin {text(begin)}, end {text(end)}, strides {text(steps)} and axes {text(tuple(named))} differ in length")
+        raise ShapeError(
+            f"begin {text(begin)}, end {text(end)}, strides {text(steps)} and axes {text(tuple(named))} differ in "
+            "length"
+        )
     result: list[Slice] = [(0, n, 1) for n in shape]
     for first, last, step, axis in zip(begin, end, steps, named, strict=True):
         at = axis_of(axis, len(shape))

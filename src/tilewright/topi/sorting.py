@@ -1,7 +1,7 @@
 """Sorting along an axis: merge sorts of keys with their places, and the first few by insertion.
 
-A row is sorted in runs of 16 by counting, for each element, those that come before it; then runs are merged in pairs. All
-of it is stable: equal elements stay in the order they have. What is no number counts as the greatest.
+A row is sorted in runs of 16 by counting, for each element, those that come before it; then runs are merged in pairs.
+All of it is stable: equal elements stay in the order they have. What is no number counts as the greatest.
 """
 
 from __future__ import annotations
@@ -134,12 +134,16 @@ class Sorter:
             found[1][to] = E.cast("int32", place)
 
 
-def sorted_places(b: Loops, key: Callable[[PrimExpr], PrimExpr], length: int | PrimExpr, most: int, dtype: DataType) -> BufferVar:
+def sorted_places(
+    b: Loops, key: Callable[[PrimExpr], PrimExpr], length: int | PrimExpr, most: int, dtype: DataType
+) -> BufferVar:
     """Where the elements of a row of `length` are, the greatest first; at most `most` of them."""
     return Sorter(b, key, length, most, dtype, False, True).merged()[1]
 
 
-def _sorted(data: te.Tensor, axis: int, count: int, ascending: bool, results: Sequence[tuple[int, str | DataType]], name: str) -> tuple[te.Tensor, ...]:
+def _sorted(
+    data: te.Tensor, axis: int, count: int, ascending: bool, results: Sequence[tuple[int, str | DataType]], name: str
+) -> tuple[te.Tensor, ...]:
     """The first `count` along `axis` in order: result (0, dtype) are the elements, (1, dtype) their places."""
     source = Rows.of(data.extents, axis)
     shape = (*data.extents[:axis], count, *data.extents[axis + 1 :])
@@ -151,7 +155,10 @@ def _sorted(data: te.Tensor, axis: int, count: int, ascending: bool, results: Se
         few = count <= _MOST_INSERTED and count * 4 <= source.length
         time = source.count * source.length * _NS * (1 if few else max(1, log2(source.length)))
         with b.shared(source.count, time) as row:
-            sorter = Sorter(b, lambda k: x[source.at(row, k)], source.length, source.length, data.dtype, ascending, any(kind for kind, _ in results))
+            sorter = Sorter(
+                b, lambda k: x[source.at(row, k)], source.length, source.length, data.dtype, ascending,
+                any(kind for kind, _ in results)
+            )
             found = sorter.inserted(count) if few else sorter.merged()
             with b.for_range(0, count, "k") as k:
                 for out, (kind, dtype) in zip(outs, results, strict=True):
@@ -166,11 +173,17 @@ def sort(data: te.Tensor, axis: int = -1, is_ascend: bool = True) -> te.Tensor:
     return _sorted(data, where, data.extents[where], bool(is_ascend), [(0, data.dtype)], "sort")[0]
 
 
-def argsort(data: te.Tensor, valid_count: te.Tensor | None = None, axis: int = -1, is_ascend: bool = True, dtype: str = "float32") -> te.Tensor:
-    """Where the elements in order along `axis` are; with `valid_count`, only so many of each row take part, and the others stay."""
+def argsort(
+    data: te.Tensor, valid_count: te.Tensor | None = None, axis: int = -1, is_ascend: bool = True,
+    dtype: str = "float32"
+) -> te.Tensor:
+    """Where the elements in order along `axis` are; with `valid_count`, only so many of each row take part, and the
+    others stay."""
     where = axis % data.ndim
     if valid_count is not None:
-        last = te.min_value(data.dtype) if not is_ascend else E.const(nan, data.dtype) if data.dtype.is_float else te.max_value(data.dtype)
+        last = te.min_value(data.dtype) if not is_ascend else E.const(
+            nan, data.dtype
+        ) if data.dtype.is_float else te.max_value(data.dtype)
         data = _valid(data, valid_count, where, last)
     return _sorted(data, where, data.extents[where], bool(is_ascend), [(1, dtype)], "argsort")[0]
 
@@ -184,11 +197,16 @@ def _valid(data: te.Tensor, count: te.Tensor, axis: int, last: PrimExpr) -> te.T
     return te.compute(data.shape, element, name="valid", inline=False)
 
 
-def topk(data: te.Tensor, k: int = 1, axis: int = -1, ret_type: str = "both", is_ascend: bool = False, dtype: str = "int64") -> Any:
-    """The `k` greatest elements along `axis` (the least with `is_ascend`), in order, and where they are: "both", "values" or "indices"."""
+def topk(
+    data: te.Tensor, k: int = 1, axis: int = -1, ret_type: str = "both", is_ascend: bool = False, dtype: str = "int64"
+) -> Any:
+    """The `k` greatest elements along `axis` (the least with `is_ascend`), in order, and where they are: "both",
+    "values" or "indices"."""
     where = axis % data.ndim
     count = k if k > 0 else data.extents[where]
-    results: dict[str, list[tuple[int, Any]]] = {"both": [(0, data.dtype), (1, dtype)], "values": [(0, data.dtype)], "indices": [(1, dtype)]}
+    results: dict[str, list[tuple[int, Any]]] = {
+        "both": [(0, data.dtype), (1, dtype)], "values": [(0, data.dtype)], "indices": [(1, dtype)]
+    }
     return _sorted(data, where, count, bool(is_ascend), results[ret_type], "topk")
 
 
@@ -223,13 +241,17 @@ def searchsorted(sorted_sequence: te.Tensor, values: te.Tensor, right: bool = Fa
 
 
 def unique(data: te.Tensor, is_sorted: bool = True, return_counts: bool = False) -> tuple[te.Tensor, ...]:
-    """The different elements of a row, ascending or as they come; where each comes first; which of them each element is; how many.
+    """The different elements of a row, ascending or as they come; where each comes first; which of them each element
+    is; how many.
 
     With `return_counts`, how often each occurs comes last. What is behind the last of them is zero.
     """
     n, dtype = data.extents[0], data.dtype
 
-    def body(b: Loops, x: BufferVar, found: BufferVar, first: BufferVar, inverse: BufferVar, number: BufferVar, *counts: BufferVar) -> None:
+    def body(
+        b: Loops, x: BufferVar, found: BufferVar, first: BufferVar, inverse: BufferVar, number: BufferVar,
+        *counts: BufferVar
+    ) -> None:
         keys, places = Sorter(b, lambda k: x[k], n, n, dtype, True, True).merged()
         rank, total = b.allocate("int32", max(1, n), "rank"), b.variable("total", "int64", 0)
         tally = counts[0] if counts else b.allocate("int32", max(1, n), "tally")

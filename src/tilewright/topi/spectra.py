@@ -1,7 +1,8 @@
 """Fourier transforms: of rows, and of windows that slide over a signal.
 
-A row whose length is a power of two is transformed in place by halves (Cooley and Tukey, 1965), another by its definition,
-with a table of the roots of one in either case. Sums by the definition are of float64: they are as long as the row.
+A row whose length is a power of two is transformed in place by halves (Cooley and Tukey, 1965), another by its
+definition, with a table of the roots of one in either case. Sums by the definition are of float64: they are as long as
+the row.
 """
 
 from __future__ import annotations
@@ -42,7 +43,9 @@ def _roots(b: Loops, n: int, of: DataType, sign: int) -> tuple[BufferVar, Buffer
     return cosines, sines
 
 
-def _transformed(b: Loops, real: BufferVar, imaginary: BufferVar, roots: tuple[BufferVar, BufferVar], n: int) -> tuple[BufferVar, BufferVar]:
+def _transformed(
+    b: Loops, real: BufferVar, imaginary: BufferVar, roots: tuple[BufferVar, BufferVar], n: int
+) -> tuple[BufferVar, BufferVar]:
     """The transform of `n` elements, which are lost."""
     if is_power_of_two(n):
         _reordered(b, (real, imaginary), n)
@@ -61,7 +64,9 @@ def _transformed(b: Loops, real: BufferVar, imaginary: BufferVar, roots: tuple[B
     return out
 
 
-def _accumulate(b: Loops, totals: tuple[BufferVar, BufferVar], x: tuple[PrimExpr, PrimExpr], w: tuple[PrimExpr, PrimExpr]) -> None:
+def _accumulate(
+    b: Loops, totals: tuple[BufferVar, BufferVar], x: tuple[PrimExpr, PrimExpr], w: tuple[PrimExpr, PrimExpr]
+) -> None:
     totals[0][0] = totals[0][0] + x[0] * w[0] - x[1] * w[1]
     totals[1][0] = totals[1][0] + x[0] * w[1] + x[1] * w[0]
 
@@ -118,9 +123,11 @@ def dft(re_data: te.Tensor, im_data: te.Tensor, inverse: bool = False) -> tuple[
 
 
 def stft(
-    data: te.Tensor, n_fft: int, hop_length: int, win_length: int, window: te.Tensor, normalized: bool, onesided: bool, output_shape: tuple[Any, ...],
+    data: te.Tensor, n_fft: int, hop_length: int, win_length: int, window: te.Tensor, normalized: bool, onesided: bool,
+    output_shape: tuple[Any, ...],
 ) -> te.Tensor:
-    """The Fourier transforms (signals, frequencies, frames, 2) of windows that start every `hop_length` elements of rows of `data`.
+    """The Fourier transforms (signals, frequencies, frames, 2) of windows that start every `hop_length` elements of
+    rows of `data`.
 
     `window`, in the middle of `n_fft` elements, weights each; frequencies above the half are left out when `onesided`.
     """
@@ -136,7 +143,9 @@ def stft(
             with b.for_range(0, n_fft, "k") as k:
                 place = E.minimum(E.maximum(k - before, 0), win_length - 1)
                 inside = E.all_of(k >= before, k < before + win_length)
-                parts[0][k] = E.if_then_else(inside, x[signal * length + frame * hop_length + k] * weights[place], E.const(0, dtype))
+                parts[0][k] = E.if_then_else(
+                    inside, x[signal * length + frame * hop_length + k] * weights[place], E.const(0, dtype)
+                )
                 parts[1][k] = E.const(0, dtype)
             found = _transformed(b, *parts, roots, n_fft)
             with b.for_range(0, bins, "k") as k:

@@ -46,4 +46,7 @@ def tagged(tag: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
     return declare
 
 
-__all__ = ["BROADCAST", "COMM_REDUCE", "COMM_REDUCE_IDX", "ELEMWISE", "INJECTIVE", "is_broadcast", "is_injective", "tag_scope", "tagged"]
+__all__ = [
+    "BROADCAST", "COMM_REDUCE", "COMM_REDUCE_IDX", "ELEMWISE", "INJECTIVE", "is_broadcast", "is_injective", "tag_scope",
+    "tagged"
+]

@@ -1,11 +1,13 @@
 """Texts read byte by byte: words looked up in a table, and counted.
 
-A tensor of texts is one block of bytes here (`tilewright.base.string_tensors.pack_texts`): six whole numbers of eight bytes, where the texts begin and
-end as they are, in lower and in upper case; then the texts in UTF-8, one after another, each with a zero byte behind it. Where the three
-begin at the same place all is ASCII, and the reader changes the case itself, byte by byte.
+A tensor of texts is one block of bytes here (`tilewright.base.string_tensors.pack_texts`): six whole numbers of eight
+bytes, where the texts begin and end as they are, in lower and in upper case; then the texts in UTF-8, one after
+another, each with a zero byte behind it. Where the three begin at the same place all is ASCII, and the reader changes
+the case itself, byte by byte.
 
-The table of words has, by the hash of a word, a bucket: `heads[b]` to `heads[b + 1]` are its entries, each with the hash, where the letters begin,
-and the number that stands for the word. All of a hash and all letters are compared, so no word is taken for another.
+The table of words has, by the hash of a word, a bucket: `heads[b]` to `heads[b + 1]` are its entries, each with the
+hash, where the letters begin, and the number that stands for the word. All of a hash and all letters are compared, so
+no word is taken for another.
 """
 
 from __future__ import annotations
@@ -50,7 +52,8 @@ def placeholder_shape(shape: Shape) -> tuple[Any, ...]:
 
 
 def word_table(words: Mapping[str, int]) -> tuple[Array, Array, Array, Array, Array]:
-    """`heads` (buckets + 1,) int32, `hashes` (words,) uint64, `begins` (words + 1,) int32, `letters` uint8, `numbers` (words,) int32."""
+    """`heads` (buckets + 1,) int32, `hashes` (words,) uint64, `begins` (words + 1,) int32, `letters` uint8, `numbers`
+    (words,) int32."""
     spelled = [text_bytes(w) for w in words]
     hashes = np.array([_hash(s) for s in spelled], np.uint64)
     buckets = 1 << max(1, len(spelled)).bit_length()
@@ -79,15 +82,20 @@ class _Reader:
     def _header(self, k: int) -> PrimExpr:
         value: PrimExpr = E.const(0, "int64")
         for byte in range(8):
-            value = I.bitwise_or(value, I.shift_left(E.cast("int64", self.texts[8 * k + byte]), E.const(8 * byte, "int64")))
+            value = I.bitwise_or(
+                value, I.shift_left(E.cast("int64", self.texts[8 * k + byte]), E.const(8 * byte, "int64"))
+            )
         return self.b.let(f"header{k}", value)
 
     def read(self, shortest: int, word: Callable[[PrimExpr, PrimExpr], None], end: Callable[[], None]) -> None:
-        """Call `word(number, text)` for each word of `shortest` characters or more, with -1 for one that the table has not, and `end` behind each text."""
+        """Call `word(number, text)` for each word of `shortest` characters or more, with -1 for one that the table has
+        not, and `end` behind each text."""
         b = self.b
         begin, behind = self._header(2 * self.form), self._header(2 * self.form + 1)
         text = b.variable("text", "int64", 0)
-        hashed, length, characters = b.variable("hash", "uint64", E.const(_SEED, "uint64")), b.variable("length", "int64", 0), b.variable("characters", "int64", 0)
+        hashed, length, characters = b.variable(
+            "hash", "uint64", E.const(_SEED, "uint64")
+        ), b.variable("length", "int64", 0), b.variable("characters", "int64", 0)
         with b.for_range(begin, behind, "at") as at:
             byte = b.let("byte", self.texts[at])
             letter = b.let("letter", self.letters[E.cast("int64", byte)])
@@ -113,14 +121,21 @@ class _Reader:
         begin, count = b.let("begin", behind - length), b.let("count", length)
         key = b.let("key", hashed)
         mixed = I.bitwise_xor(key, I.shift_right(key, E.const(32, "uint64")))
-        bucket = b.let("bucket", E.cast("int64", I.bitwise_and(mixed, E.const(self.heads.buffer.shape[0] - 2, "uint64"))))
+        bucket = b.let(
+            "bucket", E.cast("int64", I.bitwise_and(mixed, E.const(self.heads.buffer.shape[0] - 2, "uint64")))
+        )
         with b.for_range(self.heads[bucket], self.heads[bucket + 1], "entry") as entry:
             first = b.let("first", E.cast("int64", self.begins[entry]))
-            alike = E.logical_and(E.compare(E.EQ, self.hashes[entry], key), E.compare(E.EQ, E.cast("int64", self.begins[entry + 1]) - first, count))
+            alike = E.logical_and(
+                E.compare(E.EQ, self.hashes[entry], key),
+                E.compare(E.EQ, E.cast("int64", self.begins[entry + 1]) - first, count)
+            )
             with b.if_scope(alike):
                 differing = b.variable("differing", "int64", 0)
                 with b.for_range(0, count, "k") as k:
-                    same = E.compare(E.EQ, self.letters[E.cast("int64", self.texts[begin + k])], self.spelled[first + k])
+                    same = E.compare(
+                        E.EQ, self.letters[E.cast("int64", self.texts[begin + k])], self.spelled[first + k]
+                    )
                     differing[0] = differing[0] + E.if_then_else(same, E.const(0, "int64"), E.const(1, "int64"))
                 with b.if_scope(E.compare(E.EQ, differing[0], E.const(0, "int64"))):
                     number[0] = E.cast("int64", self.numbers[entry])
@@ -128,7 +143,8 @@ class _Reader:
 
 
 def index_texts(texts: te.Tensor, letters: te.Tensor, table: Sequence[te.Tensor], case: str, absent: int) -> te.Tensor:
-    """The number of each text, in `case`, in the table, `absent` for one that is not there: int64 of the texts' shape."""
+    """The number of each text, in `case`, in the table, `absent` for one that is not there: int64 of the texts'
+    shape."""
     shape = texts.extents[:-1]
 
     def body(b: Loops, x: BufferVar, letter: BufferVar, *rest: BufferVar) -> None:
@@ -145,7 +161,9 @@ def index_texts(texts: te.Tensor, letters: te.Tensor, table: Sequence[te.Tensor]
     return loops("index_texts", [texts, letters, *table], (shape, "int64"), body)
 
 
-def count_words(texts: te.Tensor, letters: te.Tensor, table: Sequence[te.Tensor], case: str, shortest: int, width: int) -> te.Tensor:
+def count_words(
+    texts: te.Tensor, letters: te.Tensor, table: Sequence[te.Tensor], case: str, shortest: int, width: int
+) -> te.Tensor:
     """How often each text has the words of each number below `width`: float32 of (*the texts' shape, width)."""
     shape = texts.extents[:-1]
 
@@ -171,8 +189,9 @@ def _count(b: Loops, out: BufferVar, at: PrimExpr) -> None:
 def gram_tree(grams: Mapping[tuple[int, ...], int], words: int) -> tuple[Array, Array, Array, Array]:
     """N-grams of the numbers of words, each with its column, as a tree from their last word to their first.
 
-    The children of all nodes are in buckets by `node * words + number`, mixed: `heads` (buckets + 1,) int32, `keys` and the nodes
-    `children` (nodes - 1,) int64 and int32; `columns` (nodes,) int32 has the column of the n-gram that ends at a node, -1 where none does.
+    The children of all nodes are in buckets by `node * words + number`, mixed: `heads` (buckets + 1,) int32, `keys` and
+    the nodes `children` (nodes - 1,) int64 and int32; `columns` (nodes,) int32 has the column of the n-gram that ends
+    at a node, -1 where none does.
     """
     known: dict[int, int] = {}
     columns = [-1]
@@ -193,7 +212,9 @@ def gram_tree(grams: Mapping[tuple[int, ...], int], words: int) -> tuple[Array, 
 class _Grams:
     """The n-grams that end at the last word of a text: of every word, every second, …"""
 
-    def __init__(self, b: Loops, tree: Sequence[BufferVar], words: int, lengths: range, skips: int, out: BufferVar, width: int) -> None:
+    def __init__(
+        self, b: Loops, tree: Sequence[BufferVar], words: int, lengths: range, skips: int, out: BufferVar, width: int
+    ) -> None:
         self.b, self.words, self.lengths, self.skips, self.out, self.width = b, words, lengths, skips, out, width
         self.heads, self.keys, self.children, self.columns = tree
         self.ring = (lengths[-1] - 1) * (skips + 1) + 1
@@ -232,17 +253,22 @@ class _Grams:
         b = self.b
         child = b.variable("found", "int64", -1)
         mixed = I.shift_right(E.cast("uint64", key) * E.const(_PRIME, "uint64"), E.const(16, "uint64"))
-        bucket = b.let("bucket", E.cast("int64", I.bitwise_and(mixed, E.const(self.heads.buffer.shape[0] - 2, "uint64"))))
-        with b.for_range(self.heads[bucket], self.heads[bucket + 1], "entry") as entry, b.if_scope(E.compare(E.EQ, self.keys[entry], key)):
+        bucket = b.let(
+            "bucket", E.cast("int64", I.bitwise_and(mixed, E.const(self.heads.buffer.shape[0] - 2, "uint64")))
+        )
+        with b.for_range(
+            self.heads[bucket], self.heads[bucket + 1], "entry"
+        ) as entry, b.if_scope(E.compare(E.EQ, self.keys[entry], key)):
             child[0] = E.cast("int64", self.children[entry])
         return child[0]
 
 
 def count_grams(
-    texts: te.Tensor, letters: te.Tensor, table: Sequence[te.Tensor], tree: Sequence[te.Tensor], case: str, shortest: int, lengths: range, skips: int,
-    width: int,
+    texts: te.Tensor, letters: te.Tensor, table: Sequence[te.Tensor], tree: Sequence[te.Tensor], case: str,
+    shortest: int, lengths: range, skips: int, width: int,
 ) -> te.Tensor:
-    """How often each text has the n-grams of each column, of `lengths` words with up to `skips` between two: float32 of (*the texts' shape, width)."""
+    """How often each text has the n-grams of each column, of `lengths` words with up to `skips` between two: float32 of
+    (*the texts' shape, width)."""
     shape, words = texts.extents[:-1], table[-1].extents[0]
 
     def body(b: Loops, x: BufferVar, letter: BufferVar, *rest: BufferVar) -> None:

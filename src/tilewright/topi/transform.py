@@ -58,7 +58,9 @@ def _run(source: Dims, shape: Dims, a: int, b: int) -> tuple[int, int]:
     right: Any = 1
     a_end, b_end = a, b
     while a_end < len(source) or b_end < len(shape):
-        if a_end < len(source) and (b_end >= len(shape) or (isinstance(left, int) and isinstance(right, int) and left <= right)):
+        if a_end < len(source) and (
+            b_end >= len(shape) or (isinstance(left, int) and isinstance(right, int) and left <= right)
+        ):
             left, a_end = left * source[a_end], a_end + 1
         else:
             right, b_end = right * shape[b_end], b_end + 1
@@ -111,7 +113,9 @@ def stack(parts: Sequence[te.Tensor], axis: int) -> te.Tensor:
     return te.compute([*shape[:axis], len(parts), *shape[axis:]], element, name="stack")
 
 
-def strided_slice(x: te.Tensor, begin: Sequence[int], strides: Sequence[int], shape: Dims, name: str = "strided_slice") -> te.Tensor:
+def strided_slice(
+    x: te.Tensor, begin: Sequence[int], strides: Sequence[int], shape: Dims, name: str = "strided_slice"
+) -> te.Tensor:
     """`x[begin + i * strides]` for every point of `shape`; one begin and stride for each dimension."""
     return te.compute(
         shape, lambda *i: x(*(v * s + b for v, b, s in zip(i, begin, strides, strict=True))), name=name
@@ -121,7 +125,8 @@ def strided_slice(x: te.Tensor, begin: Sequence[int], strides: Sequence[int], sh
 def pad(x: te.Tensor, widths: Sequence[tuple[int, int]], mode: str, value: te.Tensor) -> te.Tensor:
     """`x` with `(before, after)` elements more along each dimension.
 
-    They are `value` (`mode` constant) in the type of `x`, the edge, or the mirror image, without the edge itself (reflect) or with it (symmetric).
+    They are `value` (`mode` constant) in the type of `x`, the edge, or the mirror image, without the edge itself
+    (reflect) or with it (symmetric).
     """
     sizes = dims(x)
     shape = [n + before + after for n, (before, after) in zip(sizes, widths, strict=True)]
@@ -191,7 +196,8 @@ def tile(x: te.Tensor, reps: tuple[int, ...]) -> te.Tensor:
     sizes, times = (*(1,) * lead, *dims(x)), (*(1,) * (n - len(reps)), *reps)
     return te.compute(
         [n * r for n, r in zip(sizes, times, strict=True)],
-        lambda *i: x(*(v % n if r != 1 else v for v, n, r in zip(i[lead:], sizes[lead:], times[lead:], strict=True))), name="tile",
+        lambda *i: x(*(v % n if r != 1 else v for v, n, r in zip(i[lead:], sizes[lead:], times[lead:], strict=True))),
+        name="tile",
     )
 
 
@@ -203,7 +209,8 @@ def reverse(x: te.Tensor, axis: int) -> te.Tensor:
 
 
 def layout_transform(x: te.Tensor, src_layout: str, dst_layout: str) -> te.Tensor:
-    """`x` in another layout (`NCHW` -> `NCHW8c`); where blocks do not divide a dimension, its last block ends in zeros."""
+    """`x` in another layout (`NCHW` -> `NCHW8c`); where blocks do not divide a dimension, its last block ends in
+    zeros."""
     way = bijective_layout(src_layout, dst_layout)
     sizes = dims(x)
     shape = way.forward_shape(sizes)

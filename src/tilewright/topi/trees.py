@@ -1,8 +1,8 @@
 """Ensembles of decision trees: each row of a matrix walked from the root of every tree to a leaf.
 
-A step is four loads, each waiting for the one before it, so a walk alone leaves the machine idle; eight walks go on side by side, of
-eight rows down one tree, or, where rows are few, of one row down eight trees. Nothing branches: a leaf is its own child, and a walk that arrives
-early stays where it is.
+A step is four loads, each waiting for the one before it, so a walk alone leaves the machine idle; eight walks go on
+side by side, of eight rows down one tree, or, where rows are few, of one row down eight trees. Nothing branches: a leaf
+is its own child, and a walk that arrives early stays where it is.
 """
 
 from __future__ import annotations
@@ -20,7 +20,9 @@ from tilewright.topi.loops import Loops, loops
 
 __all__ = ["AGGREGATES", "tree_ensemble"]
 
-AGGREGATES: Final[dict[str, tuple[Any, float]]] = {"sum": (E.add, 0.0), "min": (lesser_of, inf), "max": (greater_of, -inf)}
+AGGREGATES: Final[dict[str, tuple[Any, float]]] = {
+    "sum": (E.add, 0.0), "min": (lesser_of, inf), "max": (greater_of, -inf)
+}
 """How the weights of the leaves come together, and what that begins with."""
 
 _LANES: Final = 8
@@ -30,9 +32,13 @@ _NS: Final = 1.0
 
 
 class _Forest:
-    """The walk and its results; `tables` are the features, thresholds and children of the nodes, the roots, the depths, the targets, the weights."""
+    """The walk and its results; `tables` are the features, thresholds and children of the nodes, the roots, the depths,
+    the targets, the weights."""
 
-    def __init__(self, b: Loops, tables: Sequence[BufferVar], sizes: tuple[int, int, int, int], aggregate: str, missing: bool, out: BufferVar) -> None:
+    def __init__(
+        self, b: Loops, tables: Sequence[BufferVar], sizes: tuple[int, int, int, int], aggregate: str, missing: bool,
+        out: BufferVar
+    ) -> None:
         self.b, self.out, self.missing = b, out, missing
         self.features, self.thresholds, self.children, self.roots, self.depths, self.targets, self.weights = tables
         self.width, self.trees, self.entries, self.n_targets = sizes
@@ -77,16 +83,18 @@ class _Forest:
 
 
 def tree_ensemble(
-    data: te.Tensor, features: te.Tensor, thresholds: te.Tensor, children: te.Tensor, roots: te.Tensor, depths: te.Tensor,
-    targets: te.Tensor, weights: te.Tensor, n_targets: int, aggregate: str = "sum", missing: bool = False,
+    data: te.Tensor, features: te.Tensor, thresholds: te.Tensor, children: te.Tensor, roots: te.Tensor,
+    depths: te.Tensor, targets: te.Tensor, weights: te.Tensor, n_targets: int, aggregate: str = "sum",
+    missing: bool = False,
 ) -> te.Tensor:
     """For each row of `data` (rows, width) the weights of the leaves that it comes to, by target: (rows, n_targets).
 
-    `features`, `thresholds` (nodes,) and `children` (nodes, 2) are the trees: a row goes to the first child of a node where its
-    feature is at most the threshold, else to the second. With `missing`, -1 - f is the feature f of a node at which what is no
-    number goes to the first child, too. The first nodes are the leaves, which are their own children: `weights` (leaves, entries)
-    are what they have for the targets `targets` (leaves, entries), not read where every leaf has a weight for each target.
-    `roots` and `depths` (trees,) are the first node of each tree and its longest path.
+    `features`, `thresholds` (nodes,) and `children` (nodes, 2) are the trees: a row goes to the first child of a node
+    where its feature is at most the threshold, else to the second. With `missing`, -1 - f is the feature f of a node at
+    which what is no number goes to the first child, too. The first nodes are the leaves, which are their own children:
+    `weights` (leaves, entries) are what they have for the targets `targets` (leaves, entries), not read where every
+    leaf has a weight for each target. `roots` and `depths` (trees,) are the first node of each tree and its longest
+    path.
     """
     rows, width = data.extents
     trees, (_, entries) = roots.extents[0], weights.extents

@@ -1,4 +1,5 @@
-"""What scripts of the field take from `topi.utils`: shapes as numbers, and walks over the computations of a schedule."""
+"""What scripts of the field take from `topi.utils`: shapes as numbers, and walks over the computations of a
+schedule."""
 
 from __future__ import annotations
 
@@ -49,8 +50,11 @@ def simplify(expr: Any) -> Any:
 
 
 def traverse_inline(s: Schedule, final_op: Operation, callback: Callable[[Operation], Any]) -> None:
-    """Inline the broadcasting stages between `final_op` and its anchors, and call `callback` on each operation, producers first."""
-    order = producers_first([final_op], lambda op: [t for t in op.inputs if t.op.inputs] if is_broadcast(op.tag) else ())
+    """Inline the broadcasting stages between `final_op` and its anchors, and call `callback` on each operation,
+    producers first."""
+    order = producers_first(
+        [final_op], lambda op: [t for t in op.inputs if t.op.inputs] if is_broadcast(op.tag) else ()
+    )
     for op in order:
         if is_broadcast(op.tag) and op is not final_op and not s[op].is_output and isinstance(op, te.ComputeOp):
             s[op].compute_inline()
@@ -58,4 +62,6 @@ def traverse_inline(s: Schedule, final_op: Operation, callback: Callable[[Operat
         callback(op)
 
 
-__all__ = ["equal_const_int", "get_const_float", "get_const_int", "get_const_tuple", "prod", "simplify", "traverse_inline"]
+__all__ = [
+    "equal_const_int", "get_const_float", "get_const_int", "get_const_tuple", "prod", "simplify", "traverse_inline"
+]

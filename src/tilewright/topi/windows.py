@@ -27,7 +27,9 @@ def per_dimension(value: int | Ints, n: int, what: str) -> tuple[int, ...]:
 def both_sides(padding: int | Ints, n: int) -> tuple[int, ...]:
     """Padding as n numbers before and n after; one number, n, or 2n are understood."""
     numbers = (padding,) if isinstance(padding, int) else tuple(padding)
-    full = {1: numbers * (2 * n), n: numbers * 2, 2 * n: numbers}.get(len(numbers)) if len(numbers) != 1 else numbers * (2 * n)
+    full = {
+        1: numbers * (2 * n), n: numbers * 2, 2 * n: numbers
+    }.get(len(numbers)) if len(numbers) != 1 else numbers * (2 * n)
     if full is None:
         raise ShapeError(f"padding must be 1, {n} or {2 * n} numbers, and it is {text(numbers)}")
     return full
@@ -38,13 +40,17 @@ def window_count(size: Any, before: int, after: int, kernel: Any, stride: int, d
     reach = (kernel - 1) * dilation + 1
     room = size + before + after - reach
     if isinstance(room, int) and room < 0:
-        raise ShapeError(f"a window of {reach} does not fit into spatial dimension {axis} of {size} with padding {before} and {after}")
+        raise ShapeError(
+            f"a window of {reach} does not fit into spatial dimension {axis} of {size} with padding {before} and "
+            f"{after}"
+        )
     count = room // stride + 1
     return simplify(count, Ranges()) if isinstance(count, PrimExpr) else count
 
 
 def padding_of(padding: Padding, reach: Ints) -> tuple[int, ...]:
-    """Padding in any form of the field as n numbers before and n after: one number, n, 2n, pairs, "VALID", or "SAME" for windows of `reach`."""
+    """Padding in any form of the field as n numbers before and n after: one number, n, 2n, pairs, "VALID", or "SAME"
+    for windows of `reach`."""
     n = len(reach)
     if isinstance(padding, str):
         if padding not in ("SAME", "VALID"):
@@ -59,7 +65,9 @@ def padding_of(padding: Padding, reach: Ints) -> tuple[int, ...]:
     return both_sides(numbers, n)
 
 
-def pooled_size(size: Any, window: int, stride: int, dilation: int, before: int, after: int, ceil_mode: bool, axis: int) -> Any:
+def pooled_size(
+    size: Any, window: int, stride: int, dilation: int, before: int, after: int, ceil_mode: bool, axis: int
+) -> Any:
     """How many places a pooling window has along one dimension.
 
     With `ceil_mode` a last window that starts inside the data or the padding before it may reach past the end.
@@ -68,7 +76,9 @@ def pooled_size(size: Any, window: int, stride: int, dilation: int, before: int,
     if not ceil_mode:
         return count
     if not isinstance(count, int):
-        raise ShapeError(f"ceil_mode needs known sizes, and spatial dimension {axis} is {size}; give the model's inputs fixed sizes")
+        raise ShapeError(
+            f"ceil_mode needs known sizes, and spatial dimension {axis} is {size}; give the model's inputs fixed sizes"
+        )
     return count - 1 if (count - 1) * stride >= size + before else count
 
 

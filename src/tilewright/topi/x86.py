@@ -1,11 +1,13 @@
 """Schedules for processors: tiles in registers, vectors, cores.
 
-Every one takes the results of a computation, a tensor or a list of them, and returns a `te.Schedule` that arranges all loops
-when it is built, by what the computation is: a convolution or product is cut into register tiles, a window slides in lanes of
-channels, rows are reduced in vectors. The name says which computation a script expects; the computation itself decides.
+Every one takes the results of a computation, a tensor or a list of them, and returns a `te.Schedule` that arranges all
+loops when it is built, by what the computation is: a convolution or product is cut into register tiles, a window slides
+in lanes of channels, rows are reduced in vectors. The name says which computation a script expects; the computation
+itself decides.
 
-Compute and schedule inside `with tvm.target.Target(…):`, since tiles are cut to the vectors of that machine, and build for it.
-`ScheduleError` when the computations have several anchors: convolutions, products or reductions that each have a schedule.
+Compute and schedule inside `with tvm.target.Target(…):`, since tiles are cut to the vectors of that machine, and build
+for it. `ScheduleError` when the computations have several anchors: convolutions, products or reductions that each have
+a schedule.
 """
 
 from __future__ import annotations

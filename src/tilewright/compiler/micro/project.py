@@ -60,7 +60,10 @@ class GeneratedProject:
             self.options: dict[str, str] = {str(k): str(v) for k, v in found["options"].items()}
             name = str(found["template"])
         except (FileNotFoundError, NotADirectoryError):
-            raise ArtifactError(f"'{folder}' is not a project: it has no {_STATE}; make one with: tvmc micro create-project {folder} LIBRARY.tar qemu-arm", code="TW0813") from None
+            raise ArtifactError(
+                f"'{folder}' is not a project: it has no {_STATE}; make one with: tvmc micro create-project {folder} "
+                "LIBRARY.tar qemu-arm", code="TW0813"
+            ) from None
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
             raise ArtifactError(
                 f"{folder / _STATE}: cannot be read ({type(error).__name__}: {error}); create the project again",

@@ -21,7 +21,9 @@ def report_path(model: Path, output: Path | None) -> Path:
     """Where the page goes. Raises `OptionError` for a name that no browser would open as a page."""
     path = output or Path(f"{model.stem}.html")
     if path.suffix not in SUFFIXES:
-        raise OptionError(f"--output: '{path}' has none of the extensions of the report: {', '.join(SUFFIXES)}", code="TW0206")
+        raise OptionError(
+            f"--output: '{path}' has none of the extensions of the report: {', '.join(SUFFIXES)}", code="TW0206"
+        )
     return path
 
 

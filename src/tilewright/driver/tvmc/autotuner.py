@@ -107,7 +107,8 @@ class Outcome:
         """Raise `RunError` where candidates were tried and none could be measured."""
         if self.failed and not self.measured:
             raise RunError(
-                f"none of {self.failed} candidates could be measured; the last one failed because: {self.reason}", code="TW1116")
+                f"none of {self.failed} candidates could be measured; the last one failed because: {self.reason}",
+                code="TW1116")
 
 
 def tasks_of(model: TVMCModel, target: Target, enable_autoscheduler: bool = False) -> list[tuple[Any, int]]:

@@ -64,7 +64,8 @@ def run_module(
         raise OptionError(
             "--device micro runs the project of a board, a folder that tvmc micro create-project made; give that, and "
             "for a package leave --device out"
-            if device == "micro" else f"'{tvmc_package.folder}' is the project of a board; add --device micro",  # type: ignore[union-attr]
+            if device == "micro"
+            else f"'{tvmc_package.folder}' is the project of a board; add --device micro",  # type: ignore[union-attr]
             code="TW0204",
         )
     tracker = f"{hostname}:{port}" if hostname and port else hostname or ""

@@ -17,7 +17,10 @@ def _folder() -> tempfile.TemporaryDirectory[str]:
 
 def file(name: Any) -> Path:
     """A file of the session; raises `InputError` for a name that leads elsewhere."""
-    if not isinstance(name, str) or not name or name in (".", "..") or Path(name).name != name or not name.isprintable() or len(name.encode()) > 255:
+    if (
+        not isinstance(name, str) or not name or name in (".", "..") or Path(name).name != name
+        or not name.isprintable() or len(name.encode()) > 255
+    ):
         raise InputError(f"'{name}' is not a valid file name in a session; use a name without folders", code="TW1206")
     return Path(_folder().name) / name
 

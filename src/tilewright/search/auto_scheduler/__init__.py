@@ -35,10 +35,22 @@ from tilewright.search.auto_scheduler.measure import (
     RPCRunner,
     recover_measure_input,
 )
-from tilewright.search.auto_scheduler.measure_record import RecordReader, RecordToFile, load_best_record, load_records, save_records
+from tilewright.search.auto_scheduler.measure_record import (
+    RecordReader,
+    RecordToFile,
+    load_best_record,
+    load_records,
+    save_records,
+)
 from tilewright.search.auto_scheduler.relay_integration import extract_tasks
 from tilewright.search.auto_scheduler.search_policy import PreloadMeasuredStates, SketchPolicy
-from tilewright.search.auto_scheduler.search_task import HardwareParams, LayoutRewriteOption, SearchTask, TuningOptions, create_task
+from tilewright.search.auto_scheduler.search_task import (
+    HardwareParams,
+    LayoutRewriteOption,
+    SearchTask,
+    TuningOptions,
+    create_task,
+)
 from tilewright.search.auto_scheduler.task_scheduler import TaskScheduler
 from tilewright.search.auto_scheduler.workload_registry import make_workload_key, register_workload
 

@@ -12,7 +12,11 @@ from tilewright.base.errors import OptionError, TargetError
 from tilewright.base.forks import lazy_attribute
 from tilewright.base.settings import nearest
 from tilewright.search.auto_scheduler.compute_dag import ComputeDAG
-from tilewright.search.auto_scheduler.workload_registry import make_workload_key, register_workload_tensors, workload_key_to_tensors
+from tilewright.search.auto_scheduler.workload_registry import (
+    make_workload_key,
+    register_workload_tensors,
+    workload_key_to_tensors,
+)
 from tilewright.te.schedule import Schedule
 from tilewright.te.tensor import Tensor
 from tilewright.topi.machine import Machine

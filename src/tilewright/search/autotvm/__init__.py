@@ -35,6 +35,7 @@ __all__ = [
     "DispatchContext", "FallbackContext",
     "LocalBuilder", "LocalRunner", "MeasureErrorNo", "MeasureInput", "MeasureResult", "RPCRunner", "apply_history_best",
     "args_to_workload", "callback",
-    "create_measure_batch", "env", "feature", "get_config", "measure", "measure_option", "record", "register_topi_compute",
+    "create_measure_batch", "env", "feature", "get_config", "measure", "measure_option", "record",
+    "register_topi_compute",
     "register_topi_schedule", "task", "template", "tuner",
 ]

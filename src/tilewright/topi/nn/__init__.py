@@ -9,7 +9,8 @@ from tilewright.topi.names import Names
 _NAMES: Final = Names(
     __name__,
     (
-        "convolution", "depthwise", "channel_blocks", "transposed", "winograd", "deformable", "pooling", "normalization", "multiplication", "activation",
+        "convolution", "depthwise", "channel_blocks", "transposed", "winograd", "deformable", "pooling",
+        "normalization", "multiplication", "activation",
         "blocks", "binary", "sparse", "recurrent", "quantization", "displacement",
     ),
 )

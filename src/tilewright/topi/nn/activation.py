@@ -53,7 +53,8 @@ def scale_shift_nhwc(Input: te.Tensor, Scale: te.Tensor, Shift: te.Tensor) -> te
 def scale_shift_nchwc(Input: te.Tensor, Scale: te.Tensor, Shift: te.Tensor) -> te.Tensor:
     """The same of (batch, chunks, height, width, block), with scales and shifts (chunks, block)."""
     return te.compute(
-        Input.shape, lambda n, c, y, x, lane: Input(n, c, y, x, lane) * Scale(c, lane) + Shift(c, lane), name="scale_shift"
+        Input.shape, lambda n, c, y, x, lane: Input(n, c, y, x, lane) * Scale(c, lane) + Shift(c, lane),
+        name="scale_shift"
     )
 
 

@@ -45,11 +45,17 @@ def _word(pack_type: str) -> DataType:
 
 
 @tagged("bitpack")
-def bitpack(data: te.Tensor, bits: int, pack_axis: int, bit_axis: int, pack_type: str, name: str = "QuantizeInput") -> te.Tensor:
-    """The lowest `bits` bits of integers, each plane packed along `pack_axis` into words, the first element highest; planes along a new `bit_axis`."""
+def bitpack(
+    data: te.Tensor, bits: int, pack_axis: int, bit_axis: int, pack_type: str, name: str = "QuantizeInput"
+) -> te.Tensor:
+    """The lowest `bits` bits of integers, each plane packed along `pack_axis` into words, the first element highest;
+    planes along a new `bit_axis`."""
     kind, axis = _word(pack_type), axis_of(pack_axis, data.ndim)
     if dims(data)[axis] % kind.bits:
-        raise ShapeError(f"{dims(data)[axis]} elements along axis {axis} of {text(dims(data))} do not fill words of {kind.bits} bits; pad them")
+        raise ShapeError(
+            f"{dims(data)[axis]} elements along axis {axis} of {text(dims(data))} do not fill words of {kind.bits} "
+            "bits; pad them"
+        )
     words = [n // kind.bits if d == axis else n for d, n in enumerate(dims(data))]
 
     def element(*i: Var) -> PrimExpr:
@@ -80,28 +86,39 @@ def _stored(shape: Sequence[Any], element: Callable[..., PrimExpr], name: str) -
 
 @tagged("bitserial_dense")
 def bitserial_dense(
-    data: te.Tensor, weight: te.Tensor, data_bits: int, weight_bits: int, pack_dtype: str = "uint32", out_dtype: str = "int16", unipolar: bool = True
+    data: te.Tensor, weight: te.Tensor, data_bits: int, weight_bits: int, pack_dtype: str = "uint32",
+    out_dtype: str = "int16", unipolar: bool = True
 ) -> te.Tensor:
-    """data (batch, in) of small integers times the transpose of weight (units, in), or of packed weights (units, bits, words)."""
+    """data (batch, in) of small integers times the transpose of weight (units, in), or of packed weights (units, bits,
+    words)."""
     x = bitpack(data, data_bits, 1, 1, pack_dtype)
     w = bitpack(weight, weight_bits, 1, 1, pack_dtype) if weight.ndim == 2 else weight
     if w.extents[1:] != (weight_bits, x.extents[2]):
         raise ShapeError(f"weights {text(w.extents)} do not fit {weight_bits} bits and {x.extents[2]} words of data")
-    b1, b2, k = (te.reduce_axis((0, n), name) for n, name in zip((data_bits, weight_bits, x.extents[2]), ("b1", "b2", "k"), strict=True))
+    b1, b2, k = (
+        te.reduce_axis((0, n), name) for n,
+        name in zip((data_bits, weight_bits, x.extents[2]), ("b1", "b2", "k"), strict=True)
+    )
     dtype = DataType(out_dtype)
     return _stored(
         (x.shape[0], w.shape[0]),
-        lambda n, o: te.sum(_planes(x(n, b1, k), w(o, b2, k), b1.var + b2.var, unipolar, dtype), axis=[b1, b2, k]), "bitserial_dense",
+        lambda n, o: te.sum(_planes(x(n, b1, k), w(o, b2, k), b1.var + b2.var, unipolar, dtype), axis=[b1, b2, k]),
+        "bitserial_dense",
     )
 
 
 def _bitserial_conv(
-    x: Any, w: Any, sizes: Ints, kernel: Ints, words: int, stride: Any, padding: Padding, bits: Ints, unipolar: bool, dtype: DataType
+    x: Any, w: Any, sizes: Ints, kernel: Ints, words: int, stride: Any, padding: Padding, bits: Ints, unipolar: bool,
+    dtype: DataType
 ) -> tuple[Any, list[int]]:
-    """The element at (n, y, x, o), and the spatial shape, from words `x(n, y, x, plane, k)` and `w(y, x, plane, k, o)`."""
+    """The element at (n, y, x, o), and the spatial shape, from words `x(n, y, x, plane, k)` and `w(y, x, plane, k,
+    o)`."""
     every, sides = per_dimension(stride, 2, "stride"), padding_of(padding, kernel)
     out = [window_count(n, sides[k], sides[2 + k], kernel[k], every[k], 1, k) for k, n in enumerate(sizes)]
-    ry, rx, k, b1, b2 = (te.reduce_axis((0, n), name) for n, name in zip((*kernel, words, *bits), ("ry", "rx", "k", "b1", "b2"), strict=True))
+    ry, rx, k, b1, b2 = (
+        te.reduce_axis((0, n), name) for n,
+        name in zip((*kernel, words, *bits), ("ry", "rx", "k", "b1", "b2"), strict=True)
+    )
 
     def element(n: Var, y: Var, at: Var, o: Var) -> PrimExpr:
         row, column = y * every[0] + ry.var - sides[0], at * every[1] + rx.var - sides[1]
@@ -114,8 +131,8 @@ def _bitserial_conv(
 
 @tagged("bitserial_conv2d_nchw")
 def bitserial_conv2d_nchw(
-    data: te.Tensor, kernel: te.Tensor, stride: int | Ints, padding: Padding, activation_bits: int, weight_bits: int, pack_dtype: str = "uint32",
-    out_dtype: str = "int16", unipolar: bool = True,
+    data: te.Tensor, kernel: te.Tensor, stride: int | Ints, padding: Padding, activation_bits: int, weight_bits: int,
+    pack_dtype: str = "uint32", out_dtype: str = "int16", unipolar: bool = True,
 ) -> te.Tensor:
     """Data NCHW and a kernel OIHW of small integers, or a packed one (out, words, height, width, bits)."""
     x = bitpack(data, activation_bits, 1, 2, pack_dtype)
@@ -125,16 +142,16 @@ def bitserial_conv2d_nchw(
     if (depth, bits) != (words, weight_bits):
         raise ShapeError(f"the kernel {text(w.extents)} does not fit {weight_bits} bits and {words} words of data")
     element, out = _bitserial_conv(
-        lambda b, y, at, plane, k: x(b, k, plane, y, at), lambda y, at, plane, k, o: w(o, k, y, at, plane), sizes, taps, words, stride, padding,
-        (activation_bits, weight_bits), unipolar, DataType(out_dtype),
+        lambda b, y, at, plane, k: x(b, k, plane, y, at), lambda y, at, plane, k, o: w(o, k, y, at, plane), sizes, taps,
+        words, stride, padding, (activation_bits, weight_bits), unipolar, DataType(out_dtype),
     )
     return _stored((n, channels, *out), lambda b, o, y, at: element(b, y, at, o), "bitserial_conv2d")
 
 
 @tagged("bitserial_conv2d_nhwc")
 def bitserial_conv2d_nhwc(
-    data: te.Tensor, kernel: te.Tensor, stride: int | Ints, padding: Padding, activation_bits: int, weight_bits: int, pack_dtype: str = "uint32",
-    out_dtype: str = "int16", unipolar: bool = True,
+    data: te.Tensor, kernel: te.Tensor, stride: int | Ints, padding: Padding, activation_bits: int, weight_bits: int,
+    pack_dtype: str = "uint32", out_dtype: str = "int16", unipolar: bool = True,
 ) -> te.Tensor:
     """Data NHWC and a kernel HWIO of small integers, or a packed one (height, width, words, out, bits)."""
     x = bitpack(data, activation_bits, 3, 4, pack_dtype)
@@ -144,24 +161,32 @@ def bitserial_conv2d_nhwc(
     if (depth, bits) != (words, weight_bits):
         raise ShapeError(f"the kernel {text(w.extents)} does not fit {weight_bits} bits and {words} words of data")
     element, out = _bitserial_conv(
-        lambda b, y, at, plane, k: x(b, y, at, k, plane), lambda y, at, plane, k, o: w(y, at, k, o, plane), sizes, taps, words, stride, padding,
-        (activation_bits, weight_bits), unipolar, DataType(out_dtype),
+        lambda b, y, at, plane, k: x(b, y, at, k, plane), lambda y, at, plane, k, o: w(y, at, k, o, plane), sizes, taps,
+        words, stride, padding, (activation_bits, weight_bits), unipolar, DataType(out_dtype),
     )
     return _stored((n, *out, channels), element, "bitserial_conv2d")
 
 
 @tagged("binarize_pack")
 def binarize_pack(data: te.Tensor, axis: int | None = None, name: str = "PackedInput") -> te.Tensor:
-    """The signs of 32 elements along `axis` (the last one without) as one uint32, the first highest: a bit is set where x >= 0."""
+    """The signs of 32 elements along `axis` (the last one without) as one uint32, the first highest: a bit is set where
+    x >= 0."""
     at = axis_of(-1 if axis is None else axis, data.ndim)
     if dims(data)[at] % 32:
-        raise ShapeError(f"{dims(data)[at]} elements along axis {at} of {text(dims(data))} do not fill words of 32 bits; pad them")
+        raise ShapeError(
+            f"{dims(data)[at]} elements along axis {at} of {text(dims(data))} do not fill words of 32 bits; pad them"
+        )
 
     def element(*i: Var) -> PrimExpr:
         word: PrimExpr = const(0, "uint32")
         for k in range(32):
             x = data(*(v * 32 + k if d == at else v for d, v in enumerate(i)))
-            word = add(word, if_then_else(compare(GREATER_EQUAL, x, const(0, x.dtype)), const(1 << (31 - k), "uint32"), const(0, "uint32")))
+            word = add(
+                word,
+                if_then_else(
+                    compare(GREATER_EQUAL, x, const(0, x.dtype)), const(1 << (31 - k), "uint32"), const(0, "uint32")
+                )
+            )
         return word
 
     return te.compute([n // 32 if d == at else n for d, n in enumerate(dims(data))], element, name=name)
@@ -169,18 +194,26 @@ def binarize_pack(data: te.Tensor, axis: int | None = None, name: str = "PackedI
 
 @tagged("binary_dense")
 def binary_dense(data: te.Tensor, weight: te.Tensor) -> te.Tensor:
-    """Products of packed signs, data (batch, words) and weight (units, words) of uint32: elements that agree less those that do not, float32."""
+    """Products of packed signs, data (batch, words) and weight (units, words) of uint32: elements that agree less those
+    that do not, float32."""
     words = data.extents[1]
     if weight.extents[1] != words:
-        raise ShapeError(f"data {text(data.extents)} and weight {text(weight.extents)} do not have the same number of words")
+        raise ShapeError(
+            f"data {text(data.extents)} and weight {text(weight.extents)} do not have the same number of words"
+        )
     k = te.reduce_axis((0, words), "k")
     different = te.compute(
-        (data.shape[0], weight.shape[0]), lambda n, o: te.sum(cast("int32", bits_set(bitwise_xor(data(n, k), weight(o, k)))), axis=k), name="different",
+        (data.shape[0], weight.shape[0]),
+        lambda n, o: te.sum(cast("int32", bits_set(bitwise_xor(data(n, k), weight(o, k)))), axis=k), name="different",
         schedule=ReduceSchedule(),
     )
     return te.compute(
-        different.shape, lambda n, o: cast("float32", sub(const(32 * words, "int32"), mul(different(n, o), const(2, "int32")))), name="binary_dense"
+        different.shape,
+        lambda n, o: cast("float32", sub(const(32 * words, "int32"), mul(different(n, o), const(2, "int32")))),
+        name="binary_dense"
     )
 
 
-__all__ = ["binarize_pack", "binary_dense", "bitpack", "bitserial_conv2d_nchw", "bitserial_conv2d_nhwc", "bitserial_dense"]
+__all__ = [
+    "binarize_pack", "binary_dense", "bitpack", "bitserial_conv2d_nchw", "bitserial_conv2d_nhwc", "bitserial_dense"
+]

@@ -22,20 +22,32 @@ from tilewright.topi.windows import Ints
 def _widths(data: te.Tensor, before: Ints, after: Ints | None) -> list[tuple[int, int]]:
     ends = before if after is None else after
     if len(before) != data.ndim or len(ends) != data.ndim:
-        raise ShapeError(f"padding {text(tuple(before))} and {text(tuple(ends))} needs one number for each of the {data.ndim} dimensions")
+        raise ShapeError(
+            f"padding {text(tuple(before))} and {text(tuple(ends))} needs one number for each of the {data.ndim} "
+            "dimensions"
+        )
     return list(zip(before, ends, strict=True))
 
 
 @tagged("injective,pad")
-def pad(data: te.Tensor, pad_before: Ints, pad_after: Ints | None = None, pad_value: Any = 0.0, name: str = "PadInput", attrs: Any = None) -> te.Tensor:
-    """`data` with elements of `pad_value` before and after it along each dimension; as many after as before when not given."""
+def pad(
+    data: te.Tensor, pad_before: Ints, pad_after: Ints | None = None, pad_value: Any = 0.0, name: str = "PadInput",
+    attrs: Any = None
+) -> te.Tensor:
+    """`data` with elements of `pad_value` before and after it along each dimension; as many after as before when not
+    given."""
     widths = _widths(data, pad_before, pad_after)
-    value = pad_value if isinstance(pad_value, te.Tensor) else te.compute((), lambda: cast(data.dtype, pad_value), name="pad_value")
+    value = pad_value if isinstance(pad_value, te.Tensor) else te.compute(
+        (), lambda: cast(data.dtype, pad_value), name="pad_value"
+    )
     return of.pad(data, widths, "constant", value)
 
 
 @tagged("injective,pad")
-def mirror_pad(data: te.Tensor, pad_before: Ints, pad_after: Ints | None = None, mode: str = "SYMMETRIC", name: str = "MirrorPadInput") -> te.Tensor:
+def mirror_pad(
+    data: te.Tensor, pad_before: Ints, pad_after: Ints | None = None, mode: str = "SYMMETRIC",
+    name: str = "MirrorPadInput"
+) -> te.Tensor:
     """`data` mirrored at its edges, the edge itself repeated (`SYMMETRIC`) or not (`REFLECT`). Raises `ShapeError`."""
     widths = _widths(data, pad_before, pad_after)
     if mode not in ("SYMMETRIC", "REFLECT"):
@@ -43,7 +55,9 @@ def mirror_pad(data: te.Tensor, pad_before: Ints, pad_after: Ints | None = None,
     edge = int(mode == "SYMMETRIC")
     for n, w in zip(dims(data), widths, strict=True):
         if isinstance(n, int) and max(w) > n - 1 + edge:
-            raise ShapeError(f"a dimension of {n} can be mirrored by at most {n - 1 + edge} elements, and {max(w)} are asked for")
+            raise ShapeError(
+                f"a dimension of {n} can be mirrored by at most {n - 1 + edge} elements, and {max(w)} are asked for"
+            )
 
     nothing = te.compute((), lambda: const(0, data.dtype), name="pad_value")
     return of.pad(data, widths, mode.lower(), nothing)
@@ -77,7 +91,8 @@ def space_to_depth(data: te.Tensor, block_size: int, layout: str = "NCHW") -> te
 
 @tagged(INJECTIVE)
 def depth_to_space(data: te.Tensor, block_size: int, layout: str = "NCHW", mode: str = "DCR") -> te.Tensor:
-    """Channels become blocks of pixels; the block is the slower part of the channel (`DCR`) or the faster one (`CRD`)."""
+    """Channels become blocks of pixels; the block is the slower part of the channel (`DCR`) or the faster one
+    (`CRD`)."""
     return of.regroup(data, *depth_to_space_plan(dims(data), block_size, layout, mode), "depth_to_space")
 
 
@@ -86,7 +101,9 @@ def _counts(numbers: Any) -> list[int]:
 
 
 @tagged(INJECTIVE)
-def space_to_batch_nd(data: te.Tensor, block_shape: Ints, pad_before: Ints, pad_after: Ints, pad_value: float = 0.0) -> te.Tensor:
+def space_to_batch_nd(
+    data: te.Tensor, block_shape: Ints, pad_before: Ints, pad_after: Ints, pad_value: float = 0.0
+) -> te.Tensor:
     """Blocks of the dimensions after the first, padded before, become batches, the block being the slower part."""
     blocks, rest = _counts(block_shape), [0] * (data.ndim - 1 - len(block_shape))
     padded = pad(data, [0, *_counts(pad_before), *rest], [0, *_counts(pad_after), *rest], pad_value)
@@ -102,7 +119,8 @@ def space_to_batch_nd(data: te.Tensor, block_shape: Ints, pad_before: Ints, pad_
 
 @tagged(INJECTIVE)
 def batch_to_space_nd(data: te.Tensor, block_shape: Ints, crop_begin_list: Ints, crop_end_list: Ints) -> te.Tensor:
-    """Batches become blocks of the dimensions after the first, the block being the slower part; then so much is cut off."""
+    """Batches become blocks of the dimensions after the first, the block being the slower part; then so much is cut
+    off."""
     blocks, (n, *sizes) = _counts(block_shape), dims(data)
     m = len(blocks)
     if n % product(blocks):
@@ -131,10 +149,14 @@ def _line(size: int, out: int, factor: float, nearest: bool, mode: str) -> Line:
     return Line(int(step * c), int(start * c), c)
 
 
-def _upsampled(data: te.Tensor, scales: Sequence[float], layout: str, method: str, mode: str, output_shape: Any) -> te.Tensor:
+def _upsampled(
+    data: te.Tensor, scales: Sequence[float], layout: str, method: str, mode: str, output_shape: Any
+) -> te.Tensor:
     spatial = data_axes(layout, len(scales))[2:]
     sizes = [data.extents[d] for d in spatial]
-    out = [round(n * s) for n, s in zip(sizes, scales, strict=True)] if output_shape is None else [int(n) for n in output_shape]
+    out = [
+        round(n * s) for n, s in zip(sizes, scales, strict=True)
+    ] if output_shape is None else [int(n) for n in output_shape]
     names = {"nearest_neighbor": "nearest_neighbor", "bilinear": "linear", "trilinear": "linear", "bicubic": "cubic"}
     if method not in names:
         raise ShapeError(f"method '{method}' is not supported; it must be one of {', '.join(names)}")
@@ -144,24 +166,31 @@ def _upsampled(data: te.Tensor, scales: Sequence[float], layout: str, method: st
 
 @tagged(INJECTIVE)
 def upsampling(
-    data: te.Tensor, scale_h: float, scale_w: float, layout: str = "NCHW", method: str = "nearest_neighbor", align_corners: bool = False,
-    output_shape: Any = None,
+    data: te.Tensor, scale_h: float, scale_w: float, layout: str = "NCHW", method: str = "nearest_neighbor",
+    align_corners: bool = False, output_shape: Any = None,
 ) -> te.Tensor:
     """Images `scale_h` times as high and `scale_w` times as wide, by nearest neighbours, "bilinear" or "bicubic"."""
-    return _upsampled(data, [scale_h, scale_w], layout, method, "align_corners" if align_corners else "half_pixel", output_shape)
+    return _upsampled(
+        data, [scale_h, scale_w], layout, method, "align_corners" if align_corners else "half_pixel", output_shape
+    )
 
 
 @tagged(INJECTIVE)
 def upsampling3d(
-    data: te.Tensor, scale_d: float, scale_h: float, scale_w: float, layout: str = "NCDHW", method: str = "nearest_neighbor",
-    coordinate_transformation_mode: str = "half_pixel", output_shape: Any = None,
+    data: te.Tensor, scale_d: float, scale_h: float, scale_w: float, layout: str = "NCDHW",
+    method: str = "nearest_neighbor", coordinate_transformation_mode: str = "half_pixel", output_shape: Any = None,
 ) -> te.Tensor:
-    """Volumes scaled in three dimensions, by nearest neighbours or "trilinear"; modes half_pixel, align_corners and asymmetric."""
+    """Volumes scaled in three dimensions, by nearest neighbours or "trilinear"; modes half_pixel, align_corners and
+    asymmetric."""
     if coordinate_transformation_mode not in ("half_pixel", "align_corners", "asymmetric"):
-        raise ShapeError(f"coordinate_transformation_mode '{coordinate_transformation_mode}' is not supported; it must be half_pixel, align_corners or asymmetric")
+        raise ShapeError(
+            f"coordinate_transformation_mode '{coordinate_transformation_mode}' is not supported; it must be "
+            "half_pixel, align_corners or asymmetric"
+        )
     return _upsampled(data, [scale_d, scale_h, scale_w], layout, method, coordinate_transformation_mode, output_shape)
 
 
 __all__ = [
-    "batch_to_space_nd", "depth_to_space", "dilate", "flatten", "mirror_pad", "pad", "space_to_batch_nd", "space_to_depth", "upsampling", "upsampling3d",
+    "batch_to_space_nd", "depth_to_space", "dilate", "flatten", "mirror_pad", "pad", "space_to_batch_nd",
+    "space_to_depth", "upsampling", "upsampling3d",
 ]

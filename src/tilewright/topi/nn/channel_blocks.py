@@ -20,8 +20,8 @@ def _block_of(layout: str) -> int:
 
 
 def _conv(
-    data: te.Tensor, kernel: te.Tensor, stride: int | Ints, padding: Padding, dilation: int | Ints, groups: int, layouts: tuple[str, str, str],
-    out_dtype: str | None, name: str,
+    data: te.Tensor, kernel: te.Tensor, stride: int | Ints, padding: Padding, dilation: int | Ints, groups: int,
+    layouts: tuple[str, str, str], out_dtype: str | None, name: str,
 ) -> te.Tensor:
     every, apart = per_dimension(stride, 2, "stride"), per_dimension(dilation, 2, "dilation")
     taps = kernel.extents[2:4]
@@ -33,27 +33,38 @@ def _conv(
 
 @tagged("conv2d_NCHWc")
 def conv2d_NCHWc(
-    data: te.Tensor, kernel: te.Tensor, stride: int | Ints, padding: Padding, dilation: int | Ints, layout: str, out_layout: str,
-    out_dtype: str | None = "float32",
+    data: te.Tensor, kernel: te.Tensor, stride: int | Ints, padding: Padding, dilation: int | Ints, layout: str,
+    out_layout: str, out_dtype: str | None = "float32",
 ) -> te.Tensor:
-    """Data NCHW[x]c and a kernel OIHW[x]i[y]o make a result NCHW[y]c. Groups, where the kernel has fewer channels than the data."""
+    """Data NCHW[x]c and a kernel OIHW[x]i[y]o make a result NCHW[y]c. Groups, where the kernel has fewer channels than
+    the data."""
     chunks, depth, _, _, inner, block = kernel.extents
     channels = data.extents[1] * data.extents[4]
     groups = channels // (depth * inner)
-    if inner != data.extents[4] or inner != _block_of(layout) or block != _block_of(out_layout) or channels % (depth * inner) or chunks * block % groups:
-        raise ShapeError(f"data {text(data.extents)} ({layout}) and the kernel {text(kernel.extents)} do not make a result {out_layout}")
-    return _conv(data, kernel, stride, padding, dilation, groups, (layout, f"OIHW{inner}i{block}o", out_layout), out_dtype, "conv2d_NCHWc")
+    if inner != data.extents[4] or inner != _block_of(layout) or block != _block_of(out_layout) or channels % (
+        depth * inner
+    ) or chunks * block % groups:
+        raise ShapeError(
+            f"data {text(data.extents)} ({layout}) and the kernel {text(kernel.extents)} do not make a result "
+            f"{out_layout}"
+        )
+    return _conv(
+        data, kernel, stride, padding, dilation, groups, (layout, f"OIHW{inner}i{block}o", out_layout), out_dtype,
+        "conv2d_NCHWc"
+    )
 
 
 @tagged("conv2d_NCHWc_int8")
 def conv2d_NCHWc_int8(
-    data: te.Tensor, kernel: te.Tensor, stride: int | Ints, padding: Padding, dilation: int | Ints, layout: str, out_layout: str,
-    out_dtype: str | None = "int32", n_elems: int = 4,
+    data: te.Tensor, kernel: te.Tensor, stride: int | Ints, padding: Padding, dilation: int | Ints, layout: str,
+    out_layout: str, out_dtype: str | None = "int32", n_elems: int = 4,
 ) -> te.Tensor:
     """The same of small integers, with a kernel OIHW[x / n]i[y]o[n]i: `n_elems` input channels stand together."""
     _, _, _, _, outer, block, together = kernel.extents
     if together != n_elems:
-        raise ShapeError(f"{n_elems} input channels were to stand together, and the kernel {text(kernel.extents)} has {together}")
+        raise ShapeError(
+            f"{n_elems} input channels were to stand together, and the kernel {text(kernel.extents)} has {together}"
+        )
     groups = data.extents[1] * data.extents[4] // (kernel.extents[1] * outer * together)
     layouts = (layout, f"OIHW{outer}i{block}o{together}i", out_layout)
     return _conv(data, kernel, stride, padding, dilation, groups, layouts, out_dtype, "conv2d_NCHWc_int8")
@@ -61,14 +72,17 @@ def conv2d_NCHWc_int8(
 
 @tagged("depthwise_conv2d_NCHWc")
 def depthwise_conv2d_NCHWc(
-    Input: te.Tensor, Filter: te.Tensor, stride: int | Ints, padding: Padding, dilation: int | Ints, layout: str, out_layout: str,
-    out_dtype: str | None = None,
+    Input: te.Tensor, Filter: te.Tensor, stride: int | Ints, padding: Padding, dilation: int | Ints, layout: str,
+    out_layout: str, out_dtype: str | None = None,
 ) -> te.Tensor:
     """Data NCHW[x]c and a kernel (out / y, 1, height, width, 1, y) make a result NCHW[y]c."""
     chunks, *_, block = Filter.extents
     channels = Input.extents[1] * Input.extents[4]
     if block != _block_of(out_layout) or Input.extents[4] != _block_of(layout) or chunks * block % channels:
-        raise ShapeError(f"data {text(Input.extents)} ({layout}) and the kernel {text(Filter.extents)} do not make a result {out_layout}")
+        raise ShapeError(
+            f"data {text(Input.extents)} ({layout}) and the kernel {text(Filter.extents)} do not make a result "
+            f"{out_layout}"
+        )
     layouts = (layout, f"OIHW1i{block}o", out_layout)
     return _conv(Input, Filter, stride, padding, dilation, channels, layouts, out_dtype, "depthwise_conv2d_NCHWc")
 
@@ -78,7 +92,9 @@ def unpack_NCHWc_to_nchw(packed_out: te.Tensor, out_dtype: str) -> te.Tensor:
     """NCHW[x]c as NCHW, in `out_dtype`."""
     n, chunks, height, width, block = packed_out.extents
     return te.compute(
-        (n, chunks * block, height, width), lambda b, c, y, x: cast(out_dtype, packed_out(b, floordiv(c, block), y, x, floormod(c, block))), name="output_unpack"
+        (n, chunks * block, height, width),
+        lambda b, c, y, x: cast(out_dtype, packed_out(b, floordiv(c, block), y, x, floormod(c, block))),
+        name="output_unpack"
     )
 
 

@@ -1,7 +1,7 @@
 """Convolutions of one to three spatial dimensions in the layouts of the field.
 
-Padding is one number, one for each dimension, all before then all after, "SAME" or "VALID". Results have `out_dtype`, that of
-the data without one; sums are taken in it.
+Padding is one number, one for each dimension, all before then all after, "SAME" or "VALID". Results have `out_dtype`,
+that of the data without one; sums are taken in it.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from tilewright.topi.windows import Ints, Padding, padding_of, per_dimension, wi
 
 
 def convolution(
-    data: te.Tensor, weight: te.Tensor, strides: int | Ints, padding: Padding, dilation: int | Ints, groups: int, data_layout: str, kernel_layout: str,
-    out_dtype: str | None,
+    data: te.Tensor, weight: te.Tensor, strides: int | Ints, padding: Padding, dilation: int | Ints, groups: int,
+    data_layout: str, kernel_layout: str, out_dtype: str | None,
 ) -> te.Tensor:
     """A convolution in layouts such as NHWC and HWIO; the result has the layout of the data. Raises `ShapeError`."""
     n = len(data_layout) - 2
@@ -31,29 +31,39 @@ def convolution(
     channels, depth, *kernel = (weight.extents[d] for d in axes)
     given = data.extents[data_layout.index("C")]
     if given != depth * groups or channels % groups:
-        raise ShapeError(f"{given} channels in, {channels} out and {groups} groups do not fit the kernel {text(weight.extents)} ({kernel_layout})")
+        raise ShapeError(
+            f"{given} channels in, {channels} out and {groups} groups do not fit the kernel {text(weight.extents)} "
+            f"({kernel_layout})"
+        )
     every, apart = per_dimension(strides, n, "strides"), per_dimension(dilation, n, "dilation")
     sides = padding_of(padding, [(k - 1) * d + 1 for k, d in zip(kernel, apart, strict=True)])
     for k, letter in enumerate(c for c in "DHW" if c in data_layout):
         window_count(data.extents[data_layout.index(letter)], sides[k], sides[n + k], kernel[k], every[k], apart[k], k)
     dtype = DataType(out_dtype or data.dtype)
-    return of.conv(data, weight, every, sides, apart, groups, data_layout, kernel_layout, data_layout, dtype, winograd_setting())
+    return of.conv(
+        data, weight, every, sides, apart, groups, data_layout, kernel_layout, data_layout, dtype, winograd_setting()
+    )
 
 
-_KERNELS = {"NCW": "OIW", "NWC": "WIO", "NCHW": "OIHW", "NHWC": "HWIO", "HWCN": "HWIO", "NCDHW": "OIDHW", "NDHWC": "DHWIO"}
+_KERNELS = {
+    "NCW": "OIW", "NWC": "WIO", "NCHW": "OIHW", "NHWC": "HWIO", "HWCN": "HWIO", "NCDHW": "OIDHW", "NDHWC": "DHWIO"
+}
 
 
 def _any(
-    data: te.Tensor, kernel: te.Tensor, strides: Any, padding: Padding, dilation: Any, groups: int, layout: str, kernel_layout: str, out_dtype: str | None
+    data: te.Tensor, kernel: te.Tensor, strides: Any, padding: Padding, dilation: Any, groups: int, layout: str,
+    kernel_layout: str, out_dtype: str | None
 ) -> te.Tensor:
     if layout not in _KERNELS:
         raise ShapeError(f"layout '{layout}' is not supported here; it must be one of {', '.join(_KERNELS)}")
-    return convolution(data, kernel, strides, padding, dilation, groups, layout, kernel_layout or _KERNELS[layout], out_dtype)
+    return convolution(
+        data, kernel, strides, padding, dilation, groups, layout, kernel_layout or _KERNELS[layout], out_dtype
+    )
 
 
 def conv(
-    inp: te.Tensor, filt: te.Tensor, stride: int | Ints, padding: Padding, dilation: int | Ints, groups: int, data_layout: str, kernel_layout: str = "",
-    out_dtype: str | None = None,
+    inp: te.Tensor, filt: te.Tensor, stride: int | Ints, padding: Padding, dilation: int | Ints, groups: int,
+    data_layout: str, kernel_layout: str = "", out_dtype: str | None = None,
 ) -> te.Tensor:
     """A convolution of one to three dimensions, in any of the layouts below."""
     return _any(inp, filt, stride, padding, dilation, groups, data_layout, kernel_layout, out_dtype)
@@ -61,8 +71,8 @@ def conv(
 
 @tagged("conv1d")
 def conv1d(
-    data: te.Tensor, kernel: te.Tensor, strides: int | Ints = 1, padding: Padding = "VALID", dilation: int | Ints = 1, data_layout: str = "NCW",
-    kernel_layout: str = "", out_dtype: str | None = None,
+    data: te.Tensor, kernel: te.Tensor, strides: int | Ints = 1, padding: Padding = "VALID", dilation: int | Ints = 1,
+    data_layout: str = "NCW", kernel_layout: str = "", out_dtype: str | None = None,
 ) -> te.Tensor:
     """A one-dimensional convolution, NCW with a kernel OIW or NWC with a kernel WIO."""
     return _any(data, kernel, strides, padding, dilation, 1, data_layout, kernel_layout, out_dtype)
@@ -70,7 +80,8 @@ def conv1d(
 
 @tagged("conv1d_ncw")
 def conv1d_ncw(
-    data: te.Tensor, kernel: te.Tensor, strides: int | Ints = 1, padding: Padding = "VALID", dilation: int | Ints = 1, out_dtype: str | None = None
+    data: te.Tensor, kernel: te.Tensor, strides: int | Ints = 1, padding: Padding = "VALID", dilation: int | Ints = 1,
+    out_dtype: str | None = None
 ) -> te.Tensor:
     """Data (batch, in, width), kernel (out, in, width)."""
     return _any(data, kernel, strides, padding, dilation, 1, "NCW", "", out_dtype)
@@ -78,7 +89,8 @@ def conv1d_ncw(
 
 @tagged("conv1d_nwc")
 def conv1d_nwc(
-    data: te.Tensor, kernel: te.Tensor, strides: int | Ints = 1, padding: Padding = "VALID", dilation: int | Ints = 1, out_dtype: str | None = None
+    data: te.Tensor, kernel: te.Tensor, strides: int | Ints = 1, padding: Padding = "VALID", dilation: int | Ints = 1,
+    out_dtype: str | None = None
 ) -> te.Tensor:
     """Data (batch, width, in), kernel (width, in, out)."""
     return _any(data, kernel, strides, padding, dilation, 1, "NWC", "", out_dtype)
@@ -86,8 +98,8 @@ def conv1d_nwc(
 
 @tagged("group_conv1d_ncw")
 def group_conv1d_ncw(
-    data: te.Tensor, kernel: te.Tensor, strides: int | Ints = 1, padding: Padding = "VALID", dilation: int | Ints = 1, groups: int = 1,
-    out_dtype: str | None = None,
+    data: te.Tensor, kernel: te.Tensor, strides: int | Ints = 1, padding: Padding = "VALID", dilation: int | Ints = 1,
+    groups: int = 1, out_dtype: str | None = None,
 ) -> te.Tensor:
     """Data (batch, in, width), kernel (out, in / groups, width)."""
     return _any(data, kernel, strides, padding, dilation, groups, "NCW", "", out_dtype)
@@ -95,8 +107,8 @@ def group_conv1d_ncw(
 
 @tagged("group_conv1d_nwc")
 def group_conv1d_nwc(
-    data: te.Tensor, kernel: te.Tensor, strides: int | Ints = 1, padding: Padding = "VALID", dilation: int | Ints = 1, groups: int = 1,
-    out_dtype: str | None = None,
+    data: te.Tensor, kernel: te.Tensor, strides: int | Ints = 1, padding: Padding = "VALID", dilation: int | Ints = 1,
+    groups: int = 1, out_dtype: str | None = None,
 ) -> te.Tensor:
     """Data (batch, width, in), kernel (width, in / groups, out)."""
     return _any(data, kernel, strides, padding, dilation, groups, "NWC", "", out_dtype)
@@ -104,8 +116,8 @@ def group_conv1d_nwc(
 
 @tagged("conv2d")
 def conv2d(
-    input: te.Tensor, filter: te.Tensor, strides: int | Ints, padding: Padding, dilation: int | Ints, data_layout: str = "NCHW", kernel_layout: str = "",
-    out_dtype: str | None = None,
+    input: te.Tensor, filter: te.Tensor, strides: int | Ints, padding: Padding, dilation: int | Ints,
+    data_layout: str = "NCHW", kernel_layout: str = "", out_dtype: str | None = None,
 ) -> te.Tensor:
     """A two-dimensional convolution: NCHW with OIHW, NHWC or HWCN with HWIO, or another kernel layout that is named."""
     return _any(input, filter, strides, padding, dilation, 1, data_layout, kernel_layout, out_dtype)
@@ -113,7 +125,8 @@ def conv2d(
 
 @tagged("conv2d_nchw")
 def conv2d_nchw(
-    Input: te.Tensor, Filter: te.Tensor, stride: int | Ints, padding: Padding, dilation: int | Ints, out_dtype: str | None = None
+    Input: te.Tensor, Filter: te.Tensor, stride: int | Ints, padding: Padding, dilation: int | Ints,
+    out_dtype: str | None = None
 ) -> te.Tensor:
     """Data (batch, in, height, width), kernel (out, in, height, width)."""
     return _any(Input, Filter, stride, padding, dilation, 1, "NCHW", "", out_dtype)
@@ -121,7 +134,8 @@ def conv2d_nchw(
 
 @tagged("conv2d_hwcn")
 def conv2d_hwcn(
-    Input: te.Tensor, Filter: te.Tensor, stride: int | Ints, padding: Padding, dilation: int | Ints, out_dtype: str | None = None
+    Input: te.Tensor, Filter: te.Tensor, stride: int | Ints, padding: Padding, dilation: int | Ints,
+    out_dtype: str | None = None
 ) -> te.Tensor:
     """Data (height, width, in, batch), kernel (height, width, in, out)."""
     return _any(Input, Filter, stride, padding, dilation, 1, "HWCN", "", out_dtype)
@@ -129,10 +143,12 @@ def conv2d_hwcn(
 
 @tagged("conv2d_nhwc")
 def conv2d_nhwc(
-    Input: te.Tensor, Filter: te.Tensor, stride: int | Ints, padding: Padding, dilation: int | Ints, out_dtype: str | None = "float32",
-    auto_scheduler_rewritten_layout: str = "", meta_schedule_original_shape: Any = None,
+    Input: te.Tensor, Filter: te.Tensor, stride: int | Ints, padding: Padding, dilation: int | Ints,
+    out_dtype: str | None = "float32", auto_scheduler_rewritten_layout: str = "",
+    meta_schedule_original_shape: Any = None,
 ) -> te.Tensor:
-    """Data (batch, height, width, in), kernel (height, width, in, out). Kernels rewritten by a tuner are not taken: `ShapeError`."""
+    """Data (batch, height, width, in), kernel (height, width, in, out). Kernels rewritten by a tuner are not taken:
+    `ShapeError`."""
     require_plain_layout(auto_scheduler_rewritten_layout, meta_schedule_original_shape)
     return _any(Input, Filter, stride, padding, dilation, 1, "NHWC", "", out_dtype)
 
@@ -140,12 +156,16 @@ def conv2d_nhwc(
 def require_plain_layout(rewritten: str, original: Any) -> None:
     """Refuse operands whose layout an auto-scheduler changed: weights are packed when a kernel is made."""
     if rewritten or original:
-        raise ShapeError(f"the operand was rewritten by a tuner (layout '{rewritten or original}'); give it in its own layout, it is packed when the kernel is made")
+        raise ShapeError(
+            f"the operand was rewritten by a tuner (layout '{rewritten or original}'); give it in its own layout, it "
+            "is packed when the kernel is made"
+        )
 
 
 @tagged("group_conv2d_nchw")
 def group_conv2d_nchw(
-    Input: te.Tensor, Filter: te.Tensor, stride: int | Ints, padding: Padding, dilation: int | Ints, groups: int, out_dtype: str | None = None
+    Input: te.Tensor, Filter: te.Tensor, stride: int | Ints, padding: Padding, dilation: int | Ints, groups: int,
+    out_dtype: str | None = None
 ) -> te.Tensor:
     """Data (batch, in, height, width), kernel (out, in / groups, height, width)."""
     return _any(Input, Filter, stride, padding, dilation, groups, "NCHW", "", out_dtype)
@@ -153,7 +173,8 @@ def group_conv2d_nchw(
 
 @tagged("group_conv2d_nhwc")
 def group_conv2d_nhwc(
-    Input: te.Tensor, Filter: te.Tensor, stride: int | Ints, padding: Padding, dilation: int | Ints, groups: int, out_dtype: str | None = None
+    Input: te.Tensor, Filter: te.Tensor, stride: int | Ints, padding: Padding, dilation: int | Ints, groups: int,
+    out_dtype: str | None = None
 ) -> te.Tensor:
     """Data (batch, height, width, in), kernel (height, width, in / groups, out)."""
     return _any(Input, Filter, stride, padding, dilation, groups, "NHWC", "", out_dtype)
@@ -161,7 +182,8 @@ def group_conv2d_nhwc(
 
 @tagged("conv3d_ncdhw")
 def conv3d_ncdhw(
-    Input: te.Tensor, Filter: te.Tensor, stride: int | Ints, padding: Padding, dilation: int | Ints, groups: int = 1, out_dtype: str | None = None
+    Input: te.Tensor, Filter: te.Tensor, stride: int | Ints, padding: Padding, dilation: int | Ints, groups: int = 1,
+    out_dtype: str | None = None
 ) -> te.Tensor:
     """Data (batch, in, depth, height, width), kernel (out, in / groups, depth, height, width)."""
     return _any(Input, Filter, stride, padding, dilation, groups, "NCDHW", "", out_dtype)
@@ -169,8 +191,9 @@ def conv3d_ncdhw(
 
 @tagged("conv3d_ndhwc")
 def conv3d_ndhwc(
-    Input: te.Tensor, Filter: te.Tensor, stride: int | Ints, padding: Padding, dilation: int | Ints, groups: int = 1, out_dtype: str | None = "float32",
-    auto_scheduler_rewritten_layout: str = "", meta_schedule_origin_shape: Any = None,
+    Input: te.Tensor, Filter: te.Tensor, stride: int | Ints, padding: Padding, dilation: int | Ints, groups: int = 1,
+    out_dtype: str | None = "float32", auto_scheduler_rewritten_layout: str = "",
+    meta_schedule_origin_shape: Any = None,
 ) -> te.Tensor:
     """Data (batch, depth, height, width, in), kernel (depth, height, width, in / groups, out)."""
     require_plain_layout(auto_scheduler_rewritten_layout, meta_schedule_origin_shape)
@@ -178,6 +201,7 @@ def conv3d_ndhwc(
 
 
 __all__ = [
-    "conv", "conv1d", "conv1d_ncw", "conv1d_nwc", "conv2d", "conv2d_hwcn", "conv2d_nchw", "conv2d_nhwc", "conv3d_ncdhw", "conv3d_ndhwc", "group_conv1d_ncw",
+    "conv", "conv1d", "conv1d_ncw", "conv1d_nwc", "conv2d", "conv2d_hwcn", "conv2d_nchw", "conv2d_nhwc", "conv3d_ncdhw",
+    "conv3d_ndhwc", "group_conv1d_ncw",
     "group_conv1d_nwc", "group_conv2d_nchw", "group_conv2d_nhwc",
 ]

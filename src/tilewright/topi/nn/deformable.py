@@ -30,19 +30,23 @@ def _sampled(pixel: Any, y: PrimExpr, x: PrimExpr, height: int, width: int) -> P
 
 
 def _deformable(
-    data: te.Tensor, offset: te.Tensor, kernel: te.Tensor, strides: Any, padding: Padding, dilation: Any, deformable_groups: int, groups: int,
-    out_dtype: str | None, place: Ints, order: Ints,
+    data: te.Tensor, offset: te.Tensor, kernel: te.Tensor, strides: Any, padding: Padding, dilation: Any,
+    deformable_groups: int, groups: int, out_dtype: str | None, place: Ints, order: Ints,
 ) -> te.Tensor:
-    """`place`: batch, channel, height and width of data, offset and result; `order`: out, in, height and width of the kernel."""
+    """`place`: batch, channel, height and width of data, offset and result; `order`: out, in, height and width of the
+    kernel."""
     batch, channels, height, width = (data.extents[d] for d in place)
     out_channels, depth, *taps = (kernel.extents[d] for d in order)
     every, apart = per_dimension(strides, 2, "strides"), per_dimension(dilation, 2, "dilation")
     sides = padding_of(padding, [(k - 1) * d + 1 for k, d in zip(taps, apart, strict=True)])
-    out = [window_count(n, sides[k], sides[2 + k], taps[k], every[k], apart[k], k) for k, n in enumerate((height, width))]
+    out = [
+        window_count(n, sides[k], sides[2 + k], taps[k], every[k], apart[k], k) for k, n in enumerate((height, width))
+    ]
     wanted = batch, deformable_groups * taps[0] * taps[1] * 2, *out
     if tuple(offset.extents[d] for d in place) != wanted or channels != depth * groups or channels % deformable_groups:
         raise ShapeError(
-            f"data {text(data.extents)}, offsets {text(offset.extents)} and the kernel {text(kernel.extents)} do not fit {groups} groups "
+            f"data {text(data.extents)}, offsets {text(offset.extents)} and the kernel {text(kernel.extents)} do not "
+            f"fit {groups} groups "
             f"and {deformable_groups} deformable groups; the offsets need {wanted[1]} channels and the size {text(out)}"
         )
 
@@ -79,20 +83,26 @@ def _deformable(
 
 @tagged("deformable_conv2d_nchw")
 def deformable_conv2d_nchw(
-    data: te.Tensor, offset: te.Tensor, kernel: te.Tensor, strides: int | Ints, padding: Padding, dilation: int | Ints, deformable_groups: int,
-    groups: int, out_dtype: str | None,
+    data: te.Tensor, offset: te.Tensor, kernel: te.Tensor, strides: int | Ints, padding: Padding, dilation: int | Ints,
+    deformable_groups: int, groups: int, out_dtype: str | None,
 ) -> te.Tensor:
     """Data NCHW, kernel OIHW, offsets (batch, deformable_groups * kh * kw * 2, height, width) with y before x."""
-    return _deformable(data, offset, kernel, strides, padding, dilation, deformable_groups, groups, out_dtype, (0, 1, 2, 3), (0, 1, 2, 3))
+    return _deformable(
+        data, offset, kernel, strides, padding, dilation, deformable_groups, groups, out_dtype, (0, 1, 2, 3),
+        (0, 1, 2, 3)
+    )
 
 
 @tagged("deformable_conv2d_nhwc")
 def deformable_conv2d_nhwc(
-    data: te.Tensor, offset: te.Tensor, kernel: te.Tensor, strides: int | Ints, padding: Padding, dilation: int | Ints, deformable_groups: int,
-    groups: int, out_dtype: str | None,
+    data: te.Tensor, offset: te.Tensor, kernel: te.Tensor, strides: int | Ints, padding: Padding, dilation: int | Ints,
+    deformable_groups: int, groups: int, out_dtype: str | None,
 ) -> te.Tensor:
     """Data NHWC, kernel HWIO, offsets (batch, height, width, deformable_groups * kh * kw * 2) with y before x."""
-    return _deformable(data, offset, kernel, strides, padding, dilation, deformable_groups, groups, out_dtype, (0, 3, 1, 2), (3, 2, 0, 1))
+    return _deformable(
+        data, offset, kernel, strides, padding, dilation, deformable_groups, groups, out_dtype, (0, 3, 1, 2),
+        (3, 2, 0, 1)
+    )
 
 
 __all__ = ["deformable_conv2d_nchw", "deformable_conv2d_nhwc"]

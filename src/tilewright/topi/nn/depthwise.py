@@ -15,19 +15,24 @@ from tilewright.topi.windows import Ints, Padding, padding_of, per_dimension
 
 
 def _depthwise(
-    data: te.Tensor, weight: te.Tensor, kernel: Ints, stride: Any, padding: Padding, dilation: Any, layout: str, kernel_layout: str, out_dtype: str | None
+    data: te.Tensor, weight: te.Tensor, kernel: Ints, stride: Any, padding: Padding, dilation: Any, layout: str,
+    kernel_layout: str, out_dtype: str | None
 ) -> te.Tensor:
     apart = per_dimension(dilation, 2, "dilation")
     sides = padding_of(padding, [(k - 1) * d + 1 for k, d in zip(kernel, apart, strict=True)])
     strides = per_dimension(stride, 2, "stride")
-    return of.depthwise(data, weight, strides, sides, apart, layout, kernel_layout, layout, DataType(out_dtype or data.dtype))
+    return of.depthwise(
+        data, weight, strides, sides, apart, layout, kernel_layout, layout, DataType(out_dtype or data.dtype)
+    )
 
 
 @tagged("depthwise_conv2d_nchw")
 def depthwise_conv2d_nchw(
-    Input: te.Tensor, Filter: te.Tensor, stride: int | Ints, padding: Padding, dilation: int | Ints, out_dtype: str | None = None
+    Input: te.Tensor, Filter: te.Tensor, stride: int | Ints, padding: Padding, dilation: int | Ints,
+    out_dtype: str | None = None
 ) -> te.Tensor:
-    """Data (batch, in, height, width), kernel (in, multiplier, height, width); the result has in * multiplier channels."""
+    """Data (batch, in, height, width), kernel (in, multiplier, height, width); the result has in * multiplier
+    channels."""
     channels, multiplier, *kernel = Filter.extents
     weight = reshape(Filter, (channels * multiplier, 1, *kernel), "kernel")
     return _depthwise(Input, weight, kernel, stride, padding, dilation, "NCHW", "OIHW", out_dtype)
@@ -35,13 +40,16 @@ def depthwise_conv2d_nchw(
 
 @tagged("depthwise_conv2d_nhwc")
 def depthwise_conv2d_nhwc(
-    Input: te.Tensor, Filter: te.Tensor, stride: int | Ints, padding: Padding, dilation: int | Ints, kernel_layout: str = "HWOI",
-    out_dtype: str | None = None,
+    Input: te.Tensor, Filter: te.Tensor, stride: int | Ints, padding: Padding, dilation: int | Ints,
+    kernel_layout: str = "HWOI", out_dtype: str | None = None,
 ) -> te.Tensor:
-    """Data (batch, height, width, in), kernel (height, width, in, multiplier), or (height, width, multiplier, in) with `kernel_layout` HWIO."""
+    """Data (batch, height, width, in), kernel (height, width, in, multiplier), or (height, width, multiplier, in) with
+    `kernel_layout` HWIO."""
     if kernel_layout == "HWIO":
         given = Filter
-        Filter = te.compute((*given.shape[:2], given.shape[3], given.shape[2]), lambda y, x, c, m: given(y, x, m, c), name="kernel")
+        Filter = te.compute(
+            (*given.shape[:2], given.shape[3], given.shape[2]), lambda y, x, c, m: given(y, x, m, c), name="kernel"
+        )
     *kernel, channels, multiplier = Filter.extents
     weight = reshape(Filter, (*kernel, channels * multiplier, 1), "kernel")
     return _depthwise(Input, weight, kernel, stride, padding, dilation, "NHWC", "HWOI", out_dtype)
@@ -58,7 +66,8 @@ def _reached(out: PrimExpr, stride: int, size: int) -> tuple[PrimExpr, PrimExpr]
 def depthwise_conv2d_backward_input_nhwc(
     Filter: te.Tensor, Out_grad: te.Tensor, oshape: Ints, ishape: Ints, stride: int | Ints, padding: Padding
 ) -> te.Tensor:
-    """The gradient by the data, of shape `ishape`: kernel (height, width, in, multiplier), gradient (batch, height, width, in * multiplier)."""
+    """The gradient by the data, of shape `ishape`: kernel (height, width, in, multiplier), gradient (batch, height,
+    width, in * multiplier)."""
     *kernel, _, multiplier = Filter.extents
     strides, sides = per_dimension(stride, 2, "stride"), padding_of(padding, kernel)
     ky, kx, m = (te.reduce_axis((0, n), name) for n, name in zip((*kernel, multiplier), ("kh", "kw", "m"), strict=True))
@@ -92,4 +101,7 @@ def depthwise_conv2d_backward_weight_nhwc(
     return te.compute(total.shape, total, name="weight_gradient")
 
 
-__all__ = ["depthwise_conv2d_backward_input_nhwc", "depthwise_conv2d_backward_weight_nhwc", "depthwise_conv2d_nchw", "depthwise_conv2d_nhwc"]
+__all__ = [
+    "depthwise_conv2d_backward_input_nhwc", "depthwise_conv2d_backward_weight_nhwc", "depthwise_conv2d_nchw",
+    "depthwise_conv2d_nhwc"
+]

@@ -17,23 +17,34 @@ from tilewright.topi.windows import Ints, padding_of
 
 @tagged("correlation_nchw")
 def correlation_nchw(
-    data1: te.Tensor, data2: te.Tensor, kernel_size: int, max_displacement: int, stride1: int, stride2: int, padding: int | Ints, is_multiply: bool
+    data1: te.Tensor, data2: te.Tensor, kernel_size: int, max_displacement: int, stride1: int, stride2: int,
+    padding: int | Ints, is_multiply: bool
 ) -> te.Tensor:
-    """How alike patches of two images NCHW are, at displacements of up to `max_displacement` in steps of `stride2` (Dosovitskiy et al., 2015).
+    """How alike patches of two images NCHW are, at displacements of up to `max_displacement` in steps of `stride2`
+    (Dosovitskiy et al., 2015).
 
-    The mean of products, or of absolute differences, over the channels and a patch of `kernel_size`; patches are `stride1`
-    apart. The result is (batch, displacements, height, width).
+    The mean of products, or of absolute differences, over the channels and a patch of `kernel_size`; patches are
+    `stride1` apart. The result is (batch, displacements, height, width).
     """
     batch, channels, height, width = data1.extents
     if data2.extents != data1.extents or kernel_size % 2 == 0:
-        raise ShapeError(f"images {text(data1.extents)} and {text(data2.extents)} must be equal in shape, and the patch {kernel_size} odd")
+        raise ShapeError(
+            f"images {text(data1.extents)} and {text(data2.extents)} must be equal in shape, and the patch "
+            f"{kernel_size} odd"
+        )
     top, left, bottom, right = padding_of(padding, (1, 1))
     border, radius = max_displacement + kernel_size // 2, max_displacement // stride2
     size = 2 * radius + 1
     out = [(n - 2 * border + stride1 - 1) // stride1 for n in (height + top + bottom, width + left + right)]
     if min(out) < 1:
-        raise ShapeError(f"displacements of {max_displacement} with patches of {kernel_size} do not fit into images {text(data1.extents)}; pad them")
-    c, ky, kx = (te.reduce_axis((0, n), name) for n, name in zip((channels, kernel_size, kernel_size), ("rc", "ry", "rx"), strict=True))
+        raise ShapeError(
+            f"displacements of {max_displacement} with patches of {kernel_size} do not fit into images "
+            f"{text(data1.extents)}; pad them"
+        )
+    c, ky, kx = (
+        te.reduce_axis((0, n), name) for n,
+        name in zip((channels, kernel_size, kernel_size), ("rc", "ry", "rx"), strict=True)
+    )
 
     def at(image: te.Tensor, n: Var, y: PrimExpr, x: PrimExpr) -> PrimExpr:
         row, column = y + ky.var - top, x + kx.var - left
@@ -55,8 +66,12 @@ def correlation_nchw(
 def fifo_buffer(data: te.Tensor, buffer: te.Tensor, axis: int) -> te.Tensor:
     """`buffer` with `data` added after its end along `axis`, and as much dropped at its beginning."""
     at = axis_of(axis, buffer.ndim)
-    if data.ndim != buffer.ndim or any(d != at and differ(n, m) for d, (n, m) in enumerate(zip(dims(data), dims(buffer), strict=True))):
-        raise ShapeError(f"data {text(dims(data))} and the buffer {text(dims(buffer))} differ elsewhere than along axis {at}")
+    if data.ndim != buffer.ndim or any(
+        d != at and differ(n, m) for d, (n, m) in enumerate(zip(dims(data), dims(buffer), strict=True))
+    ):
+        raise ShapeError(
+            f"data {text(dims(data))} and the buffer {text(dims(buffer))} differ elsewhere than along axis {at}"
+        )
     size, new = dims(buffer)[at], dims(data)[at]
 
     def along(i: tuple[Var, ...], place: Any) -> list[Any]:

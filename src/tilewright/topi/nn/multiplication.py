@@ -17,19 +17,23 @@ from tilewright.topi.transform import dims
 
 def _require_product(a: te.Tensor, b: te.Tensor, depth: Any, inner: Any) -> None:
     if differ(depth, inner):
-        raise ShapeError(f"{text(dims(a))} and {text(dims(b))} cannot be multiplied: they are summed along {depth} and {inner}")
+        raise ShapeError(
+            f"{text(dims(a))} and {text(dims(b))} cannot be multiplied: they are summed along {depth} and {inner}"
+        )
 
 
 def _with_bias(product: te.Tensor, bias: te.Tensor | None) -> te.Tensor:
     if bias is None:
         return product
-    return te.compute(product.shape, lambda *i: product(*i) + cast(product.dtype, bias(i[-1])), name="bias_add", tag="broadcast")
+    return te.compute(
+        product.shape, lambda *i: product(*i) + cast(product.dtype, bias(i[-1])), name="bias_add", tag="broadcast"
+    )
 
 
 @tagged("dense")
 def dense(
-    data: te.Tensor, weight: te.Tensor, bias: te.Tensor | None = None, out_dtype: str | None = None, auto_scheduler_rewritten_layout: str = "",
-    meta_schedule_original_shape: Any = None,
+    data: te.Tensor, weight: te.Tensor, bias: te.Tensor | None = None, out_dtype: str | None = None,
+    auto_scheduler_rewritten_layout: str = "", meta_schedule_original_shape: Any = None,
 ) -> te.Tensor:
     """data (…, in) times the transpose of weight (units, in), plus bias (units,). Raises `ShapeError`."""
     require_plain_layout(auto_scheduler_rewritten_layout, meta_schedule_original_shape)
@@ -38,30 +42,41 @@ def dense(
 
 
 @tagged("dense_pack")
-def dense_pack(data: te.Tensor, weight: te.Tensor, bias: te.Tensor | None = None, out_dtype: str | None = None) -> te.Tensor:
+def dense_pack(
+    data: te.Tensor, weight: te.Tensor, bias: te.Tensor | None = None, out_dtype: str | None = None
+) -> te.Tensor:
     """The same with a weight in panels, (units / x, in, x)."""
     panels, depth, width = weight.extents
     _require_product(data, weight, dims(data)[-1], depth)
-    plain = te.compute((panels * width, depth), lambda n, k: weight(floordiv(n, width), k, floormod(n, width)), name="weight")
+    plain = te.compute(
+        (panels * width, depth), lambda n, k: weight(floordiv(n, width), k, floormod(n, width)), name="weight"
+    )
     return _with_bias(of.dense(data, plain, DataType(out_dtype or data.dtype)), bias)
 
 
 @tagged("matmul")
 def matmul(
-    tensor_a: te.Tensor, tensor_b: te.Tensor, bias: te.Tensor | None = None, out_dtype: str | None = None, transpose_a: bool = False,
+    tensor_a: te.Tensor, tensor_b: te.Tensor, bias: te.Tensor | None = None, out_dtype: str | None = None,
+    transpose_a: bool = False,
     transpose_b: bool = False, auto_scheduler_rewritten_layout: str = "", meta_schedule_original_shape: Any = None,
 ) -> te.Tensor:
-    """tensor_a (…, m, k) times tensor_b (k, n), each transposed on request (a only when it is a matrix), plus bias (n,)."""
+    """tensor_a (…, m, k) times tensor_b (k, n), each transposed on request (a only when it is a matrix), plus bias
+    (n,)."""
     require_plain_layout(auto_scheduler_rewritten_layout, meta_schedule_original_shape)
     if transpose_a and tensor_a.ndim != 2:
         raise ShapeError(f"tensor_a {text(dims(tensor_a))} cannot be transposed: it is no matrix; transpose it before")
-    _require_product(tensor_a, tensor_b, dims(tensor_a)[0 if transpose_a else -1], dims(tensor_b)[1 if transpose_b else 0])
-    return _with_bias(of.matmul(tensor_a, tensor_b, transpose_a, transpose_b, DataType(out_dtype or tensor_a.dtype)), bias)
+    _require_product(
+        tensor_a, tensor_b, dims(tensor_a)[0 if transpose_a else -1], dims(tensor_b)[1 if transpose_b else 0]
+    )
+    return _with_bias(
+        of.matmul(tensor_a, tensor_b, transpose_a, transpose_b, DataType(out_dtype or tensor_a.dtype)), bias
+    )
 
 
 @tagged("batch_matmul")
 def batch_matmul(
-    tensor_a: te.Tensor, tensor_b: te.Tensor, oshape: Any = None, out_dtype: str | None = None, transpose_a: bool = False, transpose_b: bool = True,
+    tensor_a: te.Tensor, tensor_b: te.Tensor, oshape: Any = None, out_dtype: str | None = None,
+    transpose_a: bool = False, transpose_b: bool = True,
     auto_scheduler_rewritten_layout: str = "", meta_schedule_original_shape: Any = None,
 ) -> te.Tensor:
     """The product of each pair of matrices, (b, m, k) times (b, n, k) transposed; a batch of one is repeated.

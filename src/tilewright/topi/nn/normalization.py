@@ -34,13 +34,14 @@ def log_softmax(x: te.Tensor, axis: int = -1) -> te.Tensor:
 
 
 def batch_norm(
-    data: te.Tensor, gamma: te.Tensor, beta: te.Tensor, moving_mean: te.Tensor, moving_var: te.Tensor, axis: int | None = None,
-    epsilon: float | None = None, center: bool | None = None, scale: bool | None = None,
+    data: te.Tensor, gamma: te.Tensor, beta: te.Tensor, moving_mean: te.Tensor, moving_var: te.Tensor,
+    axis: int | None = None, epsilon: float | None = None, center: bool | None = None, scale: bool | None = None,
 ) -> list[te.Tensor]:
-    """`gamma * (data - moving_mean) / sqrt(moving_var + epsilon) + beta` along `axis`, for inference; and the two statistics as they are.
+    """`gamma * (data - moving_mean) / sqrt(moving_var + epsilon) + beta` along `axis`, for inference; and the two
+    statistics as they are.
 
-    `axis` is 1, `epsilon` 1e-5, `center` and `scale` true when they are not given; without `scale` gamma counts as ones,
-    without `center` beta counts as zeros.
+    `axis` is 1, `epsilon` 1e-5, `center` and `scale` true when they are not given; without `scale` gamma counts as
+    ones, without `center` beta counts as zeros.
     """
     at = axis_of(1 if axis is None else axis, data.ndim)
     small = 1e-5 if epsilon is None else epsilon
@@ -59,8 +60,12 @@ def batch_norm(
 def _affine(x: te.Tensor, axes: Sequence[int], gamma: te.Tensor | None, beta: te.Tensor | None, name: str) -> te.Tensor:
     """`x * gamma + beta`, each over the dimensions `axes` of x."""
     for t, what in ((gamma, "gamma"), (beta, "beta")):
-        if t is not None and (t.ndim != len(axes) or any(differ(n, dims(x)[d]) for n, d in zip(dims(t), axes, strict=True))):
-            raise ShapeError(f"{what} must have the shape {text([dims(x)[d] for d in axes])}, and it has {text(dims(t))}")
+        if t is not None and (
+            t.ndim != len(axes) or any(differ(n, dims(x)[d]) for n, d in zip(dims(t), axes, strict=True))
+        ):
+            raise ShapeError(
+                f"{what} must have the shape {text([dims(x)[d] for d in axes])}, and it has {text(dims(t))}"
+            )
 
     def element(*i: Var) -> PrimExpr:
         at = [i[d] for d in axes]
@@ -71,21 +76,30 @@ def _affine(x: te.Tensor, axes: Sequence[int], gamma: te.Tensor | None, beta: te
 
 
 @tagged("layer_norm")
-def layer_norm(data: te.Tensor, gamma: te.Tensor, beta: te.Tensor | None, axis: Axis, epsilon: float = 1e-5) -> te.Tensor:
-    """gamma * (x - mean) / sqrt(variance + epsilon) + beta, statistics and gamma over `axis`, one or several (Ba et al., 2016)."""
+def layer_norm(
+    data: te.Tensor, gamma: te.Tensor, beta: te.Tensor | None, axis: Axis, epsilon: float = 1e-5
+) -> te.Tensor:
+    """gamma * (x - mean) / sqrt(variance + epsilon) + beta, statistics and gamma over `axis`, one or several (Ba et
+    al., 2016)."""
     axes = axes_of(axis, data.ndim)
     return _affine(of.normalize(data, axes, epsilon), axes, gamma, beta, "layer_norm")
 
 
 @tagged("instance_norm")
-def instance_norm(data: te.Tensor, gamma: te.Tensor, beta: te.Tensor, channel_axis: int, axis: Axis, epsilon: float = 1e-5) -> te.Tensor:
+def instance_norm(
+    data: te.Tensor, gamma: te.Tensor, beta: te.Tensor, channel_axis: int, axis: Axis, epsilon: float = 1e-5
+) -> te.Tensor:
     """gamma * (x - mean) / sqrt(variance + epsilon) + beta, statistics over `axis`, gamma for each channel."""
-    return of.scaled(of.normalize(data, axes_of(axis, data.ndim), epsilon), axis_of(channel_axis, data.ndim), gamma, beta, "instance_norm")
+    return of.scaled(
+        of.normalize(data, axes_of(axis, data.ndim), epsilon), axis_of(channel_axis, data.ndim), gamma, beta,
+        "instance_norm"
+    )
 
 
 @tagged("group_norm")
 def group_norm(
-    data: te.Tensor, gamma: te.Tensor | None, beta: te.Tensor | None, num_groups: int, channel_axis: int, axes: Axis, epsilon: float = 1e-5
+    data: te.Tensor, gamma: te.Tensor | None, beta: te.Tensor | None, num_groups: int, channel_axis: int, axes: Axis,
+    epsilon: float = 1e-5
 ) -> te.Tensor:
     """The same with statistics over `axes` and the channels of each of `num_groups` groups. Raises `ShapeError`."""
     channel = axis_of(channel_axis, data.ndim)
@@ -112,11 +126,15 @@ def l2_normalize(data: te.Tensor, eps: float, axis: Any = None) -> te.Tensor:
 
 
 @tagged("lrn")
-def lrn(data: te.Tensor, size: int, axis: int = 1, alpha: float = 0.0001, beta: float = 0.75, bias: float = 2) -> te.Tensor:
-    """x / (bias + alpha / size * sum of x * x over the `size` neighbours along `axis`)^beta (Krizhevsky et al., 2012)."""
+def lrn(
+    data: te.Tensor, size: int, axis: int = 1, alpha: float = 0.0001, beta: float = 0.75, bias: float = 2
+) -> te.Tensor:
+    """x / (bias + alpha / size * sum of x * x over the `size` neighbours along `axis`)^beta (Krizhevsky et al.,
+    2012)."""
     return of.lrn(data, size, axis_of(axis, data.ndim), bias, alpha, beta)
 
 
 __all__ = [
-    "batch_norm", "fast_softmax", "group_norm", "instance_norm", "l2_normalize", "layer_norm", "log_softmax", "lrn", "rms_norm", "softmax",
+    "batch_norm", "fast_softmax", "group_norm", "instance_norm", "l2_normalize", "layer_norm", "log_softmax", "lrn",
+    "rms_norm", "softmax",
 ]

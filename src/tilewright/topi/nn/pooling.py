@@ -11,7 +11,20 @@ from tilewright import te
 from tilewright.backends.cpu.strategies.conv import channels_last
 from tilewright.backends.cpu.strategies.schedules.reduce import ReduceSchedule
 from tilewright.base.errors import ShapeError
-from tilewright.scalar.expr import EQ, PrimExpr, Var, all_of, cast, compare, const, floordiv, floormod, if_then_else, maximum, minimum
+from tilewright.scalar.expr import (
+    EQ,
+    PrimExpr,
+    Var,
+    all_of,
+    cast,
+    compare,
+    const,
+    floordiv,
+    floormod,
+    if_then_else,
+    maximum,
+    minimum,
+)
 from tilewright.topi import pool as of
 from tilewright.topi.adaptive import adaptive_pool as to_size
 from tilewright.topi.layouts import data_axes
@@ -27,12 +40,18 @@ def _is_mean(pool_type: str) -> bool:
 
 
 def _pool(
-    data: te.Tensor, rank: int, kernel: Any, stride: Any, dilation: Any, padding: Any, pool_type: str, ceil_mode: bool, layout: str, count_include_pad: bool
+    data: te.Tensor, rank: int, kernel: Any, stride: Any, dilation: Any, padding: Any, pool_type: str, ceil_mode: bool,
+    layout: str, count_include_pad: bool
 ) -> te.Tensor:
-    window, every, apart = (per_dimension(v, rank, what) for v, what in ((kernel, "kernel"), (stride, "stride"), (dilation, "dilation")))
+    window, every, apart = (
+        per_dimension(v, rank, what) for v, what in ((kernel, "kernel"), (stride, "stride"), (dilation, "dilation"))
+    )
     sides = padding_of(padding, window)
     sizes = [data.extents[d] for d in channels_last(layout)[1:-1]]
-    counts = [pooled_size(n, window[k], every[k], apart[k], sides[k], sides[rank + k], ceil_mode, k) for k, n in enumerate(sizes)]
+    counts = [
+        pooled_size(n, window[k], every[k], apart[k], sides[k], sides[rank + k], ceil_mode, k) for k,
+        n in enumerate(sizes)
+    ]
     whole = reaching(tuple(sizes), counts, window, every, apart, sides)
     if _is_mean(pool_type):
         return of.avg_pool(data, window, every, whole, apart, layout, count_include_pad, sides)
@@ -41,8 +60,8 @@ def _pool(
 
 @tagged("pool_max")
 def pool1d(
-    data: te.Tensor, kernel: int | Ints, stride: int | Ints, dilation: int | Ints, padding: int | Ints, pool_type: str, ceil_mode: bool = False,
-    layout: str = "NCW", count_include_pad: bool = True,
+    data: te.Tensor, kernel: int | Ints, stride: int | Ints, dilation: int | Ints, padding: int | Ints, pool_type: str,
+    ceil_mode: bool = False, layout: str = "NCW", count_include_pad: bool = True,
 ) -> te.Tensor:
     """The maximum or mean of each window of (batch, channels, width)."""
     return _pool(data, 1, kernel, stride, dilation, padding, pool_type, ceil_mode, layout, count_include_pad)
@@ -50,8 +69,8 @@ def pool1d(
 
 @tagged("pool_max")
 def pool2d(
-    data: te.Tensor, kernel: int | Ints, stride: int | Ints, dilation: int | Ints, padding: int | Ints, pool_type: str, ceil_mode: bool = False,
-    layout: str = "NCHW", count_include_pad: bool = True,
+    data: te.Tensor, kernel: int | Ints, stride: int | Ints, dilation: int | Ints, padding: int | Ints, pool_type: str,
+    ceil_mode: bool = False, layout: str = "NCHW", count_include_pad: bool = True,
 ) -> te.Tensor:
     """The maximum or mean of each window of (batch, channels, height, width)."""
     return _pool(data, 2, kernel, stride, dilation, padding, pool_type, ceil_mode, layout, count_include_pad)
@@ -59,8 +78,8 @@ def pool2d(
 
 @tagged("pool_max")
 def pool3d(
-    data: te.Tensor, kernel: int | Ints, stride: int | Ints, dilation: int | Ints, padding: int | Ints, pool_type: str, ceil_mode: bool = False,
-    layout: str = "NCDHW", count_include_pad: bool = True,
+    data: te.Tensor, kernel: int | Ints, stride: int | Ints, dilation: int | Ints, padding: int | Ints, pool_type: str,
+    ceil_mode: bool = False, layout: str = "NCDHW", count_include_pad: bool = True,
 ) -> te.Tensor:
     """The maximum or mean of each window of (batch, channels, depth, height, width)."""
     return _pool(data, 3, kernel, stride, dilation, padding, pool_type, ceil_mode, layout, count_include_pad)
@@ -97,8 +116,8 @@ def adaptive_pool3d(data: te.Tensor, output_size: int | Ints, pool_type: str, la
 
 @tagged("pool_grad")
 def pool_grad(
-    grads: te.Tensor, data: te.Tensor, kernel: int | Ints, stride: int | Ints, padding: int | Ints, pool_type: str, ceil_mode: bool = False,
-    layout: str = "NCHW", count_include_pad: bool = True,
+    grads: te.Tensor, data: te.Tensor, kernel: int | Ints, stride: int | Ints, padding: int | Ints, pool_type: str,
+    ceil_mode: bool = False, layout: str = "NCHW", count_include_pad: bool = True,
 ) -> te.Tensor:
     """The gradient of `pool2d` by its data: each element sums up what the windows over it pass on.
 
@@ -123,25 +142,35 @@ def pool_grad(
             inside = all_of(inside, reach >= 0, compare(EQ, floormod(reach, every[k]), 0), place < counts[k])
             where[d] = place
             if found is None:
-                share = share * cast(data.dtype, _counted(place, window[k], every[k], sides[k], sides[2 + k], sizes[k], count_include_pad))
+                share = share * cast(
+                    data.dtype,
+                    _counted(place, window[k], every[k], sides[k], sides[2 + k], sizes[k], count_include_pad)
+                )
         value = grads(*where)
         if found is None:
             return te.sum(if_then_else(inside, value / share, const(0, data.dtype)), axis=taps)
         own = taps[0].var * window[1] + taps[1].var
-        return te.sum(if_then_else(all_of(inside, compare(EQ, cast("int64", found(*where)), own)), value, const(0, data.dtype)), axis=taps)
+        return te.sum(
+            if_then_else(all_of(inside, compare(EQ, cast("int64", found(*where)), own)), value, const(0, data.dtype)),
+            axis=taps
+        )
 
     total = te.compute(data.shape, element, name="pool_grad_sum", schedule=ReduceSchedule())
     return te.compute(data.shape, total, name="pool_grad")
 
 
-def _counted(place: PrimExpr, window: int, stride: int, before: int, after: int, size: int, with_padding: bool) -> PrimExpr:
+def _counted(
+    place: PrimExpr, window: int, stride: int, before: int, after: int, size: int, with_padding: bool
+) -> PrimExpr:
     """How many elements the window at `place` counts along one dimension."""
     low, high = (-before, size + after) if with_padding else (0, size)
     start = place * stride - before
     return maximum(minimum(start + window, high) - maximum(start, low), 1)
 
 
-def _places_of_maxima(data: te.Tensor, spatial: Ints, counts: Ints, window: Ints, stride: Ints, padding: Ints) -> te.Tensor:
+def _places_of_maxima(
+    data: te.Tensor, spatial: Ints, counts: Ints, window: Ints, stride: Ints, padding: Ints
+) -> te.Tensor:
     """The row-major tap of the first maximum of each window."""
     shape = list(data.extents)
     for d, n in zip(spatial, counts, strict=True):
@@ -156,7 +185,11 @@ def _places_of_maxima(data: te.Tensor, spatial: Ints, counts: Ints, window: Ints
         return if_then_else(inside, data(*where), te.min_value(data.dtype))
 
     windows = te.compute((*shape, *window), seen, name="windows")
-    return arg_reduce(windows, [data.ndim, data.ndim + 1], False, True, False, "int32", "place_of_maximum", scheduled=False)
+    return arg_reduce(
+        windows, [data.ndim, data.ndim + 1], False, True, False, "int32", "place_of_maximum", scheduled=False
+    )
 
 
-__all__ = ["adaptive_pool", "adaptive_pool1d", "adaptive_pool3d", "global_pool", "pool1d", "pool2d", "pool3d", "pool_grad"]
+__all__ = [
+    "adaptive_pool", "adaptive_pool1d", "adaptive_pool3d", "global_pool", "pool1d", "pool2d", "pool3d", "pool_grad"
+]

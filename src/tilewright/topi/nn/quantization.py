@@ -7,7 +7,22 @@ from typing import Any
 from tilewright import te
 from tilewright.base.errors import ShapeError
 from tilewright.base.types import DataType
-from tilewright.scalar.expr import EQ, PrimExpr, Value, Var, add, cast, compare, const, div, if_then_else, maximum, minimum, mul, sub
+from tilewright.scalar.expr import (
+    EQ,
+    PrimExpr,
+    Value,
+    Var,
+    add,
+    cast,
+    compare,
+    const,
+    div,
+    if_then_else,
+    maximum,
+    minimum,
+    mul,
+    sub,
+)
 from tilewright.scalar.intrinsics import nearbyint
 from tilewright.topi.elementwise import integer_range
 from tilewright.topi.shapes import axis_of
@@ -34,11 +49,15 @@ def _coded(code: Any, choices: dict[str, PrimExpr]) -> PrimExpr:
     if isinstance(code, PrimExpr):
         result = choices["disable"]
         for name, value in choices.items():
-            result = if_then_else(compare(EQ, cast("int32", code), const(SQNN_DTYPE_TO_CODE[name], "int32")), value, result)
+            result = if_then_else(
+                compare(EQ, cast("int32", code), const(SQNN_DTYPE_TO_CODE[name], "int32")), value, result
+            )
         return result
     name = SQNN_CODE_TO_DTYPE.get(code, "") if isinstance(code, int) else str(code)
     if name not in choices:
-        raise ShapeError(f"'{code}' is not a type to quantize to; it must be one of {', '.join(SQNN_DTYPE_TO_CODE)}, or its code")
+        raise ShapeError(
+            f"'{code}' is not a type to quantize to; it must be one of {', '.join(SQNN_DTYPE_TO_CODE)}, or its code"
+        )
     return choices[name]
 
 
@@ -46,10 +65,11 @@ def _coded(code: Any, choices: dict[str, PrimExpr]) -> PrimExpr:
 def simulated_quantize(
     data: te.Tensor, out_dtype: Any, output_scale: Any = None, output_zero_point: Any = None, axis: int = -1
 ) -> te.Tensor:
-    """round(data / scale) + zero_point, held in the range of `out_dtype`, in the type of the data; unchanged for "disable".
+    """round(data / scale) + zero_point, held in the range of `out_dtype`, in the type of the data; unchanged for
+    "disable".
 
-    `out_dtype` is a name, a code of `SQNN_DTYPE_TO_CODE`, or a scalar tensor of it. Scales and zero points are one for all, or
-    one for each element of `axis`. Raises `ShapeError`.
+    `out_dtype` is a name, a code of `SQNN_DTYPE_TO_CODE`, or a scalar tensor of it. Scales and zero points are one for
+    all, or one for each element of `axis`. Raises `ShapeError`.
     """
     at = axis_of(axis, data.ndim)
 
@@ -68,7 +88,9 @@ def simulated_quantize(
 
 
 @tagged(BROADCAST)
-def simulated_dequantize(data: te.Tensor, in_dtype: Any, input_scale: Any = None, input_zero_point: Any = None, axis: int = -1) -> te.Tensor:
+def simulated_dequantize(
+    data: te.Tensor, in_dtype: Any, input_scale: Any = None, input_zero_point: Any = None, axis: int = -1
+) -> te.Tensor:
     """(data - zero_point) * scale; unchanged for "disable"."""
     at = axis_of(axis, data.ndim)
 
@@ -82,5 +104,6 @@ def simulated_dequantize(data: te.Tensor, in_dtype: Any, input_scale: Any = None
 
 
 __all__ = [
-    "SQNN_CODE_TO_DTYPE", "SQNN_DISABLE", "SQNN_DTYPE_TO_CODE", "SQNN_INT8", "SQNN_INT32", "SQNN_UINT8", "simulated_dequantize", "simulated_quantize",
+    "SQNN_CODE_TO_DTYPE", "SQNN_DISABLE", "SQNN_DTYPE_TO_CODE", "SQNN_INT8", "SQNN_INT32", "SQNN_UINT8",
+    "simulated_dequantize", "simulated_quantize",
 ]

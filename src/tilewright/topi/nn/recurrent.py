@@ -26,16 +26,20 @@ def _zeros(batch: Any, width: Any, dtype: str, name: str) -> te.Tensor:
 
 
 def lstm(
-    Xs: te.Tensor, Wi: te.Tensor, Wh: te.Tensor, Bi: te.Tensor | None = None, Bh: te.Tensor | None = None, h_init: te.Tensor | None = None,
-    c_init: te.Tensor | None = None, proj: te.Tensor | None = None, p_i: te.Tensor | None = None, p_f: te.Tensor | None = None,
-    p_o: te.Tensor | None = None, f_act: Activation = math.sigmoid, g_act: Activation = math.tanh, h_act: Activation = math.tanh,
-    reverse: bool = False, weight_layout: str = "IFGO",
+    Xs: te.Tensor, Wi: te.Tensor, Wh: te.Tensor, Bi: te.Tensor | None = None, Bh: te.Tensor | None = None,
+    h_init: te.Tensor | None = None,
+    c_init: te.Tensor | None = None, proj: te.Tensor | None = None, p_i: te.Tensor | None = None,
+    p_f: te.Tensor | None = None,
+    p_o: te.Tensor | None = None, f_act: Activation = math.sigmoid, g_act: Activation = math.tanh,
+    h_act: Activation = math.tanh, reverse: bool = False, weight_layout: str = "IFGO",
 ) -> tuple[te.Tensor, te.Tensor]:
-    """The hidden states (time, batch, hidden) and cell states (time, batch, hidden) of a sequence `Xs` (time, batch, in).
+    """The hidden states (time, batch, hidden) and cell states (time, batch, hidden) of a sequence `Xs` (time, batch,
+    in).
 
-    `Wi` (4 * hidden, in), `Wh` (4 * hidden, hidden) and the biases (4 * hidden,) hold the input, forget, cell and output gates
-    in the order of `weight_layout`. `proj` (p, hidden) makes hidden states of p; `p_i`, `p_f`, `p_o` (batch, hidden) are
-    peepholes. With `reverse` the last time step is the first; states are in the order they are made. Raises `ShapeError`.
+    `Wi` (4 * hidden, in), `Wh` (4 * hidden, hidden) and the biases (4 * hidden,) hold the input, forget, cell and
+    output gates in the order of `weight_layout`. `proj` (p, hidden) makes hidden states of p; `p_i`, `p_f`, `p_o`
+    (batch, hidden) are peepholes. With `reverse` the last time step is the first; states are in the order they are
+    made. Raises `ShapeError`.
     """
     if sorted(weight_layout) != sorted("IFGO"):
         raise ShapeError(f"weight_layout '{weight_layout}' must have each of the letters I, F, G and O once")
@@ -43,7 +47,10 @@ def lstm(
     hidden = Wi.extents[0] // 4
     width = hidden if proj is None else proj.extents[0]
     if Wi.extents != (4 * hidden, Xs.extents[2]) or Wh.extents != (4 * hidden, width):
-        raise ShapeError(f"weights {text(Wi.extents)} and {text(Wh.extents)} do not fit inputs {text(Xs.extents)} and hidden states of {width}")
+        raise ShapeError(
+            f"weights {text(Wi.extents)} and {text(Wh.extents)} do not fit inputs {text(Xs.extents)} and hidden states "
+            f"of {width}"
+        )
     h = _zeros(batch, width, Xs.dtype, "h_init") if h_init is None else h_init
     c = _zeros(batch, hidden, Xs.dtype, "c_init") if c_init is None else c_init
     hs, cs = [], []
@@ -65,10 +72,13 @@ def lstm(
         sums = _product(x, Wi, "from_input"), _product(h, Wh, "from_state")
         i, f, g = f_act(gate("I", sums, p_i, c)), f_act(gate("F", sums, p_f, c)), g_act(gate("G", sums, None, c))
         c = te.compute(
-            (batch, hidden), lambda b, j, i=i, f=f, g=g, c=c: f(b, j) * c(b, j) + i(b, j) * g(b, j), name="cell", inline=False
+            (batch, hidden), lambda b, j, i=i, f=f, g=g, c=c: f(b, j) * c(b, j) + i(b, j) * g(b, j), name="cell",
+            inline=False
         )
         o, shown = f_act(gate("O", sums, p_o, c)), h_act(c)
-        h = te.compute((batch, hidden), lambda b, j, o=o, shown=shown: o(b, j) * shown(b, j), name="hidden", inline=False)
+        h = te.compute(
+            (batch, hidden), lambda b, j, o=o, shown=shown: o(b, j) * shown(b, j), name="hidden", inline=False
+        )
         h = h if proj is None else _product(h, proj, "projected")
         hs.append(h)
         cs.append(c)

@@ -1,4 +1,5 @@
-"""Products with sparse matrices: compressed rows (CSR: values, columns, row starts), or rows of blocks (BSR: values 3-d)."""
+"""Products with sparse matrices: compressed rows (CSR: values, columns, row starts), or rows of blocks (BSR: values
+3-d)."""
 
 from __future__ import annotations
 
@@ -17,13 +18,17 @@ from tilewright.topi.transform import dims, reshape, transpose
 def _require_sparse(data: te.Tensor, indices: te.Tensor, indptr: te.Tensor) -> None:
     if data.ndim not in (1, 3) or indices.ndim != 1 or indptr.ndim != 1 or dims(data)[0] != dims(indices)[0]:
         raise ShapeError(
-            f"values {text(dims(data))}, columns {text(dims(indices))} and row starts {text(dims(indptr))} are no sparse matrix: "
+            f"values {text(dims(data))}, columns {text(dims(indices))} and row starts {text(dims(indptr))} are no "
+            "sparse matrix: "
             "values are (count,) or (count, rows, columns) of a block, with one column each"
         )
 
 
-def _rows_of_products(x: te.Tensor, values: te.Tensor, indices: te.Tensor, indptr: te.Tensor, sparse_rows: bool) -> te.Tensor:
-    """`out[m, n] = sum over k of x[m, k] * w[n, k]` for a sparse w; with `sparse_rows` transposed: one row for each row of w."""
+def _rows_of_products(
+    x: te.Tensor, values: te.Tensor, indices: te.Tensor, indptr: te.Tensor, sparse_rows: bool
+) -> te.Tensor:
+    """`out[m, n] = sum over k of x[m, k] * w[n, k]` for a sparse w; with `sparse_rows` transposed: one row for each row
+    of w."""
     _require_sparse(values, indices, indptr)
     block_rows, block_columns = values.extents[1:] if values.ndim == 3 else (1, 1)
     rows, depth = x.extents
@@ -34,7 +39,9 @@ def _rows_of_products(x: te.Tensor, values: te.Tensor, indices: te.Tensor, indpt
             place = n * rows + m if sparse_rows else m * columns + n
             block = floordiv(n, block_rows)
             out[place] = 0
-            with irb.for_range(cast("int64", start[block]), cast("int64", start[block + 1]), "j") as j, irb.for_range(0, block_columns, "c") as c:
+            with irb.for_range(
+                cast("int64", start[block]), cast("int64", start[block + 1]), "j"
+            ) as j, irb.for_range(0, block_columns, "c") as c:
                 k = cast("int64", index[j]) * block_columns + c
                 weight = w[(j * block_rows + floormod(n, block_rows)) * block_columns + c]
                 out[place] = out[place] + weight * a[m * depth + k]
@@ -44,19 +51,24 @@ def _rows_of_products(x: te.Tensor, values: te.Tensor, indices: te.Tensor, indpt
 
 
 @tagged("sparse_dense_sp_rhs")
-def sparse_dense_sp_rhs(data: te.Tensor, weight_data: te.Tensor, weight_indices: te.Tensor, weight_indptr: te.Tensor) -> te.Tensor:
+def sparse_dense_sp_rhs(
+    data: te.Tensor, weight_data: te.Tensor, weight_indices: te.Tensor, weight_indptr: te.Tensor
+) -> te.Tensor:
     """data (m, k) times the transpose of a sparse weight (n, k)."""
     return _rows_of_products(data, weight_data, weight_indices, weight_indptr, False)
 
 
 @tagged("sparse_dense_sp_lhs")
-def sparse_dense_sp_lhs(data_data: te.Tensor, data_indices: te.Tensor, data_indptr: te.Tensor, weight: te.Tensor) -> te.Tensor:
+def sparse_dense_sp_lhs(
+    data_data: te.Tensor, data_indices: te.Tensor, data_indptr: te.Tensor, weight: te.Tensor
+) -> te.Tensor:
     """Sparse data (m, k) times the transpose of weight (n, k)."""
     return _rows_of_products(weight, data_data, data_indices, data_indptr, True)
 
 
 def sparse_dense(
-    dense_data: te.Tensor, sparse_data: te.Tensor, sparse_indices: te.Tensor, sparse_indptr: te.Tensor, sparse_lhs: bool = False
+    dense_data: te.Tensor, sparse_data: te.Tensor, sparse_indices: te.Tensor, sparse_indptr: te.Tensor,
+    sparse_lhs: bool = False
 ) -> te.Tensor:
     """dense times the transpose of sparse; with `sparse_lhs`, sparse times the transpose of dense."""
     if sparse_lhs:
@@ -72,7 +84,10 @@ def sparse_transpose(sparse_data: te.Tensor, sparse_indices: te.Tensor, sparse_i
         raise ShapeError(f"values {text(dims(sparse_data))} are blocks; only matrices of single values are transposed")
     count, rows = sparse_data.extents[0], sparse_indptr.extents[0] - 1
 
-    def body(irb: IRBuilder, x: BufferVar, index: BufferVar, start: BufferVar, out: BufferVar, out_index: BufferVar, out_start: BufferVar) -> None:
+    def body(
+        irb: IRBuilder, x: BufferVar, index: BufferVar, start: BufferVar, out: BufferVar, out_index: BufferVar,
+        out_start: BufferVar
+    ) -> None:
         def column(j: PrimExpr) -> PrimExpr:
             return cast("int64", index[j])
 
@@ -86,7 +101,9 @@ def sparse_transpose(sparse_data: te.Tensor, sparse_indices: te.Tensor, sparse_i
             total[1] = out_start[i]
             out_start[i] = total[0]
             total[0] = total[0] + total[1]
-        with irb.for_range(0, rows, "row") as row, irb.for_range(cast("int64", start[row]), cast("int64", start[row + 1]), "j") as j:
+        with irb.for_range(0, rows, "row") as row, irb.for_range(
+            cast("int64", start[row]), cast("int64", start[row + 1]), "j"
+        ) as j:
             place = irb.let("place", cast("int64", out_start[column(j)]))
             out[place] = x[j]
             out_index[place] = row.astype(sparse_indices.dtype)
@@ -101,14 +118,21 @@ def sparse_transpose(sparse_data: te.Tensor, sparse_indices: te.Tensor, sparse_i
 
 
 @tagged("sparse_add")
-def sparse_add(dense_data: te.Tensor, sparse_data: te.Tensor, sparse_indices: te.Tensor, sparse_indptr: te.Tensor) -> te.Tensor:
+def sparse_add(
+    dense_data: te.Tensor, sparse_data: te.Tensor, sparse_indices: te.Tensor, sparse_indptr: te.Tensor
+) -> te.Tensor:
     """A matrix plus a sparse one of compressed rows."""
     _require_sparse(sparse_data, sparse_indices, sparse_indptr)
     rows, columns = dense_data.extents
     if sparse_data.ndim != 1 or sparse_indptr.extents[0] != rows + 1:
-        raise ShapeError(f"row starts {text(dims(sparse_indptr))} and values {text(dims(sparse_data))} do not fit a matrix {text(dense_data.extents)}")
+        raise ShapeError(
+            f"row starts {text(dims(sparse_indptr))} and values {text(dims(sparse_data))} do not fit a matrix "
+            f"{text(dense_data.extents)}"
+        )
 
-    def body(irb: IRBuilder, x: BufferVar, values: BufferVar, index: BufferVar, start: BufferVar, out: BufferVar) -> None:
+    def body(
+        irb: IRBuilder, x: BufferVar, values: BufferVar, index: BufferVar, start: BufferVar, out: BufferVar
+    ) -> None:
         with irb.for_range(0, rows, "row", kind="parallel") as row:
             with irb.for_range(0, columns, "column") as column:
                 out[row * columns + column] = x[row * columns + column]
@@ -122,11 +146,16 @@ def sparse_add(dense_data: te.Tensor, sparse_data: te.Tensor, sparse_indices: te
 
 @tagged("sparse_conv2d")
 def sparse_conv2d(
-    dense_data: te.Tensor, sparse_data: te.Tensor, sparse_indices: te.Tensor, sparse_indptr: te.Tensor, layout: str = "NHWC", kernel_size: int = 1
+    dense_data: te.Tensor, sparse_data: te.Tensor, sparse_indices: te.Tensor, sparse_indptr: te.Tensor,
+    layout: str = "NHWC", kernel_size: int = 1
 ) -> te.Tensor:
-    """A convolution of stride 1 with sparse weights (out, kernel_size * kernel_size * in): 1x1 in NHWC or NCHW, 3x3 in NHWC, padded by one."""
+    """A convolution of stride 1 with sparse weights (out, kernel_size * kernel_size * in): 1x1 in NHWC or NCHW, 3x3 in
+    NHWC, padded by one."""
     if (layout, kernel_size) not in (("NHWC", 1), ("NCHW", 1), ("NHWC", 3)):
-        raise ShapeError(f"layout {layout} with a kernel of {kernel_size} is not made: NHWC has 1 and 3, NCHW has 1; make the weights dense for others")
+        raise ShapeError(
+            f"layout {layout} with a kernel of {kernel_size} is not made: NHWC has 1 and 3, NCHW has 1; make the "
+            "weights dense for others"
+        )
     data = transpose(dense_data, [0, 2, 3, 1]) if layout == "NCHW" else dense_data
     n, height, width, depth = data.extents
     seen = data if kernel_size == 1 else _patches(data)
@@ -149,4 +178,6 @@ def _patches(data: te.Tensor) -> te.Tensor:
     return te.compute((n, height, width, 9 * depth), element, name="patches")
 
 
-__all__ = ["sparse_add", "sparse_conv2d", "sparse_dense", "sparse_dense_sp_lhs", "sparse_dense_sp_rhs", "sparse_transpose"]
+__all__ = [
+    "sparse_add", "sparse_conv2d", "sparse_dense", "sparse_dense_sp_lhs", "sparse_dense_sp_rhs", "sparse_transpose"
+]

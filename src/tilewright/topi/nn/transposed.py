@@ -14,7 +14,8 @@ from tilewright.topi.windows import Ints, Padding, padding_of, per_dimension
 
 
 def _transposed(
-    data: te.Tensor, kernel: te.Tensor, stride: Any, padding: Padding, out_dtype: str | None, output_padding: Any, groups: int, rank: int
+    data: te.Tensor, kernel: te.Tensor, stride: Any, padding: Padding, out_dtype: str | None, output_padding: Any,
+    groups: int, rank: int
 ) -> te.Tensor:
     """Channels first; the kernel is (in, out / groups, …). Raises `ShapeError`."""
     for t, what in ((data, "data"), (kernel, "the kernel")):
@@ -23,21 +24,29 @@ def _transposed(
     taps = kernel.extents[2:]
     sides = padding_of(padding, taps)
     if data.extents[1] != kernel.extents[0] or data.extents[1] % groups:
-        raise ShapeError(f"channels of data {text(data.extents)} and the kernel {text(kernel.extents)}, in {groups} groups, do not fit")
+        raise ShapeError(
+            f"channels of data {text(data.extents)} and the kernel {text(kernel.extents)}, in {groups} groups, do not "
+            "fit"
+        )
     if any(a >= s for a, s in zip(more, strides, strict=True)):
         raise ShapeError(f"output_padding {text(more)} must be less than the strides {text(strides)}")
-    sizes = [(n - 1) * s - sides[k] - sides[rank + k] + taps[k] + more[k] for k, (n, s) in enumerate(zip(data.extents[2:], strides, strict=True))]
+    sizes = [
+        (n - 1) * s - sides[k] - sides[rank + k] + taps[k] + more[k] for k,
+        (n, s) in enumerate(zip(data.extents[2:], strides, strict=True))
+    ]
     if min(sizes) < 1:
         raise ShapeError(f"the padding {text(sides)} leaves nothing of the result: its spatial shape is {text(sizes)}")
     order = range(rank + 2)
     return of.conv_transpose(
-        data, kernel, strides, sides[:rank], (1,) * rank, groups, sizes, order, order, order, DataType(out_dtype or data.dtype)
+        data, kernel, strides, sides[:rank], (1,) * rank, groups, sizes, order, order, order,
+        DataType(out_dtype or data.dtype)
     )
 
 
 @tagged("conv1d_transpose_ncw")
 def conv1d_transpose_ncw(
-    data: te.Tensor, kernel: te.Tensor, stride: int | Ints, padding: Padding, out_dtype: str | None = None, output_padding: int | Ints = 0
+    data: te.Tensor, kernel: te.Tensor, stride: int | Ints, padding: Padding, out_dtype: str | None = None,
+    output_padding: int | Ints = 0
 ) -> te.Tensor:
     """Data (batch, in, width), kernel (in, out, width)."""
     return _transposed(data, kernel, stride, padding, out_dtype, output_padding, 1, 1)
@@ -45,7 +54,8 @@ def conv1d_transpose_ncw(
 
 @tagged("group_conv1d_transpose_ncw")
 def group_conv1d_transpose_ncw(
-    data: te.Tensor, kernel: te.Tensor, stride: int | Ints, padding: Padding, out_dtype: str | None, output_padding: int | Ints, groups: int
+    data: te.Tensor, kernel: te.Tensor, stride: int | Ints, padding: Padding, out_dtype: str | None,
+    output_padding: int | Ints, groups: int
 ) -> te.Tensor:
     """Data (batch, in, width), kernel (in, out / groups, width)."""
     return _transposed(data, kernel, stride, padding, out_dtype, output_padding, groups, 1)
@@ -53,7 +63,8 @@ def group_conv1d_transpose_ncw(
 
 @tagged("conv2d_transpose_nchw")
 def conv2d_transpose_nchw(
-    Input: te.Tensor, Filter: te.Tensor, strides: int | Ints, padding: Padding, out_dtype: str | None = None, output_padding: int | Ints = 0
+    Input: te.Tensor, Filter: te.Tensor, strides: int | Ints, padding: Padding, out_dtype: str | None = None,
+    output_padding: int | Ints = 0
 ) -> te.Tensor:
     """Data (batch, in, height, width), kernel (in, out, height, width)."""
     return _transposed(Input, Filter, strides, padding, out_dtype, output_padding, 1, 2)
@@ -61,7 +72,8 @@ def conv2d_transpose_nchw(
 
 @tagged("group_conv2d_transpose_nchw")
 def group_conv2d_transpose_nchw(
-    data: te.Tensor, kernel: te.Tensor, stride: int | Ints, padding: Padding, out_dtype: str | None, output_padding: int | Ints, groups: int
+    data: te.Tensor, kernel: te.Tensor, stride: int | Ints, padding: Padding, out_dtype: str | None,
+    output_padding: int | Ints, groups: int
 ) -> te.Tensor:
     """Data (batch, in, height, width), kernel (in, out / groups, height, width)."""
     return _transposed(data, kernel, stride, padding, out_dtype, output_padding, groups, 2)
@@ -69,7 +81,8 @@ def group_conv2d_transpose_nchw(
 
 @tagged("conv3d_transpose_ncdhw")
 def conv3d_transpose_ncdhw(
-    Input: te.Tensor, Filter: te.Tensor, strides: int | Ints, padding: Padding, out_dtype: str | None = None, output_padding: int | Ints = 0
+    Input: te.Tensor, Filter: te.Tensor, strides: int | Ints, padding: Padding, out_dtype: str | None = None,
+    output_padding: int | Ints = 0
 ) -> te.Tensor:
     """Data (batch, in, depth, height, width), kernel (in, out, depth, height, width)."""
     return _transposed(Input, Filter, strides, padding, out_dtype, output_padding, 1, 3)
@@ -77,13 +90,15 @@ def conv3d_transpose_ncdhw(
 
 @tagged("group_conv3d_transpose_ncdhw")
 def group_conv3d_transpose_ncdhw(
-    data: te.Tensor, kernel: te.Tensor, strides: int | Ints, padding: Padding, out_dtype: str | None, output_padding: int | Ints, groups: int
+    data: te.Tensor, kernel: te.Tensor, strides: int | Ints, padding: Padding, out_dtype: str | None,
+    output_padding: int | Ints, groups: int
 ) -> te.Tensor:
     """Data (batch, in, depth, height, width), kernel (in, out / groups, depth, height, width)."""
     return _transposed(data, kernel, strides, padding, out_dtype, output_padding, groups, 3)
 
 
 __all__ = [
-    "conv1d_transpose_ncw", "conv2d_transpose_nchw", "conv3d_transpose_ncdhw", "group_conv1d_transpose_ncw", "group_conv2d_transpose_nchw",
+    "conv1d_transpose_ncw", "conv2d_transpose_nchw", "conv3d_transpose_ncdhw", "group_conv1d_transpose_ncw",
+    "group_conv2d_transpose_nchw",
     "group_conv3d_transpose_ncdhw",
 ]

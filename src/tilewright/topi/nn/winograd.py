@@ -1,7 +1,7 @@
 """Winograd's algorithm for 3x3 convolutions, stage by stage, and kernels that are transformed beforehand.
 
-`topi.nn.conv2d` takes this way by itself where it is faster and the kernel is known while compiling; these functions are for
-scripts that name it.
+`topi.nn.conv2d` takes this way by itself where it is faster and the kernel is known while compiling; these functions
+are for scripts that name it.
 """
 
 from __future__ import annotations
@@ -57,7 +57,10 @@ def _transform(kernel: te.Tensor, element: Any, shape: Sequence[Any], tile_size:
 
 def _require_taps(kernel: te.Tensor, taps: Ints) -> None:
     if any(t != TAPS for t in taps):
-        raise ShapeError(f"Winograd's algorithm is made for kernels of 3 taps, and this one has the shape {text(kernel.extents)}; use topi.nn.conv2d")
+        raise ShapeError(
+            f"Winograd's algorithm is made for kernels of 3 taps, and this one has the shape {text(kernel.extents)}; "
+            "use topi.nn.conv2d"
+        )
 
 
 @tagged("conv2d_winograd_weight_transform")
@@ -76,7 +79,9 @@ def conv3d_winograd_weight_transform(kernel: te.Tensor, tile_size: int) -> te.Te
         return _transform(kernel, lambda z, y, x, o, c: kernel(o, c, z, y, x), (out, depth_in), tile_size, 3)
     flat = _transform(kernel, lambda y, x, z, o, c: kernel(o, c, z, y, x), (depth, out, depth_in), tile_size, 2)
     points = tile_size + TAPS - 1
-    return te.compute((depth, points, points, out, depth_in), lambda z, y, x, o, c: flat(y, x, z, o, c), name="kernel_pack")
+    return te.compute(
+        (depth, points, points, out, depth_in), lambda z, y, x, o, c: flat(y, x, z, o, c), name="kernel_pack"
+    )
 
 
 class _Tiles:
@@ -85,7 +90,10 @@ class _Tiles:
     def __init__(self, data: te.Tensor, place: Ints, strides: Any, padding: Padding, dilation: Any, m: int) -> None:
         self.data, self.place, self.m, self.points = data, place, m, m + TAPS - 1
         if any(v != 1 for what in (strides, dilation) for v in per_dimension(what, 2, "strides and dilation")):
-            raise ShapeError(f"Winograd's algorithm is made for strides and dilation of 1, and they are {strides} and {dilation}; use topi.nn.conv2d")
+            raise ShapeError(
+                f"Winograd's algorithm is made for strides and dilation of 1, and they are {strides} and {dilation}; "
+                "use topi.nn.conv2d"
+            )
         self.batch, self.height, self.width, self.depth = (data.extents[d] for d in place)
         self.top, self.left, bottom, right = padding_of(padding, (TAPS, TAPS))
         self.out = self.height + self.top + bottom - TAPS + 1, self.width + self.left + right - TAPS + 1
@@ -109,19 +117,23 @@ def _convolved(t: _Tiles, weight: Any, channels: int, out_dtype: DataType) -> te
     z = matrices(t.m)
     span = range(t.points)
     rows = te.compute(
-        (t.points, t.points, t.count, t.depth), lambda i, j, p, c: _combined(z.inputs, i, [chosen(j, [t.input(p, a, b, c) for b in span]) for a in span]),
+        (t.points, t.points, t.count, t.depth),
+        lambda i, j, p, c: _combined(z.inputs, i, [chosen(j, [t.input(p, a, b, c) for b in span]) for a in span]),
         name="input_rows", inline=False,
     )
     data_pack = te.compute(
-        rows.shape, lambda i, j, p, c: _combined(z.inputs, j, [rows(i, b, p, c) for b in span]), name="data_pack", inline=False
+        rows.shape, lambda i, j, p, c: _combined(z.inputs, j, [rows(i, b, p, c) for b in span]), name="data_pack",
+        inline=False
     )
     c = te.reduce_axis((0, t.depth), "ci")
     bgemm = te.compute(
         (t.points, t.points, t.count, channels),
-        lambda i, j, p, o: te.sum(cast(out_dtype, data_pack(i, j, p, c)) * cast(out_dtype, weight(i, j, o, c)), axis=c), name="bgemm",
+        lambda i, j, p, o: te.sum(cast(out_dtype, data_pack(i, j, p, c)) * cast(out_dtype, weight(i, j, o, c)), axis=c),
+        name="bgemm",
     )
     half = te.compute(
-        (t.m, t.points, t.count, channels), lambda y, j, p, o: _combined(z.outputs, y, [bgemm(i, j, p, o) for i in span]), name="inverse_rows",
+        (t.m, t.points, t.count, channels),
+        lambda y, j, p, o: _combined(z.outputs, y, [bgemm(i, j, p, o) for i in span]), name="inverse_rows",
         inline=False,
     )
 
@@ -135,14 +147,18 @@ def _convolved(t: _Tiles, weight: Any, channels: int, out_dtype: DataType) -> te
 def _tile_of(weight: te.Tensor) -> int:
     points = weight.extents[0]
     if points != weight.extents[1] or not TAPS <= points <= _TILE + TAPS - 1:
-        raise ShapeError(f"a kernel {text(weight.extents)} was not transformed for tiles of up to {_TILE}; see conv2d_winograd_weight_transform")
+        raise ShapeError(
+            f"a kernel {text(weight.extents)} was not transformed for tiles of up to {_TILE}; see "
+            "conv2d_winograd_weight_transform"
+        )
     return points - TAPS + 1
 
 
 @tagged("conv2d_winograd_nhwc")
 def conv2d_winograd_nhwc(
-    data: te.Tensor, weight: te.Tensor, strides: int | Ints, padding: Padding, dilation: int | Ints, out_dtype: str | None,
-    pre_computed: bool = False, auto_scheduler_rewritten_layout: str = "", meta_schedule_original_shape: Any = None,
+    data: te.Tensor, weight: te.Tensor, strides: int | Ints, padding: Padding, dilation: int | Ints,
+    out_dtype: str | None, pre_computed: bool = False, auto_scheduler_rewritten_layout: str = "",
+    meta_schedule_original_shape: Any = None,
 ) -> te.Tensor:
     """Data NHWC, kernel HWIO, or (p, p, out, in) when it is `pre_computed`."""
     require_plain_layout(auto_scheduler_rewritten_layout, meta_schedule_original_shape)
@@ -156,19 +172,21 @@ def conv2d_winograd_nhwc(
 
 
 def conv2d_winograd_nhwc_without_weight_transform(
-    data: te.Tensor, weight: te.Tensor, strides: int | Ints, padding: Padding, dilation: int | Ints, out_dtype: str | None,
-    auto_scheduler_rewritten_layout: str = "", meta_schedule_original_shape: Any = None,
+    data: te.Tensor, weight: te.Tensor, strides: int | Ints, padding: Padding, dilation: int | Ints,
+    out_dtype: str | None, auto_scheduler_rewritten_layout: str = "", meta_schedule_original_shape: Any = None,
 ) -> te.Tensor:
     """Data NHWC and a transformed kernel (p, p, out, in)."""
     return conv2d_winograd_nhwc(
-        data, weight, strides, padding, dilation, out_dtype, True, auto_scheduler_rewritten_layout, meta_schedule_original_shape
+        data, weight, strides, padding, dilation, out_dtype, True, auto_scheduler_rewritten_layout,
+        meta_schedule_original_shape
     )
 
 
 @tagged("conv2d_winograd_nchw")
 def conv2d_winograd_nchw(
-    data: te.Tensor, weight: te.Tensor, strides: int | Ints, padding: Padding, dilation: int | Ints, out_dtype: str | None,
-    pre_computed: bool = False, auto_scheduler_rewritten_layout: str = "", meta_schedule_original_shape: Any = None,
+    data: te.Tensor, weight: te.Tensor, strides: int | Ints, padding: Padding, dilation: int | Ints,
+    out_dtype: str | None, pre_computed: bool = False, auto_scheduler_rewritten_layout: str = "",
+    meta_schedule_original_shape: Any = None,
 ) -> te.Tensor:
     """Data NCHW, kernel OIHW, or (p, p, in, out) when it is `pre_computed`."""
     require_plain_layout(auto_scheduler_rewritten_layout, meta_schedule_original_shape)
@@ -184,30 +202,36 @@ def conv2d_winograd_nchw(
 
 
 def conv2d_winograd_nchw_without_weight_transform(
-    data: te.Tensor, weight: te.Tensor, strides: int | Ints, padding: Padding, dilation: int | Ints, out_dtype: str | None,
-    auto_scheduler_rewritten_layout: str = "", meta_schedule_original_shape: Any = None,
+    data: te.Tensor, weight: te.Tensor, strides: int | Ints, padding: Padding, dilation: int | Ints,
+    out_dtype: str | None, auto_scheduler_rewritten_layout: str = "", meta_schedule_original_shape: Any = None,
 ) -> te.Tensor:
     """Data NCHW and a transformed kernel (p, p, in, out)."""
     return conv2d_winograd_nchw(
-        data, weight, strides, padding, dilation, out_dtype, True, auto_scheduler_rewritten_layout, meta_schedule_original_shape
+        data, weight, strides, padding, dilation, out_dtype, True, auto_scheduler_rewritten_layout,
+        meta_schedule_original_shape
     )
 
 
 @tagged("conv2d_gemm_weight_transform")
 def conv2d_gemm_weight_transform(kernel: te.Tensor, tile_N: int, tile_K: int) -> te.Tensor:
-    """A kernel HWIO as a matrix (height * width * in, out), transposed in blocks: (out / tile_N, rows / tile_K, tile_N, tile_K), filled up with zeros."""
+    """A kernel HWIO as a matrix (height * width * in, out), transposed in blocks: (out / tile_N, rows / tile_K, tile_N,
+    tile_K), filled up with zeros."""
     height, width, depth, columns = kernel.extents
     rows = height * width * depth
 
     def element(block: Var, panel: Var, n: Var, k: Var) -> PrimExpr:
         column, row = block * tile_N + n, panel * tile_K + k
-        value = kernel(floordiv(row, width * depth), floormod(floordiv(row, depth), width), floormod(row, depth), column)
+        value = kernel(
+            floordiv(row, width * depth), floormod(floordiv(row, depth), width), floormod(row, depth), column
+        )
         return if_then_else(all_of(row < rows, column < columns), value, const(0, kernel.dtype))
 
     return te.compute((-(-columns // tile_N), -(-rows // tile_K), tile_N, tile_K), element, name="weight_block_reshape")
 
 
 __all__ = [
-    "conv2d_gemm_weight_transform", "conv2d_winograd_nchw", "conv2d_winograd_nchw_without_weight_transform", "conv2d_winograd_nhwc",
-    "conv2d_winograd_nhwc_without_weight_transform", "conv2d_winograd_weight_transform", "conv3d_winograd_weight_transform",
+    "conv2d_gemm_weight_transform", "conv2d_winograd_nchw", "conv2d_winograd_nchw_without_weight_transform",
+    "conv2d_winograd_nhwc",
+    "conv2d_winograd_nhwc_without_weight_transform", "conv2d_winograd_weight_transform",
+    "conv3d_winograd_weight_transform",
 ]

@@ -5,6 +5,7 @@ from tilewright.topi.vision.rois import proposal, roi_align, roi_pool
 from tilewright.topi.vision.suppression import all_class_non_max_suppression, get_valid_counts, non_max_suppression
 
 __all__ = [
-    "all_class_non_max_suppression", "get_valid_counts", "multibox_prior", "multibox_transform_loc", "non_max_suppression", "proposal", "reorg",
+    "all_class_non_max_suppression", "get_valid_counts", "multibox_prior", "multibox_transform_loc",
+    "non_max_suppression", "proposal", "reorg",
     "roi_align", "roi_pool",
 ]

@@ -16,14 +16,17 @@ from tilewright.topi.loops import Loops, loops
 def half_sizes(sizes: Sequence[float], ratios: Sequence[float], height: int, width: int) -> list[tuple[float, float]]:
     """Half the width and height of each anchor: all sizes with the first ratio, then the first size with the others."""
     shape = height / width
-    return [(s * shape / 2, s / 2) for s in sizes] + [(sizes[0] * shape * sqrt(r) / 2, sizes[0] / sqrt(r) / 2) for r in ratios[1:]]
+    return [(s * shape / 2, s / 2) for s in sizes] + [
+        (sizes[0] * shape * sqrt(r) / 2, sizes[0] / sqrt(r) / 2) for r in ratios[1:]
+    ]
 
 
 def multibox_prior(
-    data: te.Tensor, sizes: Sequence[float] = (1.0,), ratios: Sequence[float] = (1.0,), steps: Sequence[float] = (-1.0, -1.0),
-    offsets: Sequence[float] = (0.5, 0.5), clip: bool = False,
+    data: te.Tensor, sizes: Sequence[float] = (1.0,), ratios: Sequence[float] = (1.0,),
+    steps: Sequence[float] = (-1.0, -1.0), offsets: Sequence[float] = (0.5, 0.5), clip: bool = False,
 ) -> te.Tensor:
-    """Anchors (1, pixels * anchors of one, 4) around every pixel of a feature map, as left, top, right, bottom in parts of the image."""
+    """Anchors (1, pixels * anchors of one, 4) around every pixel of a feature map, as left, top, right, bottom in parts
+    of the image."""
     height, width = data.extents[2:]
     halves = half_sizes(sizes, ratios, height, width)
     step_y, step_x = (step if step > 0 else 1 / n for step, n in zip(steps, (height, width), strict=True))
@@ -52,7 +55,8 @@ def multibox_transform_loc(
     cls_prob: te.Tensor, loc_pred: te.Tensor, anchor: te.Tensor, clip: bool = True, threshold: float = 0.01,
     variances: Sequence[float] = (0.1, 0.1, 0.2, 0.2), keep_background: bool = False,
 ) -> tuple[te.Tensor, ...]:
-    """Boxes (class, score, left, top, right, bottom) of the anchors whose best class is not the background, first, and how many; the rest is -1."""
+    """Boxes (class, score, left, top, right, bottom) of the anchors whose best class is not the background, first, and
+    how many; the rest is -1."""
     batch, classes, n = cls_prob.extents
     dtype, first = loc_pred.dtype, 0 if keep_background else 1
 
@@ -68,7 +72,11 @@ def multibox_transform_loc(
                     to = b.let("to", found[0])
                     out[i, to, 0] = E.cast(dtype, best[0] - first)
                     out[i, to, 1] = E.cast(dtype, score[0])
-                    sides = [b.let("side", v) for v in decoded([box[0, j, k] for k in range(4)], [delta[i, j * 4 + k] for k in range(4)], variances)]
+                    sides = [
+                        b.let("side", v) for v in decoded(
+                            [box[0, j, k] for k in range(4)], [delta[i, j * 4 + k] for k in range(4)], variances
+                        )
+                    ]
                     for k, side in enumerate(sides):
                         out[i, to, 2 + k] = E.minimum(E.maximum(side, 0.0), 1.0) if clip else side
                     found[0] = to + 1
@@ -87,13 +95,16 @@ def decoded(anchor: Sequence[PrimExpr], delta: Sequence[PrimExpr], variances: Se
     for d in (0, 1):
         low, high = anchor[d], anchor[d + 2]
         size = high - low
-        center, half = delta[d] * variances[d] * size + (low + high) / 2.0, I.exp(delta[d + 2] * variances[d + 2]) * size / 2.0
+        center, half = delta[d] * variances[d] * size + (low + high) / 2.0, I.exp(
+            delta[d + 2] * variances[d + 2]
+        ) * size / 2.0
         sides.append((center - half, center + half))
     return [sides[0][0], sides[1][0], sides[0][1], sides[1][1]]
 
 
 def reorg(data: te.Tensor, stride: int) -> te.Tensor:
-    """Darknet's rearrangement of (batch, channels, height, width) to more channels of fewer pixels, element by element as it is stored there."""
+    """Darknet's rearrangement of (batch, channels, height, width) to more channels of fewer pixels, element by element
+    as it is stored there."""
     batch, channels, height, width = data.extents
     few = channels // (stride * stride)
 
@@ -101,10 +112,17 @@ def reorg(data: te.Tensor, stride: int) -> te.Tensor:
 
     def element(n: Var, c: Var, y: Var, x: Var) -> PrimExpr:
         flat = (c * shape[2] + y) * shape[3] + x
-        column, row, k = E.floormod(flat, width), E.floormod(E.floordiv(flat, width), height), E.floordiv(flat, width * height)
+        column, row, k = E.floormod(flat, width), E.floormod(
+            E.floordiv(flat, width), height
+        ), E.floordiv(flat, width * height)
         small, block = E.floormod(k, few), E.floordiv(k, few)
         wide, tall = width * stride, height * stride
-        source = (small * tall + row * stride + E.floordiv(block, stride)) * wide + column * stride + E.floormod(block, stride)
-        return data(n, E.floordiv(source, height * width), E.floormod(E.floordiv(source, width), height), E.floormod(source, width))
+        source = (
+            small * tall + row * stride + E.floordiv(block, stride)
+        ) * wide + column * stride + E.floormod(block, stride)
+        return data(
+            n, E.floordiv(source, height * width), E.floormod(E.floordiv(source, width), height),
+            E.floormod(source, width)
+        )
 
     return te.compute(shape, element, name="yolo_reorg")

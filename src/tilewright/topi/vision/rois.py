@@ -35,26 +35,33 @@ class _Map:
 
 
 def roi_align(
-    data: te.Tensor, rois: te.Tensor, pooled_size: Sequence[int], spatial_scale: float, sample_ratio: int = -1, mode: str = "avg",
-    layout: str = "NCHW", aligned: bool = False,
+    data: te.Tensor, rois: te.Tensor, pooled_size: Sequence[int], spatial_scale: float, sample_ratio: int = -1,
+    mode: str = "avg", layout: str = "NCHW", aligned: bool = False,
 ) -> te.Tensor:
     """Averages ("avg") or maxima ("max") of bilinear samples in the cells of regions (image, x, y, x, y).
 
-    With `aligned` the centres of pixels are at their halves, and small regions stay small; else they are at least one pixel.
-    "max_taps" is the maximum of the weighted pixels that samples are made of, which is what ONNX calls max.
+    With `aligned` the centres of pixels are at their halves, and small regions stay small; else they are at least one
+    pixel. "max_taps" is the maximum of the weighted pixels that samples are made of, which is what ONNX calls max.
     """
     m, n, (rows, columns) = _Map(data, layout), rois.extents[0], pooled_size
     one, zero = E.const(1, data.dtype), E.const(0, data.dtype)
 
     def corners(b: Loops, roi: BufferVar, r: PrimExpr) -> tuple[PrimExpr, ...]:
         """Start and size of a region, as the map sees them."""
-        left, top, right, bottom = (E.cast(data.dtype, roi[r, k]) * spatial_scale - (0.5 if aligned else 0.0) for k in range(1, 5))
+        left, top, right, bottom = (
+            E.cast(data.dtype, roi[r, k]) * spatial_scale - (0.5 if aligned else 0.0) for k in range(1, 5)
+        )
         height, width = bottom - top, right - left
         if not aligned:
             height, width = E.maximum(height, one), E.maximum(width, one)
-        return tuple(b.let(name, v) for name, v in zip(("top", "left", "cell_h", "cell_w"), (top, left, height / rows, width / columns), strict=True))
+        return tuple(
+            b.let(name, v) for name,
+            v in zip(("top", "left", "cell_h", "cell_w"), (top, left, height / rows, width / columns), strict=True)
+        )
 
-    def sample(b: Loops, x: BufferVar, at: tuple[PrimExpr, PrimExpr], y: PrimExpr, z: PrimExpr, total: BufferVar) -> None:
+    def sample(
+        b: Loops, x: BufferVar, at: tuple[PrimExpr, PrimExpr], y: PrimExpr, z: PrimExpr, total: BufferVar
+    ) -> None:
         """One sample of an (image, channel), combined into `total`."""
         inside = E.all_of(y >= -1.0, z >= -1.0, y <= float(m.height), z <= float(m.width))
         taps = []
@@ -80,8 +87,12 @@ def roi_align(
             with b.for_range(0, rows, "row") as row, b.for_range(0, columns, "column") as column:
                 total = b.variable("total", data.dtype, te.min_value(data.dtype) if mode != "avg" else zero)
                 with b.for_range(0, grid_h, "v") as v, b.for_range(0, grid_w, "w") as w:
-                    y = top + E.cast(data.dtype, row) * cell_h + (E.cast(data.dtype, v) + 0.5) * cell_h / E.cast(data.dtype, grid_h)
-                    z = left + E.cast(data.dtype, column) * cell_w + (E.cast(data.dtype, w) + 0.5) * cell_w / E.cast(data.dtype, grid_w)
+                    y = top + E.cast(data.dtype, row) * cell_h + (
+                        E.cast(data.dtype, v) + 0.5
+                    ) * cell_h / E.cast(data.dtype, grid_h)
+                    z = left + E.cast(data.dtype, column) * cell_w + (
+                        E.cast(data.dtype, w) + 0.5
+                    ) * cell_w / E.cast(data.dtype, grid_w)
                     sample(b, x, (where, c), b.let("at_y", y), b.let("at_x", z), total)
                 samples = E.cast(data.dtype, E.maximum(grid_h * grid_w, 1))
                 out[m.at(r, c, row, column)] = total[0] / samples if mode == "avg" else total[0]
@@ -89,11 +100,15 @@ def roi_align(
     return loops("roi_align", [data, rois], (m.shape(n, pooled_size), data.dtype), body)
 
 
-def roi_pool(data: te.Tensor, rois: te.Tensor, pooled_size: Sequence[int], spatial_scale: float, layout: str = "NCHW") -> te.Tensor:
+def roi_pool(
+    data: te.Tensor, rois: te.Tensor, pooled_size: Sequence[int], spatial_scale: float, layout: str = "NCHW"
+) -> te.Tensor:
     """Maxima in the cells of regions (image, x, y, x, y) that are rounded to whole pixels; an empty cell is 0."""
     m, n, (rows, columns) = _Map(data, layout), rois.extents[0], pooled_size
 
-    def span(b: Loops, start: PrimExpr, end: PrimExpr, cell: PrimExpr, cells: int, size: int) -> tuple[PrimExpr, PrimExpr]:
+    def span(
+        b: Loops, start: PrimExpr, end: PrimExpr, cell: PrimExpr, cells: int, size: int
+    ) -> tuple[PrimExpr, PrimExpr]:
         """The pixels of one cell along one dimension."""
         width = E.cast("float32", E.maximum(end - start + 1, 1)) / E.const(cells, "float32")
         at = E.cast("float32", cell)
@@ -106,13 +121,16 @@ def roi_pool(data: te.Tensor, rois: te.Tensor, pooled_size: Sequence[int], spati
             r, c = b.let("r", E.floordiv(region, m.channels)), b.let("c", E.floormod(region, m.channels))
             image = b.let("image", held(roi[r, 0], data.extents[0]))
             left, top, right, bottom = (
-                b.let(name, E.cast("int64", rounded(roi[r, k + 1] * spatial_scale))) for k, name in enumerate(("left", "top", "right", "bottom"))
+                b.let(name, E.cast("int64", rounded(roi[r, k + 1] * spatial_scale))) for k,
+                name in enumerate(("left", "top", "right", "bottom"))
             )
             with b.for_range(0, rows, "row") as row, b.for_range(0, columns, "column") as column:
                 y_low, y_high = span(b, top, bottom, row, rows, m.height)
                 x_low, x_high = span(b, left, right, column, columns, m.width)
                 some = E.logical_and(y_low < y_high, x_low < x_high)
-                most = b.variable("most", data.dtype, E.if_then_else(some, te.min_value(data.dtype), E.const(0, data.dtype)))
+                most = b.variable(
+                    "most", data.dtype, E.if_then_else(some, te.min_value(data.dtype), E.const(0, data.dtype))
+                )
                 with b.for_range(y_low, y_high, "y") as y, b.for_range(x_low, x_high, "x") as z:
                     most[0] = greater_of(most[0], x[m.at(image, c, y, z)])
                 out[m.at(r, c, row, column)] = most[0]
@@ -132,21 +150,27 @@ def anchors(scales: Sequence[float], ratios: Sequence[float], base: float) -> li
         plain_w = math.floor(math.sqrt(math.floor(base * base / ratio)) + 0.5)
         for scale in scales:
             w, h = plain_w * scale, math.floor(plain_w * ratio + 0.5) * scale
-            found.append((center - 0.5 * (w - 1), center - 0.5 * (h - 1), center + 0.5 * (w - 1), center + 0.5 * (h - 1)))
+            found.append(
+                (center - 0.5 * (w - 1), center - 0.5 * (h - 1), center + 0.5 * (w - 1), center + 0.5 * (h - 1))
+            )
     return found
 
 
 def proposal(
-    cls_prob: te.Tensor, bbox_pred: te.Tensor, im_info: te.Tensor, scales: Sequence[float], ratios: Sequence[float], feature_stride: int,
-    threshold: float, rpn_pre_nms_top_n: int, rpn_post_nms_top_n: int, rpn_min_size: int, iou_loss: bool,
+    cls_prob: te.Tensor, bbox_pred: te.Tensor, im_info: te.Tensor, scales: Sequence[float], ratios: Sequence[float],
+    feature_stride: int, threshold: float, rpn_pre_nms_top_n: int, rpn_post_nms_top_n: int, rpn_min_size: int,
+    iou_loss: bool,
 ) -> te.Tensor:
-    """Regions (image, x, y, x, y) that a region proposal network found: the best ones that do not overlap, repeated to the number wanted."""
+    """Regions (image, x, y, x, y) that a region proposal network found: the best ones that do not overlap, repeated to
+    the number wanted."""
     batch, _, height, width = cls_prob.extents
     base = anchors(scales, ratios, feature_stride)
     n = height * width * len(base)
     taking, dtype = min(rpn_pre_nms_top_n, n) if rpn_pre_nms_top_n > 0 else n, bbox_pred.dtype
 
-    def predict(b: Loops, i: PrimExpr, prob: BufferVar, deltas: BufferVar, info: BufferVar, boxes: BufferVar, scores: BufferVar) -> None:
+    def predict(
+        b: Loops, i: PrimExpr, prob: BufferVar, deltas: BufferVar, info: BufferVar, boxes: BufferVar, scores: BufferVar
+    ) -> None:
         """The boxes of image `i`, moved as the network says and held in the image, and their scores."""
         with b.for_range(0, height, "y") as y, b.for_range(0, width, "x") as x:
             for k, anchor in enumerate(base):
@@ -155,13 +179,18 @@ def proposal(
                 start = [E.cast(dtype, s) * feature_stride + a for a, s in zip(anchor, shifts, strict=True)]
                 box = _moved(b, start, [deltas[i, k * 4 + d, y, x] for d in range(4)], iou_loss)
                 limits = [info[i, 1], info[i, 0]] * 2
-                held = [b.let("side", E.maximum(E.minimum(v, E.cast(dtype, most) - 1.0), 0.0)) for v, most in zip(box, limits, strict=True)]
+                held = [
+                    b.let("side", E.maximum(E.minimum(v, E.cast(dtype, most) - 1.0), 0.0)) for v,
+                    most in zip(box, limits, strict=True)
+                ]
                 least = b.let("least", E.cast(dtype, info[i, 2]) * rpn_min_size)
                 small = b.let("small", E.any_of(held[2] - held[0] + 1.0 < least, held[3] - held[1] + 1.0 < least))
                 beyond = E.any_of(*(s >= E.cast("int64", info[i, d] / feature_stride) for d, s in ((0, y), (1, x))))
                 for d, v in enumerate(held):
                     boxes[at * 4 + d] = E.if_then_else(small, v - least / 2.0 if d < 2 else v + least / 2.0, v)
-                scores[at] = E.if_then_else(E.logical_or(small, beyond), E.const(-1, dtype), prob[i, len(base) + k, y, x])
+                scores[at] = E.if_then_else(
+                    E.logical_or(small, beyond), E.const(-1, dtype), prob[i, len(base) + k, y, x]
+                )
 
     def body(b: Loops, prob: BufferVar, deltas: BufferVar, info: BufferVar, out: BufferVar) -> None:
         with b.shared(batch, batch * n * 100.0, "image") as i:
@@ -184,12 +213,15 @@ def proposal(
 
 
 def _moved(b: Loops, box: Sequence[PrimExpr], delta: Sequence[PrimExpr], iou_loss: bool) -> list[PrimExpr]:
-    """A box moved by what was predicted: of its corners with `iou_loss`, else of its centre and the logarithms of its size."""
+    """A box moved by what was predicted: of its corners with `iou_loss`, else of its centre and the logarithms of its
+    size."""
     if iou_loss:
         return [v + d for v, d in zip(box, delta, strict=True)]
     sides = []
     for low, high, shift, growth in ((box[0], box[2], delta[0], delta[2]), (box[1], box[3], delta[1], delta[3])):
         size = high - low + 1.0
-        center, half = b.let("center", shift * size + low + (size - 1.0) * 0.5), b.let("half", (I.exp(growth) * size - 1.0) * 0.5)
+        center, half = b.let(
+            "center", shift * size + low + (size - 1.0) * 0.5
+        ), b.let("half", (I.exp(growth) * size - 1.0) * 0.5)
         sides.append((center - half, center + half))
     return [sides[0][0], sides[1][0], sides[0][1], sides[1][1]]

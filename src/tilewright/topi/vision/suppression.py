@@ -21,7 +21,8 @@ _NS = 20.0
 
 
 class Kept:
-    """The boxes kept so far, and whether a candidate overlaps one of them; `one` is what a side is longer than the difference of its ends."""
+    """The boxes kept so far, and whether a candidate overlaps one of them; `one` is what a side is longer than the
+    difference of its ends."""
 
     def __init__(self, b: Loops, most: int, dtype: DataType, one: float = 0.0) -> None:
         self.b, self.dtype, self.one = b, dtype, E.const(one, dtype)
@@ -32,12 +33,21 @@ class Kept:
     def box(self, corners: Sequence[PrimExpr]) -> list[PrimExpr]:
         """Left, top, right, bottom and area of a box given by two corners."""
         x, y, u, v = (self.b.let(n, c) for n, c in zip("xyuv", corners, strict=True))
-        sides = [self.b.let(n, f(p, q)) for n, f, p, q in (("left", E.minimum, x, u), ("top", E.minimum, y, v), ("right", E.maximum, x, u), ("bottom", E.maximum, y, v))]
+        sides = [
+            self.b.let(n, f(p, q)) for n, f, p,
+            q in (
+                ("left", E.minimum, x, u), ("top", E.minimum, y, v), ("right", E.maximum, x, u),
+                ("bottom", E.maximum, y, v)
+            )
+        ]
         left, top, right, bottom = sides
         return [*sides, self.b.let("area", (right - left + self.one) * (bottom - top + self.one))]
 
-    def overlapped(self, box: Sequence[PrimExpr], kind: PrimExpr | None, threshold: PrimExpr, *, strictly: bool) -> PrimExpr:
-        """Does a kept box (of the same `kind`, when there is one, and never one of a negative kind) overlap `box` by `threshold`?"""
+    def overlapped(
+        self, box: Sequence[PrimExpr], kind: PrimExpr | None, threshold: PrimExpr, *, strictly: bool
+    ) -> PrimExpr:
+        """Does a kept box (of the same `kind`, when there is one, and never one of a negative kind) overlap `box` by
+        `threshold`?"""
         b, zero = self.b, E.const(0, self.dtype)
         hits = b.variable("hits", "int32", 0)
         left, top, right, bottom, area = box
@@ -64,8 +74,11 @@ class Kept:
         self.count[0] = place + 1
 
 
-def get_valid_counts(data: te.Tensor, score_threshold: float = 0, id_index: int = 0, score_index: int = 1) -> tuple[te.Tensor, ...]:
-    """How many boxes of `data` (batch, boxes, values) score above the threshold; those boxes, first; and where they were. The rest is -1."""
+def get_valid_counts(
+    data: te.Tensor, score_threshold: float = 0, id_index: int = 0, score_index: int = 1
+) -> tuple[te.Tensor, ...]:
+    """How many boxes of `data` (batch, boxes, values) score above the threshold; those boxes, first; and where they
+    were. The rest is -1."""
     batch, n, width = data.extents
 
     def body(b: Loops, x: BufferVar, count: BufferVar, boxes: BufferVar, places: BufferVar) -> None:
@@ -87,17 +100,22 @@ def get_valid_counts(data: te.Tensor, score_threshold: float = 0, id_index: int 
                     boxes[i, j, k] = E.const(-1, data.dtype)
                 places[i, j] = -1
 
-    return loops("get_valid_counts", [data], [((batch,), "int32"), (data.extents, data.dtype), ((batch, n), "int32")], body)
+    return loops(
+        "get_valid_counts", [data], [((batch,), "int32"), (data.extents, data.dtype), ((batch, n), "int32")], body
+    )
 
 
 def non_max_suppression(
-    data: te.Tensor, valid_count: te.Tensor, indices: te.Tensor, max_output_size: int = -1, iou_threshold: float = 0.5, force_suppress: bool = False,
-    top_k: int = -1, coord_start: int = 2, score_index: int = 1, id_index: int = 0, return_indices: bool = True, invalid_to_bottom: bool = False,
+    data: te.Tensor, valid_count: te.Tensor, indices: te.Tensor, max_output_size: int = -1, iou_threshold: float = 0.5,
+    force_suppress: bool = False,
+    top_k: int = -1, coord_start: int = 2, score_index: int = 1, id_index: int = 0, return_indices: bool = True,
+    invalid_to_bottom: bool = False,
 ) -> Any:
-    """The boxes of `data` (batch, boxes, values), best first, that no better one of their class overlaps; -1 in place of the others.
+    """The boxes of `data` (batch, boxes, values), best first, that no better one of their class overlaps; -1 in place
+    of the others.
 
-    `valid_count` boxes of each image take part, at most `top_k`, and `max_output_size` are kept. With `return_indices`, the
-    result is where the boxes were (through `indices`), first, and how many there are.
+    `valid_count` boxes of each image take part, at most `top_k`, and `max_output_size` are kept. With `return_indices`,
+    the result is where the boxes were (through `indices`), first, and how many there are.
     """
     batch, n, width = data.extents
 
@@ -107,7 +125,9 @@ def non_max_suppression(
             number = b.variable("number", "int64", 0)
             kept = Kept(b, n, data.dtype)
             selected = b.variable("selected", "int64", 0)
-            order = sorted_places(b, lambda k: x[i, k, score_index], valid, n, data.dtype) if iou_threshold > 0 else None
+            order = sorted_places(
+                b, lambda k: x[i, k, score_index], valid, n, data.dtype
+            ) if iou_threshold > 0 else None
             with b.for_range(0, valid, "j") as j:
                 place = b.let("place_of_box", j if order is None else E.cast("int64", order[j]))
                 good = b.variable("good", "int32", 1)
@@ -133,7 +153,10 @@ def non_max_suppression(
             if return_indices:
                 outs[1][i, 0] = E.cast("int32", number[0])
 
-    def _judge(b: Loops, x: BufferVar, i: PrimExpr, place: PrimExpr, j: PrimExpr, good: BufferVar, kept: Kept, selected: BufferVar) -> None:
+    def _judge(
+        b: Loops, x: BufferVar, i: PrimExpr, place: PrimExpr, j: PrimExpr, good: BufferVar, kept: Kept,
+        selected: BufferVar
+    ) -> None:
         """Is box `place`, in turn j, one of the result?"""
         outside = E.any_of(j >= top_k if top_k > 0 else False, E.compare(E.EQ, selected[0], max_output_size))
         with b.if_scope(outside):
@@ -141,24 +164,32 @@ def non_max_suppression(
         with b.else_scope(), b.if_scope(x[i, place, score_index] > 0):
             box = kept.box([x[i, place, coord_start + k] for k in range(4)])
             kind = None if id_index < 0 else b.let("kind", x[i, place, id_index])
-            with b.if_scope(kept.overlapped(box, None if force_suppress else kind, E.const(iou_threshold, data.dtype), strictly=False)):
+            with b.if_scope(
+                kept.overlapped(
+                    box, None if force_suppress else kind, E.const(iou_threshold, data.dtype), strictly=False
+                )
+            ):
                 good[0] = 0
             with b.else_scope():
                 selected[0] = selected[0] + 1
                 with b.if_scope(True if kind is None else kind >= 0):
                     kept.keep(box, kind)
 
-    results: list[Output] = [((batch, n), "int32"), ((batch, 1), "int32")] if return_indices else [(data.extents, data.dtype)]
+    results: list[Output] = [
+        ((batch, n), "int32"), ((batch, 1), "int32")
+    ] if return_indices else [(data.extents, data.dtype)]
     return loops("non_max_suppression", [data, valid_count, indices], results, body)
 
 
 def all_class_non_max_suppression(
-    boxes: te.Tensor, scores: te.Tensor, max_output_boxes_per_class: int, iou_threshold: float, score_threshold: float, output_format: str = "onnx",
+    boxes: te.Tensor, scores: te.Tensor, max_output_boxes_per_class: int, iou_threshold: float, score_threshold: float,
+    output_format: str = "onnx",
 ) -> tuple[te.Tensor, ...]:
     """Suppression for each class on its own: `boxes` (batch, boxes, 4) with `scores` (batch, classes, boxes).
 
-    "onnx": rows (image, class, box) of all images, and how many there are. "tensorflow": rows (class, box) of each image,
-    their scores, and how many there are in each image. Rows behind the last one are zero. Below 0 the number of boxes is not limited.
+    "onnx": rows (image, class, box) of all images, and how many there are. "tensorflow": rows (class, box) of each
+    image, their scores, and how many there are in each image. Rows behind the last one are zero. Below 0 the number of
+    boxes is not limited.
     """
     batch, classes, n = scores.extents
     most = n if max_output_boxes_per_class < 0 else min(max_output_boxes_per_class, n)
@@ -178,19 +209,25 @@ def all_class_non_max_suppression(
             with b.for_range(0, total, "j") as j, b.if_scope(kept.count[0] < most):
                 place = b.let("place_of_box", E.cast("int64", candidates[E.cast("int64", order[j])]))
                 candidate = kept.box([box[(E.floordiv(row, classes) * n + place) * 4 + k] for k in range(4)])
-                with b.if_scope(E.logical_not(kept.overlapped(candidate, None, E.const(iou_threshold, boxes.dtype), strictly=True))):
+                with b.if_scope(
+                    E.logical_not(kept.overlapped(candidate, None, E.const(iou_threshold, boxes.dtype), strictly=True))
+                ):
                     chosen[row * most + kept.count[0]] = E.cast("int32", place)
                     kept.keep(candidate)
             counts[row] = kept.count[0]
 
-    def emit(b: Loops, score: BufferVar, chosen: BufferVar, counts: BufferVar, outs: Sequence[BufferVar], onnx: bool) -> None:
+    def emit(
+        b: Loops, score: BufferVar, chosen: BufferVar, counts: BufferVar, outs: Sequence[BufferVar], onnx: bool
+    ) -> None:
         """The rows of the result, in the second pass."""
         total = b.variable("rows", "int64", 0)
         with b.for_range(0, batch, "i") as i:
             if not onnx:
                 total[0] = 0
             with b.for_range(0, classes, "c") as c, b.for_range(0, counts[i * classes + c], "k") as k:
-                to, place = b.let("to", total[0]), b.let("chosen_box", E.cast("int64", chosen[(i * classes + c) * most + k]))
+                to, place = b.let("to", total[0]), b.let(
+                    "chosen_box", E.cast("int64", chosen[(i * classes + c) * most + k])
+                )
                 row: list[Value] = [i, c, place] if onnx else [c, place]
                 for column, value in enumerate(row):
                     outs[0][(to, column) if onnx else (i, to, column)] = value

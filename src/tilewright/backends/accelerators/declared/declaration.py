@@ -72,7 +72,9 @@ class Memory:
     def __post_init__(self) -> None:
         for what in ("size", "align", "bytes_per_cycle"):
             if getattr(self, what) <= 0:
-                raise OptionError(f"the memory {self.name} has {what}={getattr(self, what)}; it must be above zero", code="TW0903")
+                raise OptionError(
+                    f"the memory {self.name} has {what}={getattr(self, what)}; it must be above zero", code="TW0903"
+                )
         if self.latency < 0 or self.align & (self.align - 1) or self.size % self.align:
             raise OptionError(
                 f"the memory {self.name}: align is a power of two that divides the size, and latency is not negative",

@@ -118,7 +118,10 @@ class _Reader:
             self.tensors[e] = e.value
             return
         if isinstance(e, (Var, TupleGetItem)) or not isinstance(e, Call):
-            raise CompileError(f"{self.accelerator.name} does not support a {type(e).__name__}; its functions contain only its operators", e.span, code="TW0904")
+            raise CompileError(
+                f"{self.accelerator.name} does not support a {type(e).__name__}; its functions contain only its "
+                "operators", e.span, code="TW0904"
+            )
         operator = operator_of(self.accelerator, e)
         composite: Any = e.op
         result = self._fresh(e)

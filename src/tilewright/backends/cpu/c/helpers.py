@@ -56,7 +56,7 @@ static inline float f32_of_f16(uint16_t x) {
   if (magnitude >= 0x7C00u) return float_of_bits(sign | 0x7F800000u | (magnitude & 0x3FFu) << 13 | (magnitude > 0x7C00u ? 0x400000u : 0u));
   /* 2**112 moves the exponent to its place, and makes subnormal numbers normal */
   return float_of_bits(sign | bits_of_float(float_of_bits(magnitude << 13) * 0x1p112f));
-}""",
+}""",  # noqa: E501
     "f16_of_f32": """\
 /* rounds to nearest, ties to even */
 static inline uint16_t f16_of_f32(float x) {
@@ -110,7 +110,7 @@ static inline float dot2(uint32_t a, uint32_t b, float c) {
 }""",
     "word": """\
 /* four bytes as one number, the first lowest */
-static inline uint32_t word(const uint8_t *x) { return (uint32_t)x[0] | (uint32_t)x[1] << 8 | (uint32_t)x[2] << 16 | (uint32_t)x[3] << 24; }""",
+static inline uint32_t word(const uint8_t *x) { return (uint32_t)x[0] | (uint32_t)x[1] << 8 | (uint32_t)x[2] << 16 | (uint32_t)x[3] << 24; }""",  # noqa: E501
     "dot4": """\
 /* total plus the products of the four unsigned bytes of a with the four signed bytes of b */
 static inline int32_t dot4(uint32_t a, int32_t b, int32_t total) {
@@ -122,10 +122,10 @@ static inline int32_t dot4(uint32_t a, int32_t b, int32_t total) {
 }""",
     "high_product": """\
 /* bits 32 to 63 of a * b + c */
-static inline int32_t high_product(int32_t a, int32_t b, int64_t c) { return (int32_t)(add_i64((int64_t)a * b, c) >> 32); }""",
+static inline int32_t high_product(int32_t a, int32_t b, int64_t c) { return (int32_t)(add_i64((int64_t)a * b, c) >> 32); }""",  # noqa: E501
     "doubled_high_product": """\
 /* bits 31 to 62 of a * b + c */
-static inline int32_t doubled_high_product(int32_t a, int32_t b, int64_t c) { return (int32_t)(add_i64((int64_t)a * b, c) >> 31); }""",
+static inline int32_t doubled_high_product(int32_t a, int32_t b, int64_t c) { return (int32_t)(add_i64((int64_t)a * b, c) >> 31); }""",  # noqa: E501
 }
 _NEEDS: Final[dict[str, tuple[str, ...]]] = {
     "f32_of_bf16": ("float_of_bits",), "bf16_of_f32": ("bits_of_float",),
@@ -164,7 +164,7 @@ static inline void dot4_x{lanes}(int32_t *total, uint32_t a, const int32_t *w) {
     total[k] = (int32_t)sum;
   }}
 #endif
-}}"""
+}}"""  # noqa: E501
 
 
 def _by_halves(lanes: int, bits: int) -> str:

@@ -32,7 +32,7 @@ struct tw_context {
   int64_t threads;
   void *pool;
   volatile int64_t refused; /* how often there was no memory; that it changes is what counts */
-};"""
+};"""  # noqa: E501
 """The part of a context that kernels use; its layout is that of `backends/cpu/llvm/pool.py`."""
 
 

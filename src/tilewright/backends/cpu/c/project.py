@@ -37,7 +37,7 @@ static double real(uint16_t x) {
   const int exponent = x >> 10 & 31, fraction = x & 1023;
   const double size = exponent == 0 ? ldexp(fraction, -24) : exponent == 31 ? (fraction ? (double)NAN : (double)INFINITY) : ldexp(fraction + 1024, exponent - 25);
   return x >> 15 ? -size : size;
-}"""
+}"""  # noqa: E501
 _BRAIN: Final = """\
 static double real(uint16_t x) {
   const uint32_t bits = (uint32_t)x << 16;

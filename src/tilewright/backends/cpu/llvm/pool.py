@@ -307,7 +307,7 @@ moved:
 done:
   ret void
 }
-"""
+"""  # noqa: E501
 
 _THREADED: Final = """
 declare i32 @pthread_create(ptr, ptr, ptr, ptr)

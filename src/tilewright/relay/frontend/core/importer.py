@@ -129,7 +129,8 @@ class Importer:
         return results
 
     def _waits(self, source: SourceNode, origin: Origin, args: list[Any], scope: Scope) -> bool:
-        """Whether a node is converted later, when the sizes of its inputs are known. Raises `NotKnownError` in a loop."""
+        """Whether a node is converted later, when the sizes of its inputs are known. Raises `NotKnownError` in a
+        loop."""
         used = self.typed_operands(source, args, scope)
         if not any(map(has_unknown_sizes, used)) or self.takes_unknown(source, used, scope):
             return False

@@ -193,7 +193,9 @@ class Converters(dict[Any, list[Converter]]):
         for (domain, operator), names in sorted(missing.items()):
             more = f", and {len(names) - 5} more" if len(names) > 5 else ""
             where = f" (domain '{domain}')" if domain else ""
-            lines.append(f"  {operator}{where}, in {len(names)} node{'s' * (len(names) != 1)}: {', '.join(names[:5])}{more}")
+            lines.append(
+                f"  {operator}{where}, in {len(names)} node{'s' * (len(names) != 1)}: {', '.join(names[:5])}{more}"
+            )
         domain, operator = min(missing)
         said = "\n".join(["these operators of the model have no converter:", *lines])
         raise OpNotImplemented(

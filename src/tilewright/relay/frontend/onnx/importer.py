@@ -141,7 +141,8 @@ class Importer(core.Importer):
         self._left = MOST_WRITTEN_OUT
 
     def main(self) -> Body:
-        """Return the scope of the model's graph. Raises `OpNotImplemented` with all operators that have no converter."""
+        """Return the scope of the model's graph. Raises `OpNotImplemented` with all operators that have no
+        converter."""
         self._left += MOST_FOR_A_NODE * functions.check_supported(self.model, self.functions, self.opsets, self.source)
         self.inputs.require_all()
         graph = self._graph(self.model.graph, self.opsets, self.source.spans)

@@ -11,7 +11,15 @@ from tilewright.search.autotvm.task.dispatcher import (
 from tilewright.search.autotvm.task.kernels import KernelTask
 from tilewright.search.autotvm.task.relay_integration import extract_from_multiple_program, extract_from_program
 from tilewright.search.autotvm.task.space import ConfigEntity, ConfigSpace, FallbackConfigEntity
-from tilewright.search.autotvm.task.task import Task, args_to_workload, create, deserialize_args, get_config, serialize_args, template
+from tilewright.search.autotvm.task.task import (
+    Task,
+    args_to_workload,
+    create,
+    deserialize_args,
+    get_config,
+    serialize_args,
+    template,
+)
 from tilewright.search.autotvm.task.topi_integration import get_workload, register_topi_compute, register_topi_schedule
 
 __all__ = [

@@ -100,7 +100,9 @@ class KernelTask(Task):
         """Lower the kernel under some decisions. Raises `NoNativeKernel` where the function has no native kernel."""
         with PassContext(LEVEL):
             machine = self.target.machine
-            return lower(self.function, self.constants, machine, "main", flat=flat, decided=decisions, target=self.target)
+            return lower(
+                self.function, self.constants, machine, "main", flat=flat, decided=decisions, target=self.target
+            )
 
     def of_program(self) -> Task | None:
         """Return the task of the implementation that a program registered for the kernel, if there is one."""

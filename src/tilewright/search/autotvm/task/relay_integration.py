@@ -42,7 +42,8 @@ def extract_from_multiple_program(
     """Return the tasks of several networks; shared ones once."""
     if len(mods) != len(params):
         raise OptionError(
-            f"{len(mods)} programs were given, but parameters for {len(params)}; give one dictionary, or None, for each program",
+            f"{len(mods)} programs were given, but parameters for {len(params)}; give one dictionary, or None, for "
+            "each program",
             code="TW0211")
     chosen, begin = Target(target), time.perf_counter()
     wanted = None if ops is None else {str(getattr(o, "name", o)) for o in ops}

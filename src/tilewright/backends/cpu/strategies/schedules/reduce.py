@@ -73,7 +73,8 @@ def _in_pieces(k: KernelBlocks, acc: str) -> None:
         if isinstance(extent, OpenSize):
             return
         if length * extent > 2 * piece:
-            farthest = max(1, min(extent, math.ceil(piece / length) ** 2))  # what is longer is farther from the wish than 1 is
+            # what is longer is farther from the wish than 1 is
+            farthest = max(1, min(extent, math.ceil(piece / length) ** 2))
             rest = min(divisors(extent, farthest), key=lambda d: abs(math.log(length * d / piece)))
             if 1 < rest < extent:
                 loop, _ = s.split(loop, [None, rest])
