@@ -9,6 +9,7 @@ import sys
 import pytest
 
 from tilewright.base.aliases import FORMER, PUBLIC, real_name
+from tilewright.base.errors import MovedModuleWarning
 
 
 @pytest.mark.parametrize("name", PUBLIC)
@@ -21,7 +22,7 @@ def test_a_public_name_is_the_module(name: str) -> None:
 @pytest.mark.parametrize("name", FORMER)
 def test_a_former_name_works_with_a_warning(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delitem(sys.modules, f"tilewright.{name}", raising=False)
-    with pytest.warns(DeprecationWarning, match=f"'tilewright.{name}' is now 'tilewright.{FORMER[name]}'"):
+    with pytest.warns(MovedModuleWarning, match=f"'tilewright.{name}' is now 'tilewright.{FORMER[name]}'"):
         module = importlib.import_module(f"tilewright.{name}")
     assert module is importlib.import_module(f"tilewright.{FORMER[name]}")
 

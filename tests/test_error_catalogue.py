@@ -25,7 +25,7 @@ from tilewright.driver.main import main
 ROOT = Path(__file__).parent.parent
 SOURCE = ROOT / "src" / "tilewright"
 PAGE = ROOT / "docs" / "errors.md"
-_BASES = {"TVMError", "UserWarning"}
+_BASES = {"TVMError", "UserWarning", "DeprecationWarning"}
 _ABSTRACT = {"TVMError", "WorkerError"}
 _OUTSIDE = {"TW0201": "UsageError"}  # the class of the library that reads command lines
 _MOST_LINES = 14

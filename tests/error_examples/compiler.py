@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
+import sys
 from pathlib import Path
 from unittest import mock
 
@@ -82,3 +84,9 @@ def tw1308() -> None:
 
 def tw1309() -> None:
     InferenceSession(mlp().SerializeToString(), providers=["CUDAExecutionProvider", "CPUExecutionProvider"])
+
+
+def tw1310() -> None:
+    with mock.patch.dict(sys.modules):
+        sys.modules.pop("tilewright.intrinsics", None)
+        importlib.import_module("tilewright.intrinsics")

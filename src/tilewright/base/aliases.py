@@ -18,6 +18,8 @@ from importlib.util import find_spec
 from types import CodeType, ModuleType
 from typing import Final
 
+from tilewright.base.errors import MovedModuleWarning
+
 PUBLIC: Final[Mapping[str, str]] = {
     "_ffi": "compat._ffi",
     "arith": "scalar.arith",
@@ -66,7 +68,7 @@ FORMER: Final[Mapping[str, str]] = {
     "tuning": "search",
     "types": "base.types",
 }
-"""Names of earlier versions: they still work, with a `DeprecationWarning`."""
+"""Names of earlier versions: they still work, with a `MovedModuleWarning`."""
 _PREFIX: Final = "tilewright."
 
 
@@ -128,7 +130,7 @@ class AliasFinder(MetaPathFinder):
         if real == name or (found := find_spec(_PREFIX + real)) is None:
             return None
         if name in FORMER:
-            warnings.warn(f"'{fullname}' is now '{_PREFIX}{real}'", DeprecationWarning, stacklevel=2)
+            warnings.warn(f"'{fullname}' is now '{_PREFIX}{real}'", MovedModuleWarning, stacklevel=2)
         spec = ModuleSpec(
             fullname, _Alias(_PREFIX + real), origin=found.origin,
             is_package=found.submodule_search_locations is not None

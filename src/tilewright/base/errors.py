@@ -235,6 +235,12 @@ class ProviderWarning(UserWarning):
     code = "TW1309"
 
 
+class MovedModuleWarning(DeprecationWarning):
+    """A module is imported by a name of an earlier version, which still works. The message has the new name."""
+
+    code = "TW1310"
+
+
 class NoNativeKernel(TVMError):
     """An operator has no tensor expression for these arguments, so that its step runs in Python.
 
