@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tilewright.base.memory_placement import ALIGNMENT, Living
+from tilewright.base.memory_placement import ALIGNMENT, LiveRange
 from tilewright.base.nd import aligned_empty
 from tilewright.runtime.executable import Executable
 
@@ -45,7 +45,7 @@ def guarded_workspace() -> Iterator[list[Plan]]:
     made."""
     made: list[Plan] = []
 
-    def apart(pieces: Sequence[Living], limit: int | None = None) -> tuple[list[int], int]:
+    def apart(pieces: Sequence[LiveRange], limit: int | None = None) -> tuple[list[int], int]:
         offsets, end = [], GUARD
         for piece in pieces:
             offsets.append(end)

@@ -233,7 +233,7 @@ def test_a_line_of_c_is_explained(tmp_path: Path) -> None:
         "    for (int j = 0; j < 3; ++j)", "of", "    void kernel_0_relu(float *y)",
         "    kernel_0_relu", "    nn.relu of node 'act'",
     ]
-    assert explained(file, 99) == f"{file}:99: the text is not there any more; write the library again"
+    assert explained(file, 99) == f"{file}:99: the source file no longer exists; export the library again"
     assert "not there any more" in explained(folder / "none.c", 1)
 
 

@@ -654,7 +654,7 @@ def test_images_are_decoded(monkeypatch: pytest.MonkeyPatch) -> None:
         np.testing.assert_array_equal(evaluate(from_onnx(model)[0]["main"], encoded), expected)
     gray = node_model("ImageDecoder", {"x": encoded}, {}, {"y": TensorProto.UINT8}, pixel_format="Grayscale")
     assert evaluate(from_onnx(gray)[0]["main"], encoded).shape == (5, 4, 1)
-    with pytest.raises(InputError, match="the bytes are no image that can be decoded"):
+    with pytest.raises(InputError, match="the bytes cannot be decoded as an image"):
         evaluate(from_onnx(gray)[0]["main"], np.zeros_like(encoded))
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     with pytest.raises(ModelError, match="decoding images needs Pillow, which is not installed"):

@@ -330,7 +330,7 @@ def test_what_no_one_can_compute() -> None:
         CompileError, match="no choice of parts computes every call: the parts that targets can take overlap"
     ):
         cheapest_plan(function, pair, MockCostEstimator({"default": 1.0}))
-    with pytest.raises(OptionError, match=r"CostEstimator has no estimate\(function, target\)"):
+    with pytest.raises(OptionError, match=r"CostEstimator has no method estimate\(function, target\)"):
         CostEstimator().estimate(function, "one")
 
 

@@ -36,7 +36,7 @@ def test_a_diagonal_is_set_with_the_arguments_of_the_field() -> None:
         np.asarray([[1, 2, 3], [9, 4, 5]], "float32")
     )
     np.testing.assert_array_equal(found, [[1, 0, 0], [4, 2, 0], [0, 5, 3]])
-    with pytest.raises(CompileError, match="align 'UP' is not known"):
+    with pytest.raises(CompileError, match="align 'UP' is not supported"):
         relay.matrix_set_diag(var("x", shape=(2, 2)), var("d", shape=(2,)), align="UP")
 
 

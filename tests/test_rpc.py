@@ -110,7 +110,7 @@ def test_a_session_has_files_modules_and_times(library: Path) -> None:
         with pytest.raises(WorkerRaised, match=r"the session has no file 'notes.bin'; upload it first"):
             remote.download("notes.bin")
         for name in ("../escape", "/etc/passwd", "..", ""):
-            with pytest.raises(WorkerRaised, match="is no name of a file of a session"):
+            with pytest.raises(WorkerRaised, match="is not a valid file name in a session"):
                 remote.upload(b"x", name)
         with pytest.raises(InputError, match="bytes are uploaded under a name"):
             remote.upload(b"x")

@@ -74,7 +74,7 @@ def test_the_map_of_perf_follows_no_link(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["a\0b", "x" * 300, "../x", ""])
 def test_names_of_uploads_are_plain(name: str) -> None:
-    with pytest.raises(InputError, match="is no name of a file of a session"):
+    with pytest.raises(InputError, match="is not a valid file name in a session"):
         file(name)
 
 

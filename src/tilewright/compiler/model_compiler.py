@@ -85,9 +85,8 @@ class ModelCompiler:
 
     @property
     def _is_cached(self) -> bool:
-        """Whether the key covers all inputs of the program; a registered Python function that compiles an operator has
-        no key."""
-        return bool(self.source.content) and not any(key.startswith("FTVM") for _, key in OP_ATTRIBUTES)
+        """Whether the key covers all that the program depends on; hooks of operators have no key."""
+        return bool(self.source.content) and not _has_hooks()
 
     def _key(self, what: Any) -> str:
         return build_key(
@@ -127,3 +126,14 @@ class ModelCompiler:
             return build_open(
                 lambda: self.read(shapes, report)["main"], ranges, self.target, self.source.name, report, self.cache
             )
+
+
+def _has_hooks() -> bool:
+    """Whether the program registered functions that take part in compiling operators of this package."""
+    hooked = [name for name, key in OP_ATTRIBUTES if key.startswith("FTVM")]
+    if not hooked:
+        return False
+    from tilewright.relay.op.registered import Registered
+    from tilewright.relay.op.registry import OPS
+
+    return any(name in OPS and not issubclass(OPS[name], Registered) for name in hooked)

@@ -301,7 +301,7 @@ def _check_providers(providers: Sequence[Any] | None) -> None:
     others = [n for n in names if n != _PROVIDER]
     if others:
         warnings.warn(
-            f"{', '.join(others)} {'is' if len(others) == 1 else 'are'} not here; the model runs on the CPU",
+            f"{', '.join(others)} {'is' if len(others) == 1 else 'are'} not available; the model runs on the CPU",
             ProviderWarning, stacklevel=3
         )
 

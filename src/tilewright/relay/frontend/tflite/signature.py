@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from tilewright.base.model_formats import Contents, Signature
+from tilewright.ir.module import IRModule
 from tilewright.relay.frontend.tflite.importer import from_tflite, inputs_of
 from tilewright.relay.frontend.tflite.model import read_model
 from tilewright.relay.frontend.tflite.registry import CONVERTERS
@@ -20,6 +21,11 @@ def signature(model: Any) -> Signature:
 def survey(model: Any, shapes: Mapping[str, Any] | None = None) -> tuple[Signature, list[str]]:
     """The signature, and the files beside the model that hold its tensors: none."""
     return signature(model), []
+
+
+def read(model: Any, shapes: Mapping[str, Any] | None) -> tuple[IRModule, dict[str, Any]]:
+    """`from_tflite` for these shapes of the inputs."""
+    return from_tflite(model, shapes)
 
 
 def contents(model: Any, shapes: Mapping[str, Any] | None) -> Contents:
