@@ -8,6 +8,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ from tilewright.backends.cpu.combine import has_zig
 from tilewright.base.global_functions import remove_global_func
 from tilewright.base.settings import SETTINGS
 from tilewright.driver.main import app, main
+from tilewright.ir.op_attributes import OP_ATTRIBUTES
 from tilewright.relay.frontend.onnx import CONVERTERS
 from tilewright.relay.op.contrib import _TABLES
 from tilewright.relay.op.deferred import RESOLVERS
@@ -54,6 +56,15 @@ def classifier() -> onnx.ModelProto:
     ]
     weights = {"w0": random.random((8, 3, 8, 8), np.float32), "w1": random.random((8, 10), np.float32)}
     return graph(nodes, {"x": ("batch", 3, "height", "width")}, {"y": ("batch", 10)}, weights)
+
+
+@pytest.fixture(autouse=True)
+def attributes_of_operators() -> Iterator[None]:
+    """Blocks register attributes of operators, which end with the test."""
+    before = dict(OP_ATTRIBUTES)
+    yield
+    OP_ATTRIBUTES.clear()
+    OP_ATTRIBUTES.update(before)
 
 
 @pytest.fixture
