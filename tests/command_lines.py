@@ -473,6 +473,7 @@ TUNING: tuple[Case, ...] = (
     ("tvmc tune m.onnx --target target.json -o r.json", 4, "does not run here"),
     ("tvmc tune m.onnx --target llvm -o nosuch/r.json", 4, "in a folder that exists"),
     ("tvmc tune m.onnx --target llvm -o r.json --tuning-records log.json", 4, "has no records"),
+    ("tvmc tune m.onnx --target llvm -o r.json --tuning-records searched.json", 4, "add --enable-autoscheduler"),
     ("tvmc tune m.onnx --target llvm -o r.json --tuning-records ansor.json", 4, "ansor.json:1: not a tuning record"),
     (
         "tvmc tune m.onnx --target llvm -o r.json --tuning-records autotvm.json --enable-autoscheduler", 4,

@@ -31,6 +31,8 @@ TEXTS = {
     "nokind.json": '{"executor": {"link-params": 1}}', "badtargets.json": '{"targets": ["llvm"]}', "log.json": "",
     "autotvm.json": '{"input": ["llvm", "t", [], {}], "config": {}, "result": [[1], 0, 1, 1], "version": 0.2}\n',
     "ansor.json": '{"i": [], "r": [], "v": "v0.6"}\n',
+    "searched.json": '{"i": [["[\\"f\\"]", "llvm", [1, 64, 64, 0, 0, 0, 0, 0], "", 0, []], [[], []]], '
+    '"r": [[0.001], 0, 0.1, 1], "v": "v0.6"}\n',
     "target.json": '{"kind": "llvm", "mtriple": "aarch64-linux-gnu", "device": "arm_cpu"}',
     "tilewright.json": '{"output": "named.tar", "opt-level": 2}',
     "options.json": '{"targets": [{"kind": "llvm", "num-cores": 2}], "executor": {"kind": "aot", "unpacked-api": '
