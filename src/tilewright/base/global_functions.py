@@ -91,8 +91,13 @@ def remove_global_func(name: str) -> None:
 
 
 def place(what: Any) -> str:
-    """The file and line where a class or a function is defined."""
+    """Return the file and line where a class or a function is defined.
+
+    A class that a call made, instead of a `class` statement, has the place of the call as its `declared_at`.
+    """
     what = inspect.unwrap(what)
+    if inspect.isclass(what) and (declared := vars(what).get("declared_at")):
+        return str(declared)
     while hasattr(what, "func") and not inspect.isfunction(what):  # functools.partial
         what = what.func
     if not (inspect.isclass(what) or inspect.isroutine(what)):

@@ -207,7 +207,8 @@ def topk(
     results: dict[str, list[tuple[int, Any]]] = {
         "both": [(0, data.dtype), (1, dtype)], "values": [(0, data.dtype)], "indices": [(1, dtype)]
     }
-    return _sorted(data, where, count, bool(is_ascend), results[ret_type], "topk")
+    made = _sorted(data, where, count, bool(is_ascend), results[ret_type], "topk")
+    return made if ret_type == "both" else made[0]
 
 
 def searchsorted(sorted_sequence: te.Tensor, values: te.Tensor, right: bool = False, dtype: str = "int64") -> te.Tensor:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import enum
 import inspect
+import sys
 from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any, ClassVar, Final, TypeVar, dataclass_transform
@@ -354,6 +355,8 @@ def op(name: str, kind: Fusion, *, variadic: bool = False,
 def declare(base: type[T], name: str, kind: Fusion, meaning: str, **members: Any) -> type[T]:
     """Declare an operator without attributes: a class below `base` with the docstring `meaning` and these members."""
     body = {k: staticmethod(v) if inspect.isfunction(v) else v for k, v in members.items()}
+    caller = sys._getframe(1)
+    body["declared_at"] = f"{caller.f_code.co_filename}:{caller.f_lineno}"
     return op(name, kind=kind)(
         type(name.rpartition(".")[2], (base,), {"__doc__": meaning, "__module__": base.__module__, **body}))
 

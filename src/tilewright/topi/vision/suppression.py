@@ -178,7 +178,8 @@ def non_max_suppression(
     results: list[Output] = [
         ((batch, n), "int32"), ((batch, 1), "int32")
     ] if return_indices else [(data.extents, data.dtype)]
-    return loops("non_max_suppression", [data, valid_count, indices], results, body)
+    made = loops("non_max_suppression", [data, valid_count, indices], results, body)
+    return made if return_indices else made[0]
 
 
 def all_class_non_max_suppression(
