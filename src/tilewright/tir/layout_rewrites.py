@@ -401,8 +401,9 @@ def pad_einsum(func: PrimFunc, block: str, padding: Sequence[int]) -> PrimFunc:
         padded = Buffer(free_name(s.func, f"{source.name}_pad"), shape, source.dtype)
         s._set(s.func.body, drop=padded, new=padded)
         axes = tuple(
-            IterVar(Var(v.name), const(n, INT64)) for v, n in zip(at, shape, strict=True)
-        )  # type: ignore[attr-defined]
+            IterVar(Var(v.name), const(n, INT64))  # type: ignore[attr-defined]
+            for v, n in zip(at, shape, strict=True)
+        )
         own = tuple(a.var for a in axes)
         inside = all_of(*(compare(LT, a, d) for a, d in zip(own, sizes(source), strict=True)))
         value = Select(inside, Load(source, own), const(0, source.dtype))
