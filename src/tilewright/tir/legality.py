@@ -113,7 +113,7 @@ def _check_apart(func: PrimFunc, loop: For, kind: str, around: Sequence[Stmt]) -
     for a, b in pairs(found):
         summed = a.block is b.block and a.block is not None and reduces_over(a.block, loop.var) and is_sum(a.block)
         if not summed and not (a is b and _stores_same(a, loop)) and across_trips(loop.var, a, b, outer, written):
-            raise fault(f"loop '{loop.var.name}' cannot be {kind}: {_clash(a, b)} in different trips", loop, func)
+            raise fault(f"loop '{loop.var.name}' cannot be {kind}: {_clash(a, b)} in different iterations", loop, func)
 
 
 def _stores_same(a: Access, loop: For) -> bool:
