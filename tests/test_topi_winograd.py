@@ -14,7 +14,14 @@ import te_numpy
 from codegen_native import on_every_target
 from tilewright import relay, te
 from tilewright.backends.cpu.strategies.winograd import convolution
-from tilewright.backends.cpu.strategies.winograd_choice import Cut, VolumeCut, cut, matrices, volume_cut
+from tilewright.backends.cpu.strategies.winograd_choice import (
+    Cut,
+    VolumeCut,
+    cut,
+    matrices,
+    volume_cut,
+    winograd_setting,
+)
 from tilewright.backends.cpu.strategies.winograd_volume import volume_convolution
 from tilewright.base.errors import OptionError
 from tilewright.compat.target import Target
@@ -229,7 +236,7 @@ def chosen(
     weight = te.placeholder((channels, depth, 3, 3), dtype, constant=options.pop("constant", True))
     given = {"ksize": (3, 3), "strides": (1, 1), "dilation": (1, 1), "out_dtype": dtype, **options}
     with use(WIDE), PassContext(opt_level=level, config={"relay.backend.winograd": tiles}):
-        found = cut(data, weight, depth, channels, padding=(padding,) * 4, **given)
+        found = cut(data, weight, depth, channels, padding=(padding,) * 4, wanted=winograd_setting(), **given)
     return None if found is None else found.m
 
 
@@ -261,7 +268,8 @@ def chosen_volume(
     weight = te.placeholder((channels, channels, taps, 3, 3), "float32", constant=True)
     given = {"ksize": (taps, 3, 3), "strides": (1, 1, 1), "dilation": (1, 1, 1), "out_dtype": "float32", **options}
     with use(WIDE), PassContext(opt_level=3, config={"relay.backend.winograd": tiles}):
-        found = volume_cut(data, weight, channels, channels, padding=(pad, 1, 1, pad, 1, 1), **given)
+        sides = (pad, 1, 1, pad, 1, 1)
+        found = volume_cut(data, weight, channels, channels, padding=sides, wanted=winograd_setting(), **given)
     return None if found is None else (found.image.m, found.span)
 
 
@@ -293,7 +301,7 @@ def test_a_block_stays_in_the_cache_when_the_weights_do() -> None:
     with use(WIDE), PassContext(opt_level=3):
         for size, c in ((56, 64), (28, 128)):
             data, weight = te.placeholder((1, size, size, c)), te.placeholder((c, c, 3, 3), constant=True)
-            found = cut(data, weight, c, c, (3, 3), (1, 1), (1, 1, 1, 1), (1, 1), "float32")
+            found = cut(data, weight, c, c, (3, 3), (1, 1), (1, 1, 1, 1), (1, 1), "float32", wanted=winograd_setting())
             assert found is not None
             assert 8 * found.points**2 * found.block * found.tiles * c <= WIDE.l2_bytes
 
@@ -304,7 +312,8 @@ def test_a_block_makes_only_its_own_rows(batch: int, size: int, depth: int, tile
     """Also where the register tiles of the products overrun the block."""
     data, weight = te.placeholder((batch, size, size, depth)), te.placeholder((3, 3, depth, 64), constant=True)
     with use(WIDE), PassContext(config={"relay.backend.winograd": tiles}):
-        found = cut(data, weight, depth, 64, (3, 3), (1, 1), (0,) * 4, (1, 1), "float32")
+        wanted = winograd_setting()
+        found = cut(data, weight, depth, 64, (3, 3), (1, 1), (0,) * 4, (1, 1), "float32", wanted=wanted)
         x = var("x", shape=(batch, size, size, depth))
         w = var("weight", shape=(3, 3, depth, 64))
         y = nn.conv2d(x, w, channels=64, kernel_size=(3, 3), data_layout="NHWC", kernel_layout="HWIO")
