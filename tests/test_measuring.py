@@ -305,22 +305,13 @@ def test_options_that_make_no_sense_are_refused(options: dict[str, float]) -> No
 
 
 @pytest.mark.slow
-def test_a_worker_that_cannot_start_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(
-        WorkerNotStarted, match=r"a worker process could not be started: the process (ended with status|was ended by)"
-    ):
+def test_a_worker_that_cannot_start_says_why() -> None:
+    why = r"a worker process could not be started: .* its memory limit is 1 MiB, and the interpreter alone takes \d+ MiB"
+    with pytest.raises(WorkerNotStarted, match=why):
         Worker(memory_limit=1 << 20, modules=("tilewright.relay",)).call("planted_calls:echo", {})
     with LocalBuilder(memory_limit=1 << 20, n_parallel=1) as builder, LocalRunner() as runner:
         (result,) = measure([planted("right")], builder, runner)
-    assert result.error_no == MeasureErrorNo.COMPILE_HOST and "MemoryError" in result.error
-
-    def refuse(*args: object) -> None:
-        raise WorkerNotStarted("a worker process could not be started: it does not answer")
-
-    monkeypatch.setattr(Worker, "call", refuse)
-    with LocalBuilder(n_parallel=1) as builder, LocalRunner() as runner:
-        (result,) = measure([planted("right")], builder, runner)
-    assert result.error_no == MeasureErrorNo.UNKNOWN_ERROR and "could not be started" in result.error
+    assert result.error_no == MeasureErrorNo.UNKNOWN_ERROR and re.search(why, result.error)
 
 
 def test_a_trial_is_of_functions_and_prepared(tmp_path: Path) -> None:

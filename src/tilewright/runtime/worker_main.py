@@ -76,8 +76,10 @@ def end_with(life: int) -> None:
 
 
 def limit_resources(memory: int) -> None:
-    """So many bytes of address space, no core files, no files without end; the first to go where the system runs out
-    of memory."""
+    """Limit the address space to `memory` bytes, forbid core files, bound the size of written files, and make this
+    process the first victim when the system runs out of memory. Exits if the interpreter already exceeds `memory`."""
+    if (used := _address_space()) >= memory:
+        sys.exit(f"its memory limit is {memory >> 20} MiB, and the interpreter alone takes {used >> 20} MiB")
     for kind, limit in (
         (resource.RLIMIT_AS, memory), (resource.RLIMIT_CORE, 0), (resource.RLIMIT_FSIZE, _LARGEST_FILE)
     ):
@@ -87,3 +89,12 @@ def limit_resources(memory: int) -> None:
     if sys.platform == "linux":
         with open("/proc/self/oom_score_adj", "w") as file:  # noqa: PTH123
             file.write("1000")
+
+
+def _address_space() -> int:
+    """The address space of this process in bytes; 0 where the system does not tell."""
+    try:
+        with open("/proc/self/statm") as file:  # noqa: PTH123
+            return int(file.read().split()[0]) * resource.getpagesize()
+    except OSError:
+        return 0
