@@ -79,10 +79,10 @@ def _real(*shape: int) -> Array:
 def _many_floats() -> Array:
     bits = _rng().integers(0, 1 << 32, 4000, np.uint32).view(np.float32)
     around = np.outer(
-        np.array([0.4375, 15.5, 240, 248, 448, 464, 480, 57344, 61440, 65536], np.float32),
-        np.array([1, -1, 1 + 1e-6, 1 - 1e-6], np.float32)
+        np.float32([0.4375, 15.5, 240, 248, 448, 464, 480, 57344, 61440, 65536]),
+        np.float32([1, -1, 1 + 1e-6, 1 - 1e-6])
     ).ravel()
-    return np.concatenate([bits, around.astype(np.float32), np.array([0, -0.0, np.inf, -np.inf, np.nan], np.float32)])
+    return np.concatenate([bits, around.astype(np.float32), np.float32([0, -0.0, np.inf, -np.inf, np.nan])])
 
 
 @pytest.mark.parametrize(("to", "saturate"), [*itertools.product(FLOAT8, (0, 1))])
@@ -362,8 +362,8 @@ def test_antialiased_resize(mode: str, transformation: str, exclude: int) -> Non
     x = _real(1, 1, 9, 10)
     attrs = {"mode": mode, "coordinate_transformation_mode": transformation, "antialias": 1, "exclude_outside": exclude}
     scaled = node_model(
-        "Resize", {"x": x}, {"s": np.array([1, 1, 0.6, 0.4], np.float32)}, {"y": TensorProto.FLOAT}, opset=19,
-        order="x,,s", **attrs
+        "Resize", {"x": x}, {"s": np.float32([1, 1, 0.6, 0.4])}, {"y": TensorProto.FLOAT}, opset=19, order="x,,s",
+        **attrs
     )
     compare = as_onnx_runtime if transformation == "align_corners" else same
     compare(scaled, {"x": x}, 1e-4, 1e-5)
@@ -375,8 +375,8 @@ def test_antialiased_resize(mode: str, transformation: str, exclude: int) -> Non
 def test_resize_to_a_length_that_is_no_whole_number(mode: str, transformation: str, scale: float) -> None:
     """The corners are those of the result; ONNX's reference implementation takes the fractional length instead, against
     the specification's text."""
-    x, region = _real(1, 1, 9, 7), np.array([0, 0, 0.2, 0.1, 1, 1, 0.8, 1.1], np.float32)
-    known = {"r": region, "s": np.array([1, 1, scale, scale], np.float32)}
+    x, region = _real(1, 1, 9, 7), np.float32([0, 0, 0.2, 0.1, 1, 1, 0.8, 1.1])
+    known = {"r": region, "s": np.float32([1, 1, scale, scale])}
     attrs = {"mode": mode, "coordinate_transformation_mode": transformation, "extrapolation_value": 5.0}
     as_onnx_runtime(
         node_model("Resize", {"x": x}, known, {"y": TensorProto.FLOAT}, opset=19, **attrs), {"x": x}, 1e-5, 1e-5
@@ -404,8 +404,8 @@ def test_a_factor_that_keeps_the_length_still_moves_coordinates() -> None:
     x = _real(1, 1, 4, 4)
     same(
         node_model(
-            "Resize", {"x": x}, {"s": np.array([1, 1, 1.2, 1], np.float32)}, {"y": TensorProto.FLOAT}, opset=19,
-            order="x,,s", mode="linear"
+            "Resize", {"x": x}, {"s": np.float32([1, 1, 1.2, 1])}, {"y": TensorProto.FLOAT}, opset=19, order="x,,s",
+            mode="linear"
         ), {"x": x}, 1e-5, 1e-5
     )
 
@@ -414,7 +414,7 @@ def test_antialiasing_refuses_cropping() -> None:
     x = _real(1, 1, 4, 4)
     with pytest.raises(ModelError, match="antialias=1 with mode 'linear' and 'tf_crop_and_resize' is not supported"):
         tvm.compile(node_model("Resize", {"x": x}, {
-            "r": np.array([0, 0, 0, 0, 1, 1, 1, 1], np.float32), "s": np.array([1, 1, 0.5, 0.5], np.float32)
+            "r": np.float32([0, 0, 0, 0, 1, 1, 1, 1]), "s": np.float32([1, 1, 0.5, 0.5])
         }, {"y": TensorProto.FLOAT}, opset=19,
                                mode="linear", antialias=1, coordinate_transformation_mode="tf_crop_and_resize"))
 
@@ -498,8 +498,7 @@ def test_products_of_integers_with_leading_ones(left: tuple[int, ...], right: tu
 
 
 def test_remainders_of_floats_are_exact() -> None:
-    x = np.array([1e8, 3e38, 5.3, -5.3, np.inf, 7, -0.0], np.float32)
-    y = np.array([7, 1e-3, np.inf, 0.1, 2, 0, 3], np.float32)
+    x, y = np.float32([1e8, 3e38, 5.3, -5.3, np.inf, 7, -0.0]), np.float32([7, 1e-3, np.inf, 0.1, 2, 0, 3])
     same(node_model("Mod", {"x": x, "y": y}, {}, {"z": TensorProto.FLOAT}, fmod=1), {"x": x, "y": y}, 0, 0)
 
 
@@ -550,7 +549,7 @@ def test_slices_beyond_the_ends(start: int, end: int, step: int, size: int) -> N
 @pytest.mark.parametrize("op_type", ["Softplus", "Mish"])
 @pytest.mark.parametrize("stored", [False, True])
 def test_functions_of_small_powers_keep_their_digits(op_type: str, stored: bool) -> None:
-    x = np.array([-80, -30, -10, -9.998, -3, -0.5, 0, 1e-7, 2, 19.9, 20.1, 80], np.float32)
+    x = np.float32([-80, -30, -10, -9.998, -3, -0.5, 0, 1e-7, 2, 19.9, 20.1, 80])
     given, known = ({}, {"x": x}) if stored else ({"x": x}, {})
     as_onnx_runtime(node_model(op_type, given, known, {"y": TensorProto.FLOAT}, opset=22), given, 2e-6, 0)
 
@@ -570,7 +569,7 @@ def test_fractions_of_products_of_integers(alpha: float, beta: float, stored: bo
 
 
 def test_a_shrink_whose_threshold_is_below_zero() -> None:
-    x = np.array([-2, -1, -0.3, 0, 0.1, 1, 2], np.float32)
+    x = np.float32([-2, -1, -0.3, 0, 0.1, 1, 2])
     as_onnx_runtime(
         node_model("Shrink", {"x": x}, {}, {"y": TensorProto.FLOAT}, opset=9, lambd=-0.25, bias=1.0), {"x": x}, 0, 0
     )
@@ -592,7 +591,7 @@ def test_dynamic_quantization_rounds_once() -> None:
 
 
 def test_remainders_by_infinity() -> None:
-    x, y = np.array([5, -5, 0, 5, -5], np.float32), np.array([np.inf, np.inf, -np.inf, -np.inf, -np.inf], np.float32)
+    x, y = np.float32([5, -5, 0, 5, -5]), np.float32([np.inf, np.inf, -np.inf, -np.inf, -np.inf])
     got = tvm.compile(node_model("Mod", {"x": x, "y": y}, {}, {"z": TensorProto.FLOAT}, fmod=0))(x, y)
     np.testing.assert_array_equal(got, np.mod(x, y))
 
@@ -608,7 +607,7 @@ def test_random_numbers() -> None:
     assert abs(
         float(tvm.compile(node_model("Bernoulli", {"x": p}, {}, {"y": TensorProto.FLOAT}))(p).mean()) - 0.3
     ) < 0.05
-    logs = np.log(np.array([[0.1, 0.2, 0.7]], np.float32))
+    logs = np.log(np.float32([[0.1, 0.2, 0.7]]))
     drawn = tvm.compile(node_model("Multinomial", {"x": logs}, {}, {"y": TensorProto.INT32}, sample_size=4000))(logs)
     np.testing.assert_allclose(np.bincount(drawn[0], minlength=3) / 4000, [0.1, 0.2, 0.7], atol=0.03)
 
