@@ -100,7 +100,7 @@ def widened(said: Specification, given: Mapping[str, AttributeProto]) -> dict[st
 
 
 def wrong_attribute(said: Specification, given: Mapping[str, AttributeProto]) -> str:
-    """The fault of an attribute's kind, a boolean value, or the length of window attributes; "" if there is none."""
+    """The fault of an attribute's kind, a boolean value, or the length of window attributes; "" if all are valid."""
     for name, a in given.items():
         wanted = said.attributes.get(name)
         if wanted is not None and a.type != wanted:
@@ -123,7 +123,7 @@ def kind_of_attribute(kind: int) -> str:
 
 
 def wrong_rank(said: Specification, node: onnx.NodeProto, args: Sequence[Expr | None]) -> str:
-    """The fault of an input's rank; "" if there is none or the rank is not specified."""
+    """The fault of an input's rank; "" if it is valid or not specified."""
     ranks = _RANKS.get(node.op_type, ()) if not domain_of(node.domain) else ()
     for name, arg, wanted in zip(said.inputs, args, ranks, strict=False):
         t = None if arg is None else arg.known_type()
@@ -134,7 +134,7 @@ def wrong_rank(said: Specification, node: onnx.NodeProto, args: Sequence[Expr | 
 
 
 def wrong_axis(node: onnx.NodeProto, given: Mapping[str, AttributeProto], args: Sequence[Expr | None]) -> str:
-    """The fault of the attribute `axis` of a composite operator; "" if there is none."""
+    """The fault of the attribute `axis` of a composite operator; "" if it is valid."""
     axis = given["axis"].i if "axis" in given else None
     t = args[0].known_type() if args and args[0] is not None else None
     if (axis is None or node.op_type not in _AXIS_OF_DATA or domain_of(node.domain) or not isinstance(t, TensorType)
@@ -145,7 +145,7 @@ def wrong_axis(node: onnx.NodeProto, given: Mapping[str, AttributeProto], args: 
 
 
 def wrong_targets(node: onnx.NodeProto, args: Sequence[Expr | None]) -> str:
-    """The fault of the target's shape (N, d1, …) for a loss of input (N, C, d1, …); "" if there is none."""
+    """The fault of the target's shape (N, d1, …) for a loss of input (N, C, d1, …); "" if it is valid."""
     if node.op_type not in ("NegativeLogLikelihoodLoss", "SoftmaxCrossEntropyLoss") or domain_of(node.domain):
         return ""
     scores, targets = (None if a is None else a.known_type() for a in args[:2])
@@ -160,7 +160,7 @@ def wrong_targets(node: onnx.NodeProto, args: Sequence[Expr | None]) -> str:
 
 
 def wrong_input(said: Specification, node: onnx.NodeProto, args: Sequence[Expr | None]) -> str:
-    """The fault of the number or types of inputs; "" if there is none."""
+    """The fault of the number or types of inputs; "" if they are valid."""
     if not said.fewest <= len(node.input) <= said.most:
         wanted = (str(said.fewest) if said.fewest == said.most else f"{said.fewest} to {said.most}"
                   if said.most < _HIGHEST_VERSION else f"{said.fewest} or more")

@@ -2,7 +2,7 @@
 
 Weights are most of a file; parsing them with the rest would copy them three times. Instead, only the protobuf framing
 is walked (field numbers and lengths). The model is returned without the raw data of its large initializers, with the
-location of each, so that it is read only once, directly into its array.
+location of each. Each is read only once, directly into its array.
 
 Field numbers: https://github.com/onnx/onnx/blob/main/onnx/onnx.proto; framing:
 https://protobuf.dev/programming-guides/encoding
