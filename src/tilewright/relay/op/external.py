@@ -1,4 +1,4 @@
-"""Calls of functions that another compiler took: opaque to every pass, and not ours to compute."""
+"""Calls of functions compiled by another code generator, which all passes treat as opaque."""
 
 from __future__ import annotations
 

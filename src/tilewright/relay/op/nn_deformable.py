@@ -16,7 +16,7 @@ from tilewright.topi.shapes import differ, require_rank, text
 from tilewright.topi.windows import window_count
 
 LAYOUTS = {"NCHW": ("OIHW", (0, 1, 2, 3), (0, 1, 2, 3)), "NHWC": ("HWIO", (0, 3, 1, 2), (3, 2, 0, 1))}
-"""For each layout of the data that of its kernels, and the orders that make them NCHW and OIHW."""
+"""For each data layout, the kernel layout, and the permutations to NCHW and OIHW."""
 
 
 @op("nn.deformable_conv2d", kind=Fusion.OPAQUE)
@@ -118,7 +118,7 @@ class DeformableConv2d(Op):
 
 
 def bilinear(image: Array, rows: Array, columns: Array) -> Array:
-    """The values of an image between its pixels; those outside are zero."""
+    """Bilinear interpolation of an image; pixels outside are zero."""
     low_y, low_x = np.floor(rows).astype(np.int64), np.floor(columns).astype(np.int64)
     total = np.zeros(rows.shape, image.dtype)
     for dy in (0, 1):

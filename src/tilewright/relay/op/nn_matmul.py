@@ -28,8 +28,7 @@ def product_dtype(a: DataType, b: DataType, out_dtype: str) -> DataType:
 
 
 def accumulator(a: np.dtype[Any], b: np.dtype[Any]) -> np.dtype[Any]:
-    """Return numpy's dtype for sums of products: float32 for half floats; float64 for integers of up to 16 bits, exact
-    below 2^53.
+    """The accumulator dtype in numpy: float32 for half floats; float64 for integers of up to 16 bits, exact below 2^53.
     """
     kind = DataType(a)
     if kind.is_float:

@@ -1,5 +1,6 @@
-"""Products with sparse matrices: compressed rows (CSR: values, columns, row starts), or rows of blocks (BSR: values of
-three dimensions)."""
+"""Products with sparse matrices: compressed rows (CSR: values, columns, row starts), or rows of blocks (BSR: 3-D
+values).
+"""
 
 from __future__ import annotations
 
@@ -142,7 +143,7 @@ class SparseAdd(Op):
 
 
 def _require_rows(values: TensorType, indices: TensorType, starts: TensorType) -> None:
-    """Raise `ShapeError` unless the arguments are a sparse matrix of scalars in compressed rows."""
+    """Raise `ShapeError` unless the arguments are a CSR matrix of scalars."""
     if values.ndim != 1 or indices.ndim != 1 or starts.ndim != 1 or differ(values.shape[0], indices.shape[0]) or not (
             indices.dtype.is_integer and starts.dtype.is_integer):
         raise ShapeError(
@@ -163,9 +164,9 @@ def unpacked(values: Array, indices: Array, starts: Array, columns: int) -> Arra
 
 
 def packed(dense: Array, block: tuple[int, int]) -> tuple[Array, Array, Array]:
-    """The blocks of a matrix that hold anything but zeros, their columns and where each row of blocks begins (int32).
+    """The nonzero blocks of a matrix, their columns, and the start of each row of blocks (int32).
 
-    Raises `ShapeError` when blocks do not divide the matrix.
+    Raises `ShapeError` if blocks do not divide the matrix.
     """
     height, width = block
     if dense.shape[0] % height or dense.shape[1] % width:

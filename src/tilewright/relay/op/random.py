@@ -1,4 +1,4 @@
-"""Random numbers from the state of a generator (Threefry), which is a tensor: equal states give equal numbers."""
+"""Random numbers from a Threefry generator, whose state is a tensor: equal states give equal numbers."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def _state(key: Type) -> TensorType:
 
 
 def _hash(key: Array, counter: Array) -> Array:
-    """The words that Threefry makes of `counter` (numbers, 4) under `key` (4,)."""
+    """The Threefry hash of `counter` (numbers, 4) under `key` (4,)."""
     whole = np.append(key, np.bitwise_xor.reduce(np.append(key, np.uint64(topi.PARITY))))
     x = counter.astype(np.uint64)
     for step in range(topi.ROUNDS // 4):
@@ -48,7 +48,7 @@ def _next_place(state: Array) -> list[int]:
 
 
 def _words(state: Array, count: int) -> tuple[Array, Array]:
-    """The state afterwards, and `count` random words."""
+    """The next state, and `count` random words."""
     at = state.copy()
     if int(state[7]) >= topi.FULL - count:
         if not state[8] and not state[9]:

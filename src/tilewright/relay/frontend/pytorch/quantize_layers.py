@@ -267,7 +267,7 @@ def _rows(packed: Any, node: Node) -> tuple[Array, Array, Array]:
         weight.q_per_channel_zero_points()))
     bias = -zero * scale
     whole = weight.int_repr().numpy()
-    if weight.dtype is not torch.quint8:  # two to a byte, the first in the lower half, and float16 beside them
+    if weight.dtype is not torch.quint8:  # packed 4-bit values, low bits first, then float16 parameters
         whole = whole.reshape(weight.shape[0], -1)
         whole = np.stack([whole & 15, whole >> 4], axis=-1).reshape(weight.shape[0], -1)[:, : weight.shape[1]]
         scale, bias = (v.astype(np.float16).astype(np.float32) for v in (scale, bias))
