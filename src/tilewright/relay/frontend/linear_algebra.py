@@ -68,7 +68,6 @@ def product(a: Expr, b: Expr) -> Expr:
 
 
 def diagonal(x: Expr) -> Expr:
-    """The diagonals of matrices."""
     *lead, m, n = shape_of(x)
     count = min(m, n)
     if not count:
@@ -143,7 +142,6 @@ def swaps_sign(pivots: Expr, like: Expr) -> Expr:
 
 
 def determinant(a: Expr) -> Expr:
-    """The determinants of square matrices."""
     return determinant_of(*lu(a)[:2])
 
 

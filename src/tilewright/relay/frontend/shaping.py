@@ -146,9 +146,7 @@ def mish(x: Expr) -> Expr:
 
 
 def angle_of(y: Expr, x: Expr) -> Expr:
-    """The angle of the point (x, y) in radians, like C's `atan2` for zeros, infinities and NaN. Both have one float
-    type.
-    """
+    """The angle of the point (x, y) in radians, like C's `atan2` for zeros, infinities and NaN; one float type."""
     high, wide = op.abs(y), op.abs(x)
     # If both lengths are zero or infinite, their quotient is NaN; use the known angle.
     level = op.where(op.equal(high, scalar(0, x)), scalar(0, x), scalar(math.pi / 4, x))

@@ -27,8 +27,7 @@ class Resolver(Protocol):
     """The part of a frontend that converts deferred nodes of its format."""
 
     def convert(self, op: Deferred, call: Call, ask: Ask) -> Expr | None:
-        """The converted node, or None when `ask` does not know a value it needs; raises `CompileError` naming the
-        node."""
+        """The converted node, or None if `ask` lacks a value it needs; raises `CompileError` naming the node."""
 
     def is_branch(self, op: Deferred) -> bool:
         """Whether the node selects one of its inner graphs by its first input."""

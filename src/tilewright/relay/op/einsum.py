@@ -88,9 +88,7 @@ def _ordered(term: str, x: Expr, wanted: Sequence[str]) -> Expr:
 
 
 def _product(a_term: str, a: Expr, b_term: str, b: Expr, keep: set[str], sizes: dict[str, Any]) -> tuple[str, Expr]:
-    """The batched matrix product of two operands: common letters in `keep` are the batch, other common letters are
-    summed.
-    """
+    """The batched matrix product of two operands: common letters in `keep` are the batch, others are summed."""
     shared = [c for c in a_term if c in b_term]
     batch, summed = [c for c in shared if c in keep], [c for c in shared if c not in keep]
     rows, columns = [c for c in a_term if c not in shared], [c for c in b_term if c not in shared]

@@ -92,8 +92,7 @@ def register_strategy(op_name: str, fstrategy: Any = None, level: int = 10) -> R
 
 
 def register_schedule(op_name: str, schedule: Any = None, level: int = 10) -> Registered:
-    """Register the schedule of an operator: `f(attrs, outs, target)` returns the te schedule of a kernel with the
-    results `outs`."""
+    """Register the schedule of an operator: `f(attrs, outs, target)` returns the te schedule of a kernel."""
     return register_op_attr(op_name, SCHEDULE, schedule, level)
 
 

@@ -125,9 +125,7 @@ class Convolution(Op):
         return found
 
     def relayout(self, perms: Sequence[Perm | None]) -> Relaid | None:
-        """Channels-first data in any order -> channels-last data and HWIO kernels, also for groups and depthwise
-        convolutions.
-        """
+        """Channels-first data in any order -> channels-last data and HWIO kernels, also for groups and depthwise."""
         first, last = channels_first(self.rank), channels_last(self.rank)
         if self.data_layout != first or self.out_layout not in ("", first) or self.blocked:
             return (self, (None, None), None) if perms[0] is None else None
@@ -167,9 +165,7 @@ class Conv(Convolution):
                 and all(d == 1 for d in self.kernel_size))
 
     def mixed_precision(self, types: Sequence[Type]) -> Precision:
-        """16 bits pay off if pairs of channels or rows of planes are multiplied; other convolutions follow their
-        inputs.
-        """
+        """16 bits pay off if pairs of channels or rows of planes are multiplied; others follow their inputs."""
         _, depth, *ksize = self.kernel_shape(tensors(types[1])[0])
         pairs = isinstance(depth, int) and (
             depth % 2 == 0 or planes.multiplies_neighbours(self.data_layout, ksize, self.dilation, self.groups))

@@ -18,9 +18,7 @@ from tilewright.topi.shapes import Perm, axis_of, broadcast_shapes, differ, requ
 
 
 def product_dtype(a: DataType, b: DataType, out_dtype: str) -> DataType:
-    """Return the dtype of a sum of products: `out_dtype`, or the common dtype. Two integer types may differ if
-    `out_dtype` is given.
-    """
+    """The dtype of a sum of products: `out_dtype`, or the common dtype. With `out_dtype`, integer types may differ."""
     if a is not b and not (out_dtype and a.is_integer and b.is_integer):
         raise ShapeError(f"dtypes {a} and {b} differ; cast one of the arguments"
                          + ("" if out_dtype else ", or give out_dtype for integers"))

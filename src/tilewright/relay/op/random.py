@@ -130,8 +130,7 @@ class Draw(Op):
         key, *scalars = tensors(*given)
         _state(key)
         if self.out_dtype not in ("float32", "float64"):
-            raise ShapeError(f"random numbers are float32 or float64, not {self.out_dtype}; cast them "
-                             "afterwards")
+            raise ShapeError(f"random numbers are float32 or float64, not {self.out_dtype}; cast them afterwards")
         for t in scalars:
             if product(t.shape) != 1 or t.dtype != DataType(self.out_dtype):
                 raise ShapeError(f"the limits, mean and scale must be scalars of {self.out_dtype}, and one is {t!r}")

@@ -41,9 +41,7 @@ class Registered(Op):
 
     @classmethod
     def add_type_rel(cls, rel_name: str, type_rel_func: TypeRelation | None = None) -> None:
-        """Set the function that infers the type of a call. Raises `CompileError` without one, since TVM's C++ relations
-        are missing.
-        """
+        """Set the function that infers the type of a call. Raises `CompileError` without one."""
         if type_rel_func is None:
             raise CompileError(f"the type relation '{rel_name}' of {cls.name} is only a name; give its function: "
                                f"add_type_rel({rel_name!r}, lambda arg_types, attrs: …)", code="TW0312")

@@ -120,9 +120,7 @@ class Op:
         raise dataclasses.FrozenInstanceError(f"cannot delete field '{name}'")
 
     def __eq__(self, other: object) -> bool:
-        """Compare with an operator of equal attributes, or with the class that `get` returns: `call.op ==
-        relay.op.get("add")`.
-        """
+        """Compare with an operator of equal attributes, or with its class: `call.op == relay.op.get("add")`."""
         if type(self) is not type(other):
             return type(self) is other
         return all(getattr(self, n) == getattr(other, n) for n in self.attribute_names)
@@ -132,9 +130,7 @@ class Op:
 
     @property
     def results(self) -> int | None:
-        """Number of fields of the result tuple; None for a single tensor, and if it is not determined by the
-        attributes.
-        """
+        """Number of fields of the result tuple; None for a tensor, or if the attributes do not determine it."""
         return None
 
     precision: ClassVar[Precision | None] = None
@@ -374,9 +370,7 @@ def plain(value: Any) -> Any:
 
 
 def get(name: str) -> type[Op]:
-    """The operator class called `name`. Raises `CompileError` with similar names, or the reason why it is not
-    supported.
-    """
+    """The operator class called `name`. Raises `CompileError` with similar names or the reason for its absence."""
     found = OPS.get(name)
     if found is None:
         import difflib
@@ -432,9 +426,7 @@ def function(cls: type[Op]) -> Callable[..., Call]:
 
 
 def public_function(name: str, module: str) -> Callable[..., Call]:
-    """Return the function of the operator `name`, for a module's `__getattr__`. Raises `AttributeError` for unknown
-    names.
-    """
+    """The function of the operator `name`, for a module's `__getattr__`. Raises `AttributeError` for unknown names."""
     cls = OPS.get(name)
     missing = left_out(name) if cls is None else None
     if missing is not None:

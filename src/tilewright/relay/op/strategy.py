@@ -243,9 +243,7 @@ schedule_default = wrap_topi_schedule(topi_generic.schedule_default)
 
 
 def register_injective_schedule(op_name: str, level: int = 10) -> Any:
-    """Register the compiler's default schedule for an operator: vectorized elementwise loops, tiled products and
-    reductions.
-    """
+    """Register the default schedule for an operator: vectorized elementwise loops, tiled products and reductions."""
     return register_schedule(op_name, schedule_injective, level)
 
 
@@ -294,8 +292,7 @@ def wrap_compute_matmul(topi_compute: Callable[..., Any], *options: bool, **more
 def wrap_compute_batch_matmul(
     topi_compute: Callable[..., Any], *options: bool, need_out_dtype: bool = False, **more: bool
 ) -> Compute:
-    """Wrap `f(a, b, out_shape, out_dtype, transpose_a, transpose_b)`; the dtype is None unless `need_out_dtype` is
-    set."""
+    """Wrap `f(a, b, out_shape, out_dtype, transpose_a, transpose_b)`; out_dtype is None without `need_out_dtype`."""
     return _wrapped(
         topi_compute,
         lambda attrs, inputs, out: (

@@ -48,9 +48,7 @@ def float_limits(dtype: str | DataType) -> tuple[float, float]:
 
 
 def checked(rounding: str, compute_dtype: str) -> tuple[str, str]:
-    """The attributes of a requantization, with "None" replaced by TVM's defaults. Raises `CompileError` for other
-    values.
-    """
+    """The attributes of a requantization, "None" replaced by TVM's defaults. Raises `CompileError` for other values."""
     how = "UPWARD" if rounding == "None" else rounding
     kind = "int64" if compute_dtype == "None" else compute_dtype
     if how not in ROUNDING:
@@ -266,9 +264,7 @@ def fixed_product_graph(x: Expr, multipliers: Array, rounding: str, span: Origin
 
 
 def fits_high_product(multipliers: Array, rounding: str) -> bool:
-    """Whether `fixed_product` of int32 numbers needs only the high half of a 64-bit product, with room for a zero
-    point.
-    """
+    """Whether `fixed_product` of int32 numbers fits the high half of a 64-bit product, with room for a zero point."""
     _, left, right = fixed_points(multipliers)
     return rounding == "UPWARD" and not left.any() and bool((right >= 33).all())
 

@@ -20,9 +20,7 @@ def quantize(
     data: Any, output_scale: Any, output_zero_point: Any, axis: int = -1, out_dtype: str = "int8", span: Origin
     | None = None
 ) -> Call:
-    """`data` quantized with a scale and zero point; see the operator `qnn.quantize`, whose text form has the dtype
-    first.
-    """
+    """`data` quantized with a scale and zero point; the text form of `qnn.quantize` has the dtype first."""
     return Quantize(out_dtype, axis)(data, output_scale, output_zero_point, span=span)
 
 

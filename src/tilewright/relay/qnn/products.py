@@ -353,7 +353,6 @@ def _strays(plain: Conv2d | Dense, shape: Sequence[int], weight: Array) -> list[
 
 
 def _exact(x: Expr, zero_point: Expr, ndim: int, axis: int, span: Origin | None) -> Expr:
-    """`x - zero_point` as int32."""
     return N.difference(N.casted(x, "int32", span), N.spread(zero_point, ndim, axis, span), span)
 
 

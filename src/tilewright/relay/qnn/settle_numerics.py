@@ -110,9 +110,7 @@ def quantized_constant(e: Expr) -> Expr | None:
 
 
 def narrow(e: Expr) -> Expr | None:
-    """cast(clip(qnn.requantize(x) to int32, 0, 255), "uint8") -> qnn.requantize(x) to uint8, with a clip if that has an
-    effect.
-    """
+    """cast(clip(qnn.requantize(x) to int32, 0, 255), "uint8") -> qnn.requantize(x) to uint8, then clip if needed."""
     if not (isinstance(e, Call) and isinstance(e.op, Cast)):
         return None
     clip = e.args[0]

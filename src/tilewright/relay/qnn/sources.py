@@ -210,8 +210,7 @@ def _tflite_average(e: Call) -> Expr | None:
 
 
 def _tflite_mean(e: Call, total: Expr, count: int) -> Expr:
-    """MEAN of a whole image: the sum times a fixed-point multiplier divided by the count, without renormalizing it to
-    31 bits.
+    """MEAN of a whole image: the sum times a fixed-point multiplier divided by the count, not renormalized to 31 bits.
     """
     _, scale, zero, to, out_zero = e.args
     excess = count * (_zero(zero) or 0)

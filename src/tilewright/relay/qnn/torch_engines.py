@@ -38,16 +38,13 @@ from tilewright.relay.qnn.sources import Rule, is_open, joined, product_below, w
 
 _F: Final = np.float32
 _LANES: Final = 64
-"""Bytes per iteration of the engines' vectorized elementwise loops; the remaining elements are computed with other
-roundings.
-"""
+"""Bytes per iteration of the engines' vectorized elementwise loops; the remaining elements are rounded differently."""
 _GROUPS: Final = 100
 """Largest number of groups for which the engine x86 uses oneDNN."""
 
 
 def _numbers(call: Call, first: int) -> list[Any] | None:
-    """The parameters from argument `first` on: alternating float32 scales and integer zero points; None unless all are
-    scalar constants.
+    """The parameters from `first` on, alternating float32 scales and integer zero points; None unless scalar constants.
     """
     found: list[Any] = []
     for k, e in enumerate(call.args[first:]):
@@ -233,8 +230,7 @@ def _late(real: Expr, zero: int, like: Call) -> Expr:
 
 
 def _last(e: Call) -> Constant | None:
-    """A mask of the elements after the last whole vector, with images stored channels-last; None if the size is a
-    multiple.
+    """A mask of the elements after the last whole vector, images in channels-last order; None if there is no remainder.
     """
     shape = e.tensor_type.shape
     if not all(isinstance(d, int) for d in shape) or math.prod(shape) % _LANES == 0:
@@ -290,8 +286,7 @@ def _multiply(e: Call) -> Expr | None:
 
 
 def _means(e: Call) -> tuple[Expr, Array, np.float32, int, np.float32] | None:
-    """The centred int32 sums of windows, the number of elements in each, the data's scale and zero point, and the
-    result's scale.
+    """The centred int32 sums of windows, their element counts, the data's scale and zero point, and the result's scale.
     """
     numbers, found = _numbers(e, 1), window_sums(e)
     if numbers is None or found is None or numbers[1] != numbers[3]:
@@ -383,6 +378,4 @@ ENGINES: Final[Mapping[str, Mapping[type[Op], Rule]]] = {
     "torch-qnnpack": {**_ELEMENTS, Requantize: _of_layers(_qnnpack), QnnAdd: _qnnpack_add,
                       QnnAvgPool2d: _qnnpack_average},
 }
-"""Rules by engine, with the names of `torch.backends.quantized.engine`, and class of operator; "torch" is torch's
-default.
-"""
+"""Rules by engine, as in `torch.backends.quantized.engine`, and class of operator; "torch" is torch's default."""

@@ -36,9 +36,7 @@ class LayerError:
 
 @dataclass(frozen=True)
 class Report:
-    """The result of post-training quantization: relative errors of layers, and of the outputs of the integer program by
-    name.
-    """
+    """The result of post-training quantization: relative errors of layers, and of the program's outputs by name."""
 
     calibration: str
     samples: int
@@ -112,8 +110,7 @@ def layer_errors(how: Setting, layers: Sequence[Call], samples: Sequence[Sample]
 
 
 def channel_shifts(how: Setting, samples: Sequence[Sample], runner: Runner) -> dict[Call, Array]:
-    """The mean difference of the float result and the own result of each quantized layer, per output channel, in
-    float32.
+    """The mean difference of the float result and the own result of each quantized layer, per output channel; float32.
     """
     results: list[Expr] = []
     for e in how.places.layers:

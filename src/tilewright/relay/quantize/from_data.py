@@ -192,9 +192,7 @@ class _Work:
 
 
 def _fewest(attempt: Callable[[int], T], most: int, good: Callable[[T], bool]) -> T:
-    """The result of `attempt` for the least number up to `most` that is good, or for `most`; bisection of a monotonic
-    test.
-    """
+    """The result of `attempt` for the least number up to `most` that is good, else for `most`; found by bisection."""
     low, high = 1, most
     found: T | None = None
     while low < high:

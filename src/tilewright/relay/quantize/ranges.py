@@ -141,9 +141,7 @@ def divergence_of(d: Distribution, levels: int = 128) -> float:
 
 
 def _divergence(counts: Array, cut: int, levels: int) -> float:
-    """KL(p, q): p has the counts with all beyond `cut` in the last bin, q the counts up to `cut` resolved by `levels`
-    levels.
-    """
+    """KL(p, q): p has all counts beyond `cut` in the last bin, q the counts up to `cut` resolved by `levels` levels."""
     within = counts[:cut]
     p = within.copy()
     p[-1] += counts[cut:].sum()

@@ -117,9 +117,7 @@ class KnownValues:
 
 
 def _equal(x: Array, y: Array) -> Array | None:
-    """Elementwise equality of dimensions; None if one comparison is undecided. Negative numbers never equal a
-    dimension.
-    """
+    """Elementwise equality of dimensions; None if one is undecided. Negative numbers never equal a dimension."""
     found = []
     for a, b in np.broadcast(x, y):
         if isinstance(a, PrimExpr) or isinstance(b, PrimExpr):

@@ -189,9 +189,7 @@ class Converters(dict[Any, list[Converter]]):
 
     def refuse_missing(self, missing: Mapping[tuple[str, str], Sequence[str]], file: str = "",
                        ways: str = "") -> NoReturn:
-        """Raise `OpNotImplemented` for operators without a converter; `missing` has names of nodes by domain and
-        operator.
-        """
+        """Raise `OpNotImplemented` for `missing` operators: names of nodes by domain and operator."""
         lines = []
         for (domain, operator), names in sorted(missing.items()):
             more = f", and {len(names) - 5} more" if len(names) > 5 else ""

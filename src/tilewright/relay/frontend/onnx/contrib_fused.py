@@ -184,9 +184,7 @@ def bias_add(x: Expr, bias: Expr, skip: Expr) -> Expr:
 
 @converter("BiasSoftmax", domain=MICROSOFT)
 def bias_softmax(data: Expr, bias: Expr, *, axis: int = 1, is_inner_broadcast: int, node: Node) -> Expr:
-    """Softmax of data + bias over the dimensions from `axis` on; the bias repeats along inner or outer batch
-    dimensions.
-    """
+    """Softmax of data + bias over the dimensions from `axis` on; the bias repeats along inner or outer dimensions."""
     dims, axis = shape_of(data), axis_of(axis, rank(data), node)
     if not is_inner_broadcast and rank(bias) < rank(data):
         bias = reshape(bias, (*[1] * (rank(data) - rank(bias)), *shape_of(bias)))

@@ -43,8 +43,7 @@ from tilewright.relay.frontend.onnx.wire import Span
 from tilewright.relay.sequence_values import NOTHING, with_outputs
 
 _OPTIONS: Final[dict[str, Any]] = {"use_nt_batch_matmul": False}
-"""Defaults of `convert_config`. `use_nt_batch_matmul`: whether batched MatMul becomes `batch_matmul` with a transposed
-right side, which is TVM's default.
+"""Defaults of `convert_config`: whether batched MatMul becomes `batch_matmul` with a transposed right side, as in TVM.
 """
 
 
@@ -192,8 +191,8 @@ class Importer(core.Importer):
         shown = ", ".join("nothing" if a is None else repr(a.known_type()) for a in args) or "none"
         return ("" if found is None else wrong_input(found, source.proto, args)) or (
             f"its inputs ({shown}) and attributes cannot be made sense of together; compare them with what "
-            f"{source.kind} takes, and "
-            f"correct the model; where they are right, this is a fault of the importer ({shortly(error)})"
+            f"{source.kind} takes, and correct the model; "
+            f"where they are right, this is a fault of the importer ({shortly(error)})"
         )
 
     def typed_operands(self, source: SourceNode, args: Sequence[Any], scope: core.Scope) -> list[Expr]:

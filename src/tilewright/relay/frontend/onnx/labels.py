@@ -20,7 +20,6 @@ Array = np.ndarray[Any, Any]
 
 
 def strings(values: Sequence[str]) -> Array:
-    """A vector of strings."""
     return of_strings(list(values), (len(values),))
 
 

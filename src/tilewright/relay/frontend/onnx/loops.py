@@ -153,8 +153,7 @@ class _Loop:
 
     def _refuse_to_copy(self, turns: str) -> NoReturn:
         self.node.refuse(f"{turns} and values whose types change in them, which are copied out up to {MOST_TURNS} "
-                         "turns; "
-                         "keep the shapes the same in every turn, for example by padding")
+                         "turns; keep the shapes the same in every turn, for example by padding")
 
     def looped(self, limit: int | Expr | None, first: Expr | None) -> tuple[Expr, ...]:
         """The loop as a recursive function. `first` is the condition before the first iteration; None means true."""

@@ -54,8 +54,7 @@ def col2im(
     counts = [(p - d * (b - 1) - 1) // s + 1 for p, d, b, s in zip(padded, apart, block, steps, strict=True)]
     if rows % math.prod(block) or math.prod(counts) != positions:
         node.refuse(f"its input has {rows} rows and {positions} columns; blocks of {block} in an image of {image} need "
-                    f"a multiple of {math.prod(block)} rows "
-                    f"and {math.prod(counts)} columns")
+                    f"a multiple of {math.prod(block)} rows and {math.prod(counts)} columns")
     node.check_table(batch * rows, *counts)
     channels, size = rows // math.prod(block), math.prod(padded)
     flat = reshape(x, (batch * channels, math.prod(block) * positions))

@@ -259,8 +259,7 @@ def _read_external(tensor: TensorProto, source: Source, nbytes: int, what: str) 
                          "again", code="TW0104") from None
     if not location or Path(location).is_absolute() or not file.is_relative_to(source.folder):
         raise ModelError(f"{what} is said to be stored in '{location}', outside the model's folder '{source.folder}'; "
-                         "this is never read. "
-                         "Save the model again with its data beside it", code="TW0104")
+                         "this is never read. Save the model again with its data beside it", code="TW0104")
     if not is_there:
         raise ModelError(f"{what} is stored in '{location}', and there is no such file in '{source.folder}'; copy it "
                          "beside the model", code="TW0105")

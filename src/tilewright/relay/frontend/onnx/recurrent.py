@@ -80,8 +80,7 @@ class _Net:
 
     def run(self, w: Expr, bias: Sequence[Expr | None], states: Sequence[Expr | None],
             cells: Callable[[int, Outside], Cell]) -> tuple[Expr, ...]:
-        """Run all steps; return their outputs, and the last of each state. `bias[direction]` is added to the input
-        product.
+        """Run all steps; return their outputs, then the last states. `bias[direction]` is added to the input product.
         """
         found = [self._direction(k, _part(w, k), bias[k], [self.state(s, k) for s in states], cells)
                  for k in range(len(self.directions))]

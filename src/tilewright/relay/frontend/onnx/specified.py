@@ -118,7 +118,6 @@ def wrong_attribute(said: Specification, given: Mapping[str, AttributeProto]) ->
 
 
 def kind_of_attribute(kind: int) -> str:
-    """The kind of an attribute in words."""
     return _KINDS.get(kind, f"of the unknown kind {kind}")
 
 

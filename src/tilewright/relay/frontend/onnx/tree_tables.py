@@ -109,8 +109,7 @@ class Leaves:
     weight: Array
 
     def tables(self, n_targets: int, aggregate: str) -> tuple[Array, Array]:
-        """Targets and weights as (leaves, entries), padded with neutral entries. If there are few targets, each has an
-        entry.
+        """Targets and weights as (leaves, entries), padded with neutral entries; if targets are few, each has an entry.
         """
         fill, combine = {"sum": (0, np.add), "min": (np.inf, np.minimum), "max": (-np.inf, np.maximum)}[aggregate]
         pairs, where = np.unique(self.leaf * n_targets + self.target, return_inverse=True)

@@ -72,7 +72,6 @@ _PARTS: Final = {"complex64": DataType("float32"), "complex128": DataType("float
 
 
 def is_complex(x: Any) -> bool:
-    """Whether `x` is a tensor of complex numbers."""
     return isinstance(x, Expr) and str(dtype_of(x)) in _PARTS
 
 
@@ -90,7 +89,6 @@ def parts_of(x: Expr) -> tuple[Expr, Expr]:
 
 
 def joined(real: Expr, imaginary: Expr) -> Expr:
-    """The complex tensor with the given parts."""
     return op.complex_of_parts(op.stack(Tuple((real, imaginary)), axis=rank(real)))
 
 

@@ -336,8 +336,7 @@ def refuse_missing(names: Sequence[str]) -> None:
 
 def _no_converter(names: Sequence[str]) -> str:
     return (f"no converter for {', '.join(names)}; pass custom_convert_map={{{names[0]!r}: function}}, where "
-            "function(inputs, input_types) gives relay, "
-            "or register one with relay.frontend.pytorch.register_converter")
+            "function(inputs, input_types) gives relay, or register one with relay.frontend.pytorch.register_converter")
 
 
 def _plain(name: str) -> tuple[str, bool]:

@@ -172,8 +172,8 @@ def running_statistics(
     node: Node, input: Expr, running_mean: Expr | None = None, running_var: Expr | None = None, training: bool = True,
     use_input_stats: bool = True, momentum: float = 0.1, **others: Any,
 ) -> dict[str, Expr]:
-    """Running means and variances moved by `momentum` towards those of the batch (for `instance_norm`, the mean over
-    images).
+    """Running means and variances, moved by `momentum` towards those of the batch; `instance_norm` averages over
+    images.
     """
     if not training or not use_input_stats or running_mean is None or running_var is None:
         return {}

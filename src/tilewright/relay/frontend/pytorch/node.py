@@ -54,7 +54,6 @@ class Node(core.Node):
             self.refuse(f"argument '{name}' is {_shown(value)}, and is supported only at its default, {default}")
 
     def weight(self, packed: Any, integers: Array, scale: Constant, zero_point: Constant) -> Expr:
-        """The weight of a quantized layer."""
         s, z = (along(p.value, integers.ndim, 0) for p in (scale, zero_point))
         real = ((integers.astype(np.int32) - z).astype(np.float32) * s).astype(np.float32)
         return self._layer_tensor(packed, "weight", real, (scale, zero_point), str(integers.dtype), integers)

@@ -182,8 +182,8 @@ class _Machine:
 
     def _calls(self, module: str, name: str) -> ModelError:
         return ModelError(f"{self.path} is refused: {self.file} would call {module}.{name} when it is read, and files "
-                          "are read without running code from them; save the "
-                          "module with torch.jit.save or torch.export.save", code="TW0104")
+                          "are read without running code from them; save the module with torch.jit.save or "
+                          "torch.export.save", code="TW0104")
 
     def _named(self, module: str, name: str) -> _Name:
         is_known = module in _MODULES and (name in _CALLED or name in _NAMED

@@ -192,9 +192,7 @@ def fractional_max_pool(self: Expr, kernel_size: Any, output_size: Any, random_s
 
 
 def _window_starts(sample: Expr, size: int, count: int, width: int) -> Expr:
-    """The starts of `count` windows of `width` elements for a sample (planes, 1); the last window ends at the axis'
-    end.
-    """
+    """The starts of `count` windows of `width` elements for a sample (planes, 1); the last window ends at `size`."""
     last = Constant(np.full((shape_of(sample)[0], 1), size - width, np.int64))
     if count == 1:
         return last

@@ -59,7 +59,6 @@ def result_type(operands: Sequence[Operand], default: DataType = FLOAT32) -> Dat
 
 
 def number_type(x: Any, default: DataType = FLOAT32) -> DataType:
-    """The type of a Python number."""
     if isinstance(x, (bool, np.bool_)):
         return BOOL
     return INT64 if isinstance(x, (int, np.integer, PrimExpr)) else default

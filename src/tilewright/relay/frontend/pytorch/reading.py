@@ -33,8 +33,8 @@ def read_model(model: Any) -> tuple[Any, str]:
     if type(model).__name__ == "ScriptFunction" or hasattr(model, "graph"):
         return model, ""
     raise ModelError(f"a {type(model).__name__} is no TorchScript module, exported program, or path of one; trace the "
-                     "module with torch.jit.trace, or export it "
-                     "with torch.export.export(module, inputs)", code="TW0102")
+                     "module with torch.jit.trace, or export it with "
+                     "torch.export.export(module, inputs)", code="TW0102")
 
 
 def _load(path: Path) -> Any:

@@ -25,9 +25,7 @@ Cell = Callable[[Expr, Sequence[Expr], Expr], list[Expr]]
 
 @dataclass(frozen=True, slots=True)
 class Products:
-    """The products of input and hidden state for one direction of a layer; the latter takes `weights` as last
-    arguments.
-    """
+    """The products of input and hidden state for one direction of a layer; the latter takes `weights` last."""
 
     of_input: Callable[[Expr], Expr]
     of_state: Callable[..., Expr]

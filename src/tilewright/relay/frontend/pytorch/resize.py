@@ -86,7 +86,6 @@ def _triangle(x: Array) -> Array:
 
 
 def _cubic(x: Array, a: float = -0.5) -> Array:
-    """Keys's cubic kernel."""
     d = np.abs(x)
     return np.where(d < 1, ((a + 2) * d - (a + 3)) * d * d + 1, np.where(d < 2, ((a * d - 5 * a) * d + 8 * a) * d - 4
         * a, 0.0))

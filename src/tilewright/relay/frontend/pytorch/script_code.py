@@ -91,9 +91,7 @@ def _touches(path: object, name: str, what: str) -> ModelError:
 
 
 def _check_loading(path: object, name: str, tree: ast.Module) -> None:
-    """Refuse code that runs while loading, except packing of weights: other `__setstate__`s and calls in default
-    values.
-    """
+    """Refuse code that runs while loading, except weight packing: other `__setstate__`s and calls in default values."""
     packing = {method for node in ast.walk(tree) if isinstance(node, ast.ClassDef) for method in _packing(node)}
     for node in ast.walk(tree):
         at_once: list[ast.expr | None] = []

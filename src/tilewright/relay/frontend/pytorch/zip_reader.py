@@ -108,7 +108,6 @@ def read_chunks(file: IO[bytes], entry: Entry) -> Iterator[bytes]:
 
 
 def read_entry(file: IO[bytes], entry: Entry) -> bytes:
-    """Unpack an entry whole."""
     return b"".join(read_chunks(file, entry))
 
 

@@ -205,8 +205,7 @@ def _exponentials(x: Value, beta: float) -> Expr:
 
 
 def _quantized_probabilities(x: Value, exponentials: Expr, node: Node) -> Expr:
-    """Divide exponentials by the sum of their row, which is summed sequentially because its rounding depends on the
-    order.
+    """Divide exponentials by their row's sum, which is computed sequentially because its rounding depends on the order.
     """
     t, depth = node.output, x.shape[-1]
     sums = op.take(op.cumsum(exponentials, axis=x.rank - 1), constant([depth - 1], "int32"), axis=x.rank - 1)

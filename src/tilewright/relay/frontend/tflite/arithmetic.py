@@ -155,9 +155,7 @@ def add_n(*values: Value, node: Node) -> Expr:
 
 
 def _compared(v: Value) -> Expr:
-    """An operand of a comparison. Scales of 1 or more overflow the shift in TFLite's kernels, which leaves only the
-    sign.
-    """
+    """An operand of a comparison. Scales >= 1 overflow the shift in TFLite's kernels, which leaves only the sign."""
     if v.scale < 1:
         return _shifted(v, 8, float(np.float32(v.scale)))
     data = centred(v.expr, v.zero_point)

@@ -31,9 +31,7 @@ def _int32(value: int) -> Constant:
 
 
 def _scaled(x: Expr, scale: float, most_shift: int) -> Expr:
-    """Scale int32 `x` to units of 1/12288: a shift times 3 for power-of-two scales, else a 15-bit multiplier and a
-    shift.
-    """
+    """Scale int32 `x` to units of 1/12288: a shift times 3 for powers of two, else a 15-bit multiplier and a shift."""
     log = math.log2(scale)
     shift = 15 - _INPUT_BITS + round(log)
     if abs(log - round(log)) < 1e-3 and 0 <= shift <= most_shift:

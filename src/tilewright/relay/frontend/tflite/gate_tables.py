@@ -79,9 +79,7 @@ def _saturated(x: Array) -> Array:
 
 
 def _exponential(x: Array, bits: int) -> Array:
-    """exp of x <= 0 with `bits` integer bits: four series terms for the remainder mod 1/4, times a factor per higher
-    bit.
-    """
+    """exp of x <= 0 with `bits` integer bits: four series terms for the remainder mod 1/4, then a factor per bit."""
     quarter = 1 << (13 - bits)
     part = (x & (quarter - 1)) - quarter
     near = (part << bits) + (1 << 12)

@@ -21,7 +21,6 @@ def is_hybrid(x: Value, w: Value) -> bool:
 
 
 def dequantized(w: Value) -> Expr:
-    """Dequantize weights."""
     q = w.quantization
     axis = q.axis if q.is_per_axis else 0
     along = [-1 if k == axis else 1 for k in range(w.rank)] if q.is_per_axis else [1] * w.rank
@@ -43,9 +42,7 @@ def symmetric(x: Expr) -> tuple[Expr, Expr]:
 
 
 def asymmetric(x: Expr) -> tuple[Expr, Expr]:
-    """Quantize along all dimensions but the first, by range: integers minus the zero point, and the scale of each
-    slice.
-    """
+    """Quantize along all dimensions but the first, by range: integers minus the zero point, and their scales."""
     axes = tuple(range(1, x.tensor_type.ndim))
     zero, kind = constant(0, "float32"), "float64"
     least = cast(op.minimum(op.min(x, axis=axes, keepdims=True), zero), kind)

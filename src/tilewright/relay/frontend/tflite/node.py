@@ -183,5 +183,4 @@ class Node(core.Node):
 
 
 def constant(value: Any, dtype: str) -> Constant:
-    """A constant of type `dtype`."""
     return Constant(np.asarray(value, dtype))

@@ -90,8 +90,7 @@ def _scaled(x: Array, fraction: Any, shift: Array) -> Array:
 
 
 def _shifted_far(x: Array, count: Array) -> Array:
-    """`shifted_right` as the kernels do it: shift counts >= 32 use the low five bits, and round non-negative numbers
-    up.
+    """`shifted_right` with the kernels' overflow: counts >= 32 use the low five bits, and round nonnegative numbers up.
     """
     near = shifted_right(x, np.minimum(count, 31))
     return np.where(count < 32, near, (x >> (count & 31)) + (x >= 0))

@@ -83,9 +83,7 @@ def random_standard_normal(shape: Value, *, seed: int = 0, seed2: int = 0, node:
 
 @converter("MULTINOMIAL")
 def multinomial(logits: Value, samples: Value, *, seed: int = 0, seed2: int = 0, node: Node) -> Expr:
-    """Inverse transform sampling: the number of cumulated probabilities in the row that are not above each drawn
-    number.
-    """
+    """Inverse transform sampling: the number of cumulated probabilities that are not above each drawn number."""
     count = node.whole(samples)
     if logits.rank != 2 or count < 0 or not logits.shape[1]:
         node.refuse(f"it draws {count} numbers from data of shape {logits.shape}, and takes (rows, classes); the file "

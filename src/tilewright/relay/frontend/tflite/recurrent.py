@@ -135,9 +135,7 @@ class _Lstm:
 
 def _gates(weights: Sequence[Value | None], norms: Sequence[Value | None], auxiliary: Sequence[Value | None] = (None,)
            * 4) -> tuple[_Gate, _Gate, _Gate, _Gate]:
-    """The gates from 15 tensors in the schema's order: four input, four recurrent, three peephole and four bias
-    tensors.
-    """
+    """The gates from 15 tensors in the schema's order: four input, four recurrent, three peephole and four biases."""
     peepholes = [_real(weights[8]), _real(weights[9]), None, _real(weights[10])]
     extra = [_real(v) for v in norms] or [None] * 4
     made = [_Gate(weights[k], weights[4 + k], peepholes[k], _real(weights[11 + k]), extra[k], auxiliary[k])
@@ -200,9 +198,7 @@ def bidirectional_sequence_lstm(
     x: Value, *rest: Value | None, fused_activation_function: int = 0, cell_clip: float = 0.0, proj_clip: float = 0.0,
     merge_outputs: bool = False, time_major: bool = True, asymmetric_quantize_inputs: bool = False, node: Node,
 ) -> tuple[Expr, ...]:
-    """Two LSTMs, the second backward. An auxiliary input with its own weights feeds both; otherwise it feeds the
-    second.
-    """
+    """Two LSTMs, the second backward. An auxiliary input with own weights feeds both; otherwise it feeds the second."""
     _require_floats(x, node)
     given = [*rest, *[None] * (47 - len(rest))]
     aux = given[38]

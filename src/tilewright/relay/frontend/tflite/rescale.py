@@ -43,8 +43,7 @@ def requantize(x: Expr, scale: float | Sequence[float] | Array, to: float, zero_
     scales = np.asarray(scale, np.float64)
     if not (np.abs(scales) < to * _LARGEST).all():
         raise ModelError(f"a step of {scales.flat[np.argmax(np.abs(scales))]:g} is to be counted in steps of {to:g}, "
-                         "which no fixed-point number does; the file is damaged: "
-                         "convert it again", code="TW0107")
+                         "which no fixed-point number does; the file is damaged: convert it again", code="TW0107")
     return op.qnn.requantize(
         x, Constant(scales.reshape(()) if scales.size == 1 else scales), constant(0, "int32"), constant(to, "float64"),
         constant(zero_point, "int32"), axis=axis, rounding=rounding, out_dtype=dtype,

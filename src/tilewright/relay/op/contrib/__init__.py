@@ -122,8 +122,7 @@ def __getattr__(name: str) -> Any:
 
 
 def supports(target: str, call: Call) -> bool:
-    """Whether a target computes a call: by the operator's attribute `target.<name>`, or by the name of a composite
-    function."""
+    """Whether a target computes a call, by the operator attribute `target.<name>` or the name of a composite."""
     if isinstance(call.op, Op):
         says = op_attr(call.op.name, f"target.{target}")
         return says is not None and bool(says(call))

@@ -1,6 +1,4 @@
-"""Arm Compute Library (`compute-library` on the command line): supported operators of channels-last float32 and 8-bit
-networks.
-"""
+"""Arm Compute Library (`compute-library` in tvmc): operators of channels-last float32 and 8-bit networks."""
 
 from __future__ import annotations
 

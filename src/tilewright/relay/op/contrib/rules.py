@@ -1,6 +1,4 @@
-"""Rules for the checks of pattern tables: a check lists rules, and reports a violated rule and the edit that satisfies
-it.
-"""
+"""Rules for the checks of pattern tables; a violated rule reports its text and the edit that satisfies it."""
 
 from __future__ import annotations
 
@@ -19,14 +17,12 @@ from tilewright.relay.op.registry import Op
 from tilewright.relay.visitor import operands, with_operands
 
 Rule = tuple[bool, str, str] | tuple[bool, str, str, Callable[[Any], Any]]
-"""Whether the rule holds, its text, the required edit in words, and optionally a function of the match that makes it
-(`edited`).
+"""Whether the rule holds, its text, the required edit, and optionally a function of the match that makes it (`edited`).
 """
 
 
 def kept(rules: Iterable[Rule]) -> bool | Refusal:
-    """True if all rules hold, otherwise a `Refusal` with the first violated one. Later rules may assume the earlier
-    ones.
+    """True if all rules hold, otherwise a `Refusal` with the first violated one; later rules may assume earlier ones.
     """
     return next((Refusal(*broken) for ok, *broken in rules if not ok), True)
 
@@ -52,9 +48,7 @@ def edited(name: str, arguments: Mapping[int, Any] | None = None, **attributes: 
 
 
 def result_quantized(root: Any, scale: float, zero: int) -> Callable[[Any], Any]:
-    """A function that edits a match: it replaces the scale and zero point of the result, the last arguments of the last
-    call.
-    """
+    """A function that replaces the scale and zero point of a match's result, the last arguments of the last call."""
     count = len(root.args)
     return edited(root.op.name, {count - 2: scale, count - 1: zero})
 
@@ -87,7 +81,7 @@ def inner(e: Expr, name: str) -> Call:
 
 
 def chain_to(e: Expr, name: str) -> list[Call]:
-    """The calls from `e` to the nearest call of operator `name`, along first arguments. Raises `CompileError` without
+    """The calls from `e` to the nearest one of operator `name`, along first arguments. Raises `CompileError` without
     one.
     """
     found: list[Call] = []
