@@ -8,7 +8,7 @@ from tilewright.relay.op.registry import Fusion, Op, op
 
 @op("external_call", kind=Fusion.OPAQUE)
 class ExternalCall(Op):
-    """A call of the function `symbol` in a module made by another code generator; a tuple where there are several
+    """A call of the function `symbol` in a module made by another code generator; a tuple if there are several
     `shapes`.
 
     A device may keep state, so two equal calls are not merged.

@@ -21,7 +21,7 @@ LAYOUTS = {"NCHW": ("OIHW", (0, 1, 2, 3), (0, 1, 2, 3)), "NHWC": ("HWIO", (0, 3,
 
 @op("nn.deformable_conv2d", kind=Fusion.OPAQUE)
 class DeformableConv2d(Op):
-    """A convolution whose tap (ky, kx) reads the image at an offset of its own, in the channels of deformable group g.
+    """A convolution whose tap (ky, kx) reads the image at its own offset, in the channels of deformable group g.
 
     data (batch, in, height, width), offset (batch, deformable_groups * kh * kw * 2, height', width'), weight (out, in /
     groups, kh, kw). The offset holds y before x for each position of the result. The image is interpolated bilinearly
@@ -35,7 +35,7 @@ class DeformableConv2d(Op):
     dilation: tuple[int, ...] = (1, 1)
     """Distance of two taps of the kernel along height and width, in pixels."""
     deformable_groups: int = 1
-    """Number of groups of channels with offsets of their own."""
+    """Number of groups of channels with separate offsets."""
     groups: int = 1
     """Number of groups of channels that are convolved separately."""
     channels: int | None = None

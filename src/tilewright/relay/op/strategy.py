@@ -49,7 +49,7 @@ Seconds = Callable[[tuple[Any, ...]], float | None]
 
 @dataclass(frozen=True, slots=True)
 class OpImplementation:
-    """One implementation of an operator. The one with the highest `plevel` is used."""
+    """One implementation of an operator. The highest `plevel` is used."""
 
     fcompute: Compute
     fschedule: ScheduleOf | None

@@ -129,9 +129,8 @@ class QnnConv2d(Conv2d):
         return _corrected(_total(plain, x, rows, span), zero, sums.reshape(1, -1, 1, 1), span)
 
     def _by_rows(self, shape: tuple[int, ...], x: Expr, weight: Array, zero: Expr, span: Origin | None) -> Expr:
-        """The product of runs along rows of `x`, whose last axis is pixels and channels.
-
-        It is a convolution with one channel, whose width is padded to whole words.
+        """The product of runs along rows of `x` (pixels and channels): a one-channel convolution, padded to whole
+        words.
         """
         batch, height, width, depth = shape
         ordered = weight.transpose([self.axes()[1][k] for k in (2, 3, 1, 0)])  # HWIO
@@ -357,10 +356,7 @@ def _exact(x: Expr, zero_point: Expr, ndim: int, axis: int, span: Origin | None)
 
 
 def _corrected(product: Expr, zero: Expr, sums: Array, span: Origin | None) -> Expr:
-    """Subtract the contribution of the data's zero point from a product: `zero` times the `sums` of weights.
-
-    int32 wraps around, like the sums.
-    """
+    """Subtract the contribution of the data's zero point from a product: `zero` times `sums`; int32 wraps around."""
     if N.is_zero(zero) or not sums.any():
         return product
     if isinstance(zero, Constant):

@@ -72,10 +72,7 @@ def distributions(
     function: Function, values: Sequence[Expr], samples: Sequence[Sample], runner: Runner, at_a_time: int = -1,
     counted: bool = True,
 ) -> dict[Expr, Distribution]:
-    """The distribution of the values of each node, in runs that keep `at_a_time` of them.
-
-    Without `counted`, only their extremes.
-    """
+    """The distribution of each node's values, in runs that keep `at_a_time` nodes; only extremes unless `counted`."""
     found = {e: Distribution() for e in values}
     step = len(values) if at_a_time < 0 else at_a_time
     for begin in range(0, len(values), max(step, 1)):

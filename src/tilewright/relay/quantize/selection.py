@@ -59,9 +59,8 @@ def layers(function: Function) -> list[Call]:
 
 
 def select(function: Function, chosen: Choice, enabled: Collection[str] | None = None) -> Selection:
-    """Select the layers that `chosen` accepts, and their values in bytes.
-
-    Only the operators in `enabled` (None: all) propagate bytes.
+    """Select the layers that `chosen` accepts and their byte values; only `enabled` operators (None: all) propagate
+    bytes.
     """
     order = post_order(function.body, inside=False)
     wanted: dict[Expr, None] = {}

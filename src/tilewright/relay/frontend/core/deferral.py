@@ -40,10 +40,7 @@ def settled(op: Deferred, results: Sequence[Expr], outputs: int, span: Origin | 
 
 def defer(name: str, source: SourceNode, origin: Origin, args: Sequence[Expr | None],
           for_sizes: bool = False) -> list[Expr]:
-    """Defer a node of the format `name`, whose attributes are JSON; return its outputs.
-
-    `for_sizes` means that only symbolic sizes are missing.
-    """
+    """Defer a node of the format `name` with JSON attributes; `for_sizes`: only symbolic sizes are missing."""
     said = {
         "kind": source.kind, "domain": source.domain, "version": source.version, "attributes": dict(source.attributes),
         "inputs": [None if a is None else k for k, a in enumerate(args)], "outputs": [*range(len(source.outputs))],

@@ -64,8 +64,7 @@ def causal_mask(q: Expr, keys: int, node: Node) -> Expr:
 
 
 def padding_mask(mask: Expr, keys: int, filler: float, like: Expr, node: Node) -> Expr:
-    """Convert an integer mask to what is added to the scores (batch, heads, tokens, keys): 0, or `filler` for masked
-    keys.
+    """Convert an integer mask to summands of the scores (batch, heads, tokens, keys): 0, or `filler` for masked keys.
 
     Shape (batch,) holds the number of keys; (2 * batch,) holds the ends of the keys, then their starts. Shapes (batch,
     keys), (batch, tokens, keys) and (batch, 1, most, most) hold 1 for keys to keep.
@@ -195,9 +194,8 @@ def _part(packed: Expr, j: int) -> Expr:
 
 
 def rotated(x: Expr, cos: Expr, sin: Expr, interleaved: bool, node: Node) -> Expr:
-    """Rotate pairs of the first elements of `x` (batch, heads, tokens, size).
-
-    `cos` and `sin` are (batch or 1, tokens, pairs).
+    """Rotate pairs of the first elements of `x` (batch, heads, tokens, size); `cos`, `sin`: (batch or 1, tokens,
+    pairs).
     """
     size, pairs = node.static(x, "input")[3], node.static(cos, "cos_cache")[2]
     c, s = (op.expand_dims(t, axis=1) for t in (cos, sin))
@@ -292,10 +290,7 @@ def _capped(q: Expr, k: Expr, v: Expr, masks: list[Expr], scale: float, cap: flo
 
 
 def _placed(past: Expr, new: Expr, before: Expr, keys: int, old: int) -> Expr:
-    """Write new keys behind the past ones: new keys start at `before` (batch, 1), and zeros follow them.
-
-    Keys are (batch, heads, tokens, size).
-    """
+    """Write new keys (batch, heads, tokens, size) after the past ones, from `before` (batch, 1) on; zeros follow."""
     both = op.concatenate(Tuple((past, new)), axis=2)
     place = Constant(np.arange(keys, dtype=np.int64)[None])
     behind: Any = op.add(op.subtract(place, before), number(old))

@@ -54,7 +54,7 @@ def label_encoder(
 
 def _given(floats: Sequence[float], ints: Sequence[int], texts: Sequence[str], tensor: Array | None, what: str,
            node: Node) -> Array:
-    """The value of the one of four attributes that is set."""
+    """The value of the only one of four attributes that is set."""
     found = [np.asarray(floats, np.float32)] * bool(floats) + [np.asarray(ints,
         np.int64)] * bool(ints) + [strings(texts)] * bool(texts)
     found += [tensor.reshape(-1)] if tensor is not None else []

@@ -101,7 +101,7 @@ def before(x: Array) -> Array:
 
 @dataclass(frozen=True)
 class Leaves:
-    """The entries of leaves: leaf `leaf[k]` adds `weight[k]` to target `target[k]`."""
+    """The entries of leaves: leaf `leaf[k]` has `weight[k]` for target `target[k]`."""
 
     count: int
     leaf: Array
@@ -109,7 +109,8 @@ class Leaves:
     weight: Array
 
     def tables(self, n_targets: int, aggregate: str) -> tuple[Array, Array]:
-        """Targets and weights as (leaves, entries), padded with neutral entries; if targets are few, each has an entry.
+        """Targets and weights as (leaves, entries), padded with neutral entries; one entry per target is in target
+        order.
         """
         fill, combine = {"sum": (0, np.add), "min": (np.inf, np.minimum), "max": (-np.inf, np.maximum)}[aggregate]
         pairs, where = np.unique(self.leaf * n_targets + self.target, return_inverse=True)

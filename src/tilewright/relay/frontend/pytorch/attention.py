@@ -69,9 +69,8 @@ def multi_head_attention(
     proj_weight: Expr, proj_bias: Expr, node: Node, mask: Expr | None = None, need_weights: bool = True,
     average_attn_weights: bool = True, mask_type: int | None = None,
 ) -> tuple[Expr, Expr]:
-    """Multi-head attention on (batch, rows, embed_dim); `qkv_weight` stacks the weights of query, key and value.
-
-    True elements of the mask are excluded.
+    """Multi-head attention on (batch, rows, embed_dim); `qkv_weight` stacks three weights; a bool mask marks
+    exclusions.
     """
     def heads(x: Expr, part: int) -> Expr:
         w, b = (slice_axis(v, 0, part * embed_dim, (part + 1) * embed_dim) for v in (qkv_weight, qkv_bias))

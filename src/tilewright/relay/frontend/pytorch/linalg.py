@@ -370,9 +370,7 @@ def svdvals(A: Expr, driver: str | None = None) -> Expr:
 
 
 def _tolerances(a: Expr, atol: Any, rtol: Any) -> tuple[Any, Any]:
-    """The absolute and relative bound below which values count as zero.
-
-    The default relative bound is the size of the matrix times the type's epsilon, or 0 if `atol` is given.
+    """Absolute and relative bound of values that count as zero; by default size times epsilon, relative, unless `atol`.
     """
     least = max(shape_of(a)[-2:]) * float(np.finfo(dtype_of(a).numpy()).eps)
     if rtol is None and isinstance(atol, Expr):

@@ -114,10 +114,7 @@ def _counted(places: Expr, bins: int, weights: Expr) -> Expr:
 
 
 def _bounds(x: Expr, low: float, high: float, apart: float) -> tuple[Expr, Expr]:
-    """The bounds of a histogram.
-
-    If both are 0, the bounds of the data; if they are equal, each is moved outward by `apart`.
-    """
+    """The bounds of a histogram: those of the data if both are 0; equal bounds are moved apart by `apart` each."""
     if low != high:
         return scalar(low, x), scalar(high, x)
     if not shape_of(x)[0] or low != 0:
