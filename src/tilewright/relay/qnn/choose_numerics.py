@@ -23,9 +23,9 @@ from tilewright.relay.qnn.sources import NUMERICS
 @dataclass(frozen=True)
 class ChooseNumerics(Pass):
     """Set the numerics of `main` to the runtime that the option `relay.qnn.numerics` names, and leave all roundings
-    open.
+    open. Needs known types.
 
-    Needs known types. Nothing changes without the option, or if it names the numerics that `main` already has.
+    Nothing changes without the option, or if it names the numerics that `main` already has.
     """
 
     def transform_module(self, mod: IRModule, context: PassContext) -> IRModule:

@@ -47,10 +47,10 @@ Rule = Callable[[Call], "Expr | None"]
 
 @dataclass(frozen=True)
 class NormalizeQnn(FunctionPass):
-    """Rewrite the calls of the qnn dialect to one form. Needs known types.
+    """Rewrite the calls of the qnn dialect to one form. Needs known types. Roundings become open; `numerics` of `main`
+    defines them.
 
-    Roundings become open; `numerics` of `main` defines them. A value changes at most by the difference of two roundings
-    of one number.
+    A value changes at most by the difference of two roundings of one number.
     """
 
     kind: ClassVar[type] = Function

@@ -77,8 +77,9 @@ Maker = Callable[[Wanted], "Expr | None"]
 @dataclass(frozen=True)
 class RealToQnn(FunctionPass):
     """Replace regions between `qnn.dequantize` and `qnn.quantize` by operators of the dialect that accelerators match.
+    Needs known types.
 
-    Needs known types. Regions without a form in the dialect stay in float.
+    Regions without a form in the dialect stay in float.
     """
 
     kind: ClassVar[type] = Function

@@ -370,8 +370,7 @@ def svdvals(A: Expr, driver: str | None = None) -> Expr:
 
 
 def _tolerances(a: Expr, atol: Any, rtol: Any) -> tuple[Any, Any]:
-    """Absolute and relative bound of values that count as zero; by default size times epsilon, relative, unless `atol`.
-    """
+    """Absolute and relative bound of values that count as zero; without `atol`, `rtol` defaults to size * epsilon."""
     least = max(shape_of(a)[-2:]) * float(np.finfo(dtype_of(a).numpy()).eps)
     if rtol is None and isinstance(atol, Expr):
         rtol = op.where(op.greater(atol, scalar(0, atol)), scalar(0, atol), scalar(least, atol))
