@@ -1,5 +1,4 @@
-"""Attributes of operators that programs register, by the operator's name: whether a target computes it, what a pass
-should know.
+"""Attributes of operators that programs register by the operator's name: support by a target, information for passes.
 
     @register_op_attr("nn.conv2d", "target.npu")
     def conv2d_on_npu(expr): ...
@@ -36,13 +35,13 @@ OP_ATTRIBUTES: Final[dict[tuple[str, str], Registered]] = {}
 
 
 def register_op_attr(op_name: str, attr_key: str, value: Any = None, level: int = 10) -> Callable[[Any], Any] | Any:
-    """Set the attribute `attr_key` of an operator; without `value`, a decorator of the value.
+    """Set the attribute `attr_key` of an operator; without `value`, return a decorator for the value.
 
-    Raises `OptionError` when the operator has this attribute with the same level or a higher one. Warns
-    (`UnknownOperatorWarning`) where there is no operator of that name, which a program may still register.
+    Raises `OptionError` if the operator has this attribute with the same or a higher level. Warns
+    (`UnknownOperatorWarning`) if there is no operator of that name yet.
     """
     frame: FrameType | None = sys._getframe(1)
-    # the functions that register one particular key
+    # skip the frames of functions that register one particular key
     while frame is not None and frame.f_globals.get("__name__", "").startswith("tilewright."):
         frame = frame.f_back
     place = f"{frame.f_code.co_filename}:{frame.f_lineno}" if frame is not None else ""
@@ -64,8 +63,8 @@ def register_op_attr(op_name: str, attr_key: str, value: Any = None, level: int 
 
 
 def known_targets() -> list[str]:
-    """Return the names of the targets that take parts of graphs: recorded ones, accelerators, and those that
-    attributes of operators name."""
+    """Return the names of the targets that take parts of graphs: recorded ones, accelerators, and those in attributes
+    of operators."""
     named = {key.removeprefix("target.") for _, key in OP_ATTRIBUTES if key.startswith("target.")}
     return sorted({*offload_names(), *named})
 
@@ -86,6 +85,6 @@ def reset_op_attr(op_name: str, attr_key: str) -> None:
 
 
 def op_attr(op_name: str, attr_key: str) -> Any:
-    """A registered attribute of an operator, or None."""
+    """Return a registered attribute of an operator, or None."""
     known = OP_ATTRIBUTES.get((op_name, attr_key))
     return None if known is None else known.value

@@ -7,19 +7,18 @@ Every operator class declares its category, `Op.precision`. `Op.mixed_precision`
 
 - ALWAYS: float32 arguments are cast, except those of `Op.wide`. An operator with an `out_dtype` sums in the
   accumulation type, and its result is cast.
-- FOLLOW: 16 bits if every argument that is neither a constant nor a parameter has 16 bits; else as NEVER. An
-  elementwise operator with a constant (a bias, a scale) keeps it in float32: its arguments are widened and its result
-  is rounded.
-- NEVER: 16-bit arguments are cast back to float32.
-
 - FOLLOW: 16 bits if every argument that is neither a constant nor a parameter has 16 bits; otherwise like NEVER. An
   elementwise operator with a constant (a bias, a scale) keeps the constant in float32: its arguments are widened and
   its result is rounded.
+- NEVER: 16-bit arguments are cast back to float32.
 
-Constants are cast here; a cast there and back that nothing else reads is taken out. Kernels widen what they read once
-and round what they write once, so casts inside of a kernel cost neither time nor precision: each reader gets a cast of
-its own. Products of bfloat16 go two at a time (`intrinsics.dot2`); instructions that do so may take subnormal numbers
-as zero.
+A program can override the category and the types of sums and results with
+`relay.op.register_mixed_precision_conversion`. `missing_op_mode` applies to operators without a category.
+
+Constants are cast at compile time. A pair of casts to 16 bits and back without another reader is removed. Kernels widen
+values once when reading and round once when writing, so casts inside a kernel cost neither time nor precision. For
+this, each reader gets its own cast. Products of bfloat16 are computed in pairs (`intrinsics.dot2`); such instructions
+may flush subnormal numbers to zero.
 """
 
 from __future__ import annotations
