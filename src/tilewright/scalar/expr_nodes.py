@@ -357,7 +357,7 @@ class Call(PrimExpr):
         return self.args
 
     def with_operands(self, operands: Sequence[PrimExpr]) -> PrimExpr:
-        if self.dtype.lanes < max((v.dtype.lanes for v in self.args), default=1):  # reductions of all lanes to one value
+        if self.dtype.lanes < max((v.dtype.lanes for v in self.args), default=1):  # a reduction over lanes
             return Call(self.dtype, self.op, operands)
         lanes = max((v.dtype.lanes for v in operands), default=self.dtype.lanes)
         return Call(self.dtype.with_lanes(lanes), self.op, [broadcast(v, lanes) for v in operands])
