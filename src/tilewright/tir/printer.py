@@ -210,7 +210,7 @@ class _Printer:
         for b in buffers:
             self.put(1, f"{self.name(b)} = {self.buffer('Buffer', b)}")
         named = {k: v for k, v in func.attrs.items() if k not in (SCALARS, NUMBERS)}
-        inner = named.pop(INNER, None)  # a function with blocks has this attribute, even if empty, so its absence is printed
+        inner = named.pop(INNER, None)  # its absence is printed if a function has blocks
         blocks = any(isinstance(s, Block) for s in walk_stmt(func.body))
         if (inner is None and blocks) or (inner == () and not blocks):
             named[INNER] = inner
@@ -365,7 +365,7 @@ class _Printer:
 
     def binary(self, e: Binary) -> tuple[str, int]:
         strength, symbol, second = _STRENGTH[e.symbol], e.symbol, e.b
-        if isinstance(second, IntImm) and isinstance(e, Sub):  # `a - 1` is parsed as the sum with -1, as the builders make it
+        if isinstance(second, IntImm) and isinstance(e, Sub):  # `a - 1` is a sum with -1 when parsed
             return f"T.Sub({self.expr(e.a)}, {self.expr(second)})", _ATOM
         if isinstance(second, IntImm) and isinstance(e, Add) and integer_range(e.dtype)[0] < second.value < 0:
             symbol, second = "-", IntImm(e.dtype, -second.value)
