@@ -164,7 +164,7 @@ class _Unroller:
         return IfThenElse(condition, then, other)
 
     def under(self, condition: PrimExpr, s: Stmt) -> Stmt | None:
-        """`s` where `condition` holds; the condition is made use of when there is something that it could decide."""
+        """Unroll `s` under `condition`, which is used if there are conditions that it could decide."""
         if not self.has_decisions(s):
             return self.stmt(s)
         outer = self.ranges
