@@ -12,7 +12,7 @@ from tilewright.relay.frontend.shaping import rank, reshape, same_size, shape_of
 
 
 def matrix_product(a: Expr, b: Expr, *, transposes: bool = False) -> Expr:
-    """The product: vectors are completed to matrices, leading dimensions broadcast.
+    """Numpy's matrix product: vectors become matrices, and leading dimensions broadcast.
 
     `transposes` gives stacks of matrices to `nn.batch_matmul` with the second one transposed.
     """
@@ -35,7 +35,7 @@ def matrix_product(a: Expr, b: Expr, *, transposes: bool = False) -> Expr:
 
 
 def times_matrix(a: Expr, weight: Expr) -> Expr:
-    """a @ weight.T, whatever stands before the last dimension of `a` taken as rows."""
+    """a @ weight.T; all but the last dimension of `a` count as rows."""
     units, dims = shape_of(weight)[0], shape_of(a)
     rows = a if len(dims) == 2 else reshape(a, (-1, dims[-1]))
     product = op.nn.dense(rows, weight, units=units) if isinstance(units, int) else op.nn.dense(rows, weight)
@@ -43,7 +43,7 @@ def times_matrix(a: Expr, weight: Expr) -> Expr:
 
 
 def broadcast_shape(shapes: Sequence[Sequence[Any]]) -> tuple[Any, ...]:
-    """The shape that all of these broadcast to."""
+    """The common broadcast shape."""
     found: list[Any] = [1] * max(map(len, shapes), default=0)
     for shape in shapes:
         for k, d in enumerate(reversed(shape), 1):
@@ -53,7 +53,7 @@ def broadcast_shape(shapes: Sequence[Sequence[Any]]) -> tuple[Any, ...]:
 
 
 def _stacked(x: Expr, lead: tuple[Any, ...]) -> Expr:
-    """`x` with one leading dimension: 1 where it is the same for all, else the product of the common ones."""
+    """`x` (..., m, n) with one leading dimension: 1 if it does not vary along them, else the product of `lead`."""
     *own, rows, columns = shape_of(x)
     if all(isinstance(d, int) and d == 1 for d in own):
         return reshape(x, (1, rows, columns))

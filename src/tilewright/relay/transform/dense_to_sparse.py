@@ -86,7 +86,7 @@ class DenseToSparse(WeightsToSparse, Pass):
 
 
 def search_dense_weights(func: Function) -> list[Var]:
-    """The parameters that only `nn.dense` of matrices reads, as its weight."""
+    """Return the parameters used only as the weight of `nn.dense`."""
     users = consumers(post_order(func))
     return [p for p in func.params if users.get(p)
             and all(isinstance(u, Call) and isinstance(u.op, Dense) and _is_weight(u, p) for u in users[p])]
@@ -94,8 +94,8 @@ def search_dense_weights(func: Function) -> list[Var]:
 
 def convert(func: Function, params: Mapping[str, Any], blocksize: tuple[int, int],
             sparsity_threshold: float) -> tuple[Function, dict[str, Any]]:
-    """`func` and its parameters, with every weight sparse that has that share of zeros or more, in blocks of
-    `blocksize`."""
+    """Make weights with a share of zeros of at least `sparsity_threshold` sparse, in blocks of `blocksize`. Return the
+    function and its new parameters."""
     kept, new = with_sparse(params, search_dense_weights(func), lambda w: packed_rows(w, blocksize, sparsity_threshold))
     return DenseToSparse([*new], [*new.values()])(IRModule.from_expr(func))["main"], kept
 
@@ -123,7 +123,7 @@ def packed_rows(rows: Any, blocksize: tuple[int, int], threshold: float) -> Part
 
 
 def _parts(w: Var, shapes: Sequence[Sequence[int]]) -> list[Var]:
-    """The parameters of the values, columns and row starts of a weight that becomes sparse."""
+    """Return the parameters of a sparse weight: values, columns and row starts."""
     return [_part(w, p, s) for p, s in zip(_PARTS, shapes, strict=True)]
 
 

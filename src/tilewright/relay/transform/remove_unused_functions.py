@@ -37,7 +37,7 @@ class RemoveUnusedFunctions(Pass):
 
 
 def reached(mod: IRModule, entries: Sequence[str]) -> set[str]:
-    """The names of the functions that `entries` call, with themselves."""
+    """Return the names of `entries` and of the functions that they call, directly or indirectly."""
     def called(name: str) -> list[str]:
         function = mod[name]
         below = post_order(function) if isinstance(function, Expr) else ()

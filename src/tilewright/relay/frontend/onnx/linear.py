@@ -12,7 +12,7 @@ from tilewright.relay.frontend.shaping import cast, dtype_of, rank, scalar, shap
 
 @converter("MatMul")
 def matmul(a: Expr, b: Expr, *, node: Node) -> Expr:
-    """Numpy's rule: vectors are completed to matrices, leading dimensions broadcast."""
+    """Numpy's matrix product: vectors become matrices, and leading dimensions broadcast."""
     if not rank(a) or not rank(b):
         node.refuse("a matrix product of a single number; use Mul")
     if dtype_of(a).is_integer and dtype_of(a).bits < 32:
@@ -33,14 +33,13 @@ def gemm(a: Expr, b: Expr, c: Expr | None = None, *, alpha: float = 1.0, beta: f
          transB: int = 0) -> Expr:
     y = times_matrix(transpose(a, (1, 0)) if transA else a, b if transB else transpose(b, (1, 0)))
     kind = dtype_of(y)
-    # the factors are fractions, and the integers of the sum
+    # alpha and beta are floats, but the sum is integer
     if not kind.is_float and any(factor % 1 for factor in (alpha, beta)):
         return cast(_sum_of(cast(y, "float64"), None if c is None else cast(c, "float64"), alpha, beta), kind)
     return _sum_of(y, c, alpha, beta)
 
 
 def _sum_of(y: Expr, c: Expr | None, alpha: float, beta: float) -> Expr:
-    """alpha * y + beta * c."""
     if alpha != 1:
         y = op.multiply(y, scalar(alpha, y))
     if c is None or beta == 0:

@@ -26,11 +26,9 @@ def matmul(self: Expr, node: Node, other: Expr | None = None, mat2: Expr | None 
 @converter("_grouped_mm")
 def grouped_product(self: Expr, mat2: Expr, node: Node, offs: Expr | None = None, bias: Any = None,
                     out_dtype: Any = None) -> Expr:
-    """Products of matrices that stand in one stack (three dimensions), or side by side in one matrix, where the groups
-    end at `offs`.
+    """Products of matrices in a stack (3-D), or side by side in one matrix, where the groups end at `offs`.
 
-    Of matrices side by side each group is computed whole, and what is another's is left out: a run alone knows where
-    groups end.
+    The ends of groups are known only at run time, so side-by-side products are computed whole and masked.
     """
     if bias is not None:
         node.refuse("argument 'bias' has no meaning in torch yet; add it to the result")
@@ -48,7 +46,7 @@ def grouped_product(self: Expr, mat2: Expr, node: Node, offs: Expr | None = None
 
 
 def _inside(ends: Expr, count: Any) -> Expr:
-    """Whether place k of `count` is in group g, which ends before `ends[g]` and begins where the one before ends."""
+    """Whether position k of `count` is in group g, which spans [ends[g - 1], ends[g])."""
     column = op.expand_dims(cast(ends, INT64), axis=1)
     before = op.less(Constant(np.arange(count)), column)
     return op.logical_and(before, op.equal(op.cumsum(cast(before, INT64), axis=0), tensor(1, INT64)))
@@ -122,7 +120,7 @@ def einsum(equation: str, tensors: list[Expr], path: Any = None) -> Expr:
     letters = inputs.replace(".", "")
     summed = set(letters) - set(output) if arrow else {c for c in letters if letters.count(c) > 1}
     if len(tensors) == 1 and summed and not dtype_of(tensors[0]).is_float:
-        tensors = [cast(tensors[0], INT64)]  # a sum of integers, as torch.sum has it
+        tensors = [cast(tensors[0], INT64)]  # sums of integers are int64, as in torch.sum
     return op.einsum(Tuple(tuple(tensors)), equation=equation.replace(" ", ""))
 
 
