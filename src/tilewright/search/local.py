@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Final, TypeVar
 
+from tilewright.base.closing import Closeable
 from tilewright.base.errors import OptionError, WorkerCrashed, WorkerNotStarted, WorkerRaised, WorkerTimedOut
 from tilewright.base.settings import nearest
 from tilewright.runtime.threads import default_threads
@@ -18,7 +19,7 @@ from tilewright.runtime.trial import TRIAL, machine_name
 from tilewright.runtime.worker import Worker
 from tilewright.search.building import BUILD, BuildFunc, default_build, pickled, travelling
 from tilewright.search.measure import Built, Candidate, Image, Measured, MeasureErrorNo, OnMeasured, Value, failed
-from tilewright.search.runner import Closeable, TrialRunner, one_by_one
+from tilewright.search.runner import TrialRunner, one_by_one
 from tilewright.search.trials import Trials
 
 T = TypeVar("T")
