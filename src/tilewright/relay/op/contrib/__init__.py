@@ -48,7 +48,7 @@ list_offloads(_TABLES)
 list_offloads(_PARTITIONERS)
 
 
-def register_pattern_table(compiler: str, table: Callable[[], PatternTable] | None = None) -> Any:
+def register_pattern_table(compiler: str, table: Callable[[], PatternTable] | None = None) -> Callable[..., Any]:
     """Register the table that a function returns for `compiler`; without `table`, return a decorator."""
 
     def register(make: Callable[[], PatternTable]) -> Callable[[], PatternTable]:
@@ -94,7 +94,7 @@ def register_partitioner(compiler: str, function: Partitioner | None = None) -> 
 
 def has_partitioner(compiler: str) -> bool:
     """Return whether `compiler` has a registered partition function."""
-    get_pattern_table(compiler)  # registers what is imported on demand
+    get_pattern_table(compiler)  # brings what is registered when it is first asked for
     return compiler in _PARTITIONERS
 
 
