@@ -109,8 +109,8 @@ def _check_runnable(old: Function, new: Function, functions: Mapping[str, Any], 
             raise _NotChecked(f"{e.op.name} draws random numbers")
     amount = work(old, functions)
     if amount > most:
-        raise _NotChecked(f"too large: about {amount:.1e} multiplications, and relay.check_rewrites.max_work is "
-                          f"{most:.1e}")
+        raise _NotChecked(f"too large: about {amount:.1e} multiplications, "
+                          f"and relay.check_rewrites.max_work is {most:.1e}")
 
 
 def _can_be_random(t: Type | None) -> bool:

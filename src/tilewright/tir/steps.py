@@ -167,8 +167,8 @@ def _to_json(value: Any) -> Any:
             return value
         case _:
             raise ScheduleError(
-                f"a step holds {value!r} ({type(value).__name__}), which cannot be stored; annotate with numbers and "
-                "strings"
+                f"a step holds {value!r} ({type(value).__name__}), "
+                "which cannot be stored; annotate with numbers and strings"
             )
 
 

@@ -106,8 +106,8 @@ def _region_of_operands(e: Expr, found: dict[Expr, Region]) -> Region | None:
     if region is not None:
         for o in operands(e):
             if is_end(o) or (o not in found and not is_input(o)):
-                raise CompileError(f"in a region of '{region.target}' a {type(e).__name__} takes a value without a "
-                                   "compiler_begin", e.span, code="TW0414")
+                raise CompileError(f"in a region of '{region.target}' a {type(e).__name__} takes "
+                                   "a value without a compiler_begin", e.span, code="TW0414")
     return region
 
 

@@ -74,8 +74,8 @@ def applied(mod: IRModule, edits: Iterable[Edit], params: Mapping[str, Any] | No
     try:
         new = mod.map_functions(lambda f: changed_function(f, changes), Function) if changes else mod
     except ShapeError as error:
-        raise CompileError(f"the rest of the program has no type with the edit '{'; '.join(e.text for e in edits)}': "
-                           f"{error}", code="TW0909") from None
+        raise CompileError("the rest of the program has no type with the edit "
+                           f"'{'; '.join(e.text for e in edits)}': {error}", code="TW0909") from None
     needed = {n: (params or {})[n] for e in edits for n in e.needs}
     new = bind_params(new, needed) if needed else new
     for p in {repr(p): p for e in edits for p in e.passes}.values():

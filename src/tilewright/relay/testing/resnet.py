@@ -73,8 +73,8 @@ def get_net(
         x = images.conv(x, "conv0", 16, 3)
     else:
         if num_layers not in _UNITS:
-            raise CompileError(f"ResNet has no variant of {num_layers} layers; choose from "
-                               f"{', '.join(map(str, _UNITS))}", code="TW0417")
+            raise CompileError(f"ResNet has no variant of {num_layers} layers; "
+                               f"choose from {', '.join(map(str, _UNITS))}", code="TW0417")
         bottle_neck, units = num_layers >= 50, _UNITS[num_layers]
         filters = (256, 512, 1024, 2048) if bottle_neck else (64, 128, 256, 512)
         x = images.active(images.conv(x, "conv0", 64, 7, 2), "bn0")

@@ -153,8 +153,8 @@ class _Copies:
         for v in function.type_params:
             if v not in bound:
                 raise CompileError(
-                    f"the type {v!r} of {short(function)} cannot be inferred from the arguments and the "
-                    f"result of {short(e)}; annotate the types of the function there",
+                    f"the type {v!r} of {short(function)} cannot be inferred from the arguments "
+                    f"and the result of {short(e)}; annotate the types of the function there",
                     e.span or function.span, code="TW0404",
                 )
         return tuple(bound[v] for v in function.type_params)

@@ -173,9 +173,8 @@ class _Conversion:
         if (not isinstance(said, (list, tuple)) or len(said) != 3 or said[0] not in (0, 1, 2)
                 or any(str(t) not in types for t in said[1:])):
             raise OptionError(
-                f"the hook of {op.name} for ToMixedPrecision returned {said!r}; it returns 0 (always), 1 (follow) or 2 "
-                "(never), "
-                f"the type to sum in and the type of the result, each {' or '.join(types)}", code="TW0409"
+                f"the hook of {op.name} for ToMixedPrecision returned {said!r}; it returns 0 (always), 1 (follow) or "
+                f"2 (never), the type to sum in and the type of the result, each {' or '.join(types)}", code="TW0409"
             )
         return _Said(CATEGORIES[int(said[0])], DataType(str(said[1])), DataType(str(said[2])), False)
 
