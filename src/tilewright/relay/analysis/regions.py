@@ -76,8 +76,8 @@ def regions_of(order: list[Expr]) -> dict[Expr, Region]:
         region = _region_of_operands(e, found)
         if is_end(e):
             if region is None or region.target != e.op.compiler:
-                there = ("no region is open there" if region is None else "the region that is open there is that of "
-                         f"'{region.target}'")
+                there = ("no region is open there" if region is None
+                         else f"the region that is open there is that of '{region.target}'")
                 raise CompileError(f"a compiler_end of '{e.op.compiler}' has no matching compiler_begin: {there}",
                                    e.span,
                                    code="TW0414")

@@ -289,8 +289,8 @@ class ExprReader(AttributeReader):
         kind = OPS.get(name)
         if kind is None:
             missing = left_out(name)
-            raise self.fail(missing.message if missing is not None else "there is no operator "
-                            f"'{name}'{nearest(name, [*OPS, *self.constructors])}", token)
+            raise self.fail(missing.message if missing is not None
+                            else f"there is no operator '{name}'{nearest(name, [*OPS, *self.constructors])}", token)
         if self.kind != "(":
             raise self.fail(f"'{name}' is an operator; write it before its arguments: {name}(…)", token)
         args, attrs = self._arguments(kind)
