@@ -1,10 +1,10 @@
 """Check a pass by running the interpreter before and after it on random inputs.
 
-Switch: `PassContext(config={"relay.check_rewrites": True})`. A function with another result is an error with the name
-of the pass and the first wrong value; with "skip" it is a warning, and compilation continues with the module before the
-pass. Integers are compared exactly, floats with the tolerance of the narrowest float type of the function. A warning
-names functions that cannot be run (too much work, function parameters, random numbers). Passes that approximate declare
-it (`Pass.exact`).
+Switch: `PassContext(config={"relay.check_rewrites": True})`. A function with another result is an error that names the
+pass and the first wrong value. With "skip" it is a warning, and compilation continues with the module before the pass.
+Integers are compared exactly, floats with the tolerance of the narrowest float type of the function. A warning names
+functions that cannot be run (too much work, function parameters, random numbers). Passes that approximate declare it
+(`Pass.exact`).
 """
 
 from __future__ import annotations

@@ -75,8 +75,8 @@ class Closure:
 
 
 def evaluate(what: Any, *args: Any, functions: Functions | None = None) -> Any:
-    """Return the value of an expression, a function, or a module's `main`; `args` are its parameters, or its free
-    variables in order.
+    """Return the value of an expression, a function, or a module's `main`; `args` are the values of its parameters, or
+    of its free variables in order.
 
     `functions` are the callees of `GlobalVar`s by name; a module has its own. Raises `InputError` for inputs of another
     number, shape or dtype.

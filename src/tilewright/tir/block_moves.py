@@ -173,8 +173,8 @@ def _made_inside(s: Schedule, node: Block, target: For) -> Buffer:
 
 
 def _dense(func: PrimFunc, target: For, source: Buffer, dim: int, size: int, outer: Ranges) -> None:
-    """Raise `ScheduleError` unless the elements that a trip of `target` stores along a dimension are contiguous, and
-    cover the whole dimension only if no other trip changes them."""
+    """Raise `ScheduleError` unless a trip of `target` stores contiguous elements along a dimension. They may cover the
+    whole dimension only if no other trip changes them."""
     for m in (x for x in walk_stmt(target.body) if isinstance(x, Block) and source in stored_buffers(x)):
         points: dict[PrimExpr, PrimExpr] = dict(zip((i.var for i in m.iters), m.bindings, strict=True))
         index = next(x for x in walk_stmt(m.body) if isinstance(x, Store) and x.buffer is source).indices[dim]

@@ -116,8 +116,7 @@ def _check_apart(func: PrimFunc, loop: For, kind: str, around: Sequence[Stmt]) -
 
 
 def _stores_same(a: Access, loop: For) -> bool:
-    """Return whether trips that write the same element write the same value: the element is given by the block's axes,
-    and the value depends only on them.
+    """Return whether trips that write the same element write the same value: the block's axes determine both.
 
     This is true for stages of tensor expressions, however their loops are split, fused and guarded.
     """

@@ -53,8 +53,8 @@ class Edit:
     def apply(self, mod: IRModule, params: Mapping[str, Any] | None = None) -> IRModule:
         """Return `mod`, the explained module, with the edit applied; `params` has the values in `needs`, by name.
 
-        Raises `OptionError` if values are missing or the edit cannot be applied to the module, and `CompileError` if
-        the rest of the program does not type-check afterwards.
+        Raises `OptionError` if values are missing or the edit cannot be applied, and `CompileError` if the rest of the
+        program does not type-check afterwards.
         """
         if not self.can_apply:
             raise OptionError(f"this edit cannot be applied automatically: {self.text}", code="TW0909")
@@ -138,8 +138,8 @@ def node_change(at: Expr, make: Callable[[Expr], Expr]) -> Change:
 
 
 def copied(inside: Sequence[Expr]) -> Callable[[Expr, int, Expr], Change]:
-    """Return a function that makes changes: each gives a user outside of a match a copy of an operand, for which the
-    nodes of `inside` are rebuilt."""
+    """Return a function that makes changes. Each gives a user outside of a match its own copy of an operand, made of
+    copies of the nodes `inside`."""
     made_for: list[tuple[Now, dict[Expr, Expr]]] = []
 
     def at(user: Expr, position: int, value: Expr) -> Change:

@@ -54,7 +54,7 @@ def get_net(
     batch_size: int, num_classes: int = 1000, num_layers: int = 18, image_shape: tuple[int, ...] = (3, 224, 224),
     layout: str = "NCHW", dtype: str = "float32",
 ) -> Function:
-    """Return the network of `num_layers` layers; images of up to 32 pixels get the network for CIFAR, of 6n + 2 or 9n +
+    """Return the network of `num_layers` layers. Images of up to 32 pixels get the network for CIFAR, of 6n + 2 or 9n +
     2 layers.
 
     `image_shape` is in the order of `layout`, without the batch. Raises `CompileError` for an unknown number of layers.

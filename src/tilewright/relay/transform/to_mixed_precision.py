@@ -48,11 +48,10 @@ CATEGORIES: Final = (Precision.ALWAYS, Precision.FOLLOW, Precision.NEVER)
 class ToMixedPrecision(FunctionPass):
     """Convert float32 to `mixed_precision_type` by the categories of the operators. Needs and leaves known types.
 
-    `acc_dtype` is the type of the sums of products. `missing_op_mode` selects the treatment of operators without a
-    category: 0 raises one `CompileError` for all, 1 keeps float32 and warns once for each, 2 keeps float32. Results
-    keep their types with `relay.ToMixedPrecision.keep_orig_output_dtype`. Fold scales and constants first, so that
-    their rounding errors are not stored. Raises `OptionError` for other types and modes, and for invalid results of
-    hooks.
+    `acc_dtype` is the type of the sums of products. `missing_op_mode` applies to operators without a category: 0 raises
+    one `CompileError` for all, 1 keeps float32 and warns once for each, 2 keeps float32. Results keep their types with
+    `relay.ToMixedPrecision.keep_orig_output_dtype`. Fold scales and constants first, so that their rounding errors are
+    not stored. Raises `OptionError` for other types and modes, and for invalid results of hooks.
     """
 
     mixed_precision_type: str = "float16"

@@ -96,8 +96,8 @@ class _Uses:
 
 
 def _never_kept(s: Stmt, buffer: Buffer, uses: _Uses) -> bool:
-    """Return whether the innermost statement that contains every use of `buffer` writes everything that it reads of it,
-    so that no trip of an outer loop needs values of another."""
+    """Return whether the innermost statement that contains every use of `buffer` writes everything that it reads of it.
+    Then no trip of an outer loop needs values of another."""
     ranges, looped = Ranges(), False
     while True:
         users = [b for b in bodies(s) if uses(b, buffer)]

@@ -32,7 +32,7 @@ repeat the last share."""
 
 
 def place_prefetches(func: PrimFunc) -> PrimFunc:
-    """Needs lowered blocks and unflattened buffers; removes the annotations."""
+    """Insert the requested prefetches, and remove the annotations. Needs lowered blocks and unflattened buffers."""
     buffers = {b.name: b for b in func.params}
 
     def visit(s: Stmt, ranges: Ranges) -> Stmt:
