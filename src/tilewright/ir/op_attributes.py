@@ -14,11 +14,13 @@ import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from types import FrameType
-from typing import Any, Final
+from typing import Any, Final, TypeVar, overload
 
 from tilewright.base.errors import OptionError, UnknownOperatorWarning
 from tilewright.base.plugins import offload_names
 from tilewright.ir import dialects
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,14 +36,22 @@ OP_ATTRIBUTES: Final[dict[tuple[str, str], Registered]] = {}
 """The attributes by operator and key."""
 
 
-def register_op_attr(op_name: str, attr_key: str, value: Any = None, level: int = 10) -> Callable[[Any], Any] | Any:
-    """Set the attribute `attr_key` of an operator; without `value`, return a decorator for the value.
+@overload
+def register_op_attr(op_name: str, attr_key: str, value: None = None, level: int = 10) -> Callable[[T], T]: ...
 
-    Raises `OptionError` if the operator has this attribute with the same or a higher level. Warns
-    (`UnknownOperatorWarning`) if there is no operator of that name yet.
+
+@overload
+def register_op_attr(op_name: str, attr_key: str, value: T, level: int = 10) -> T: ...
+
+
+def register_op_attr(op_name: str, attr_key: str, value: Any = None, level: int = 10) -> Any:
+    """Set the attribute `attr_key` of an operator; without `value`, a decorator of the value.
+
+    Raises `OptionError` when the operator has this attribute with the same level or a higher one. Warns
+    (`UnknownOperatorWarning`) where there is no operator of that name, which a program may still register.
     """
     frame: FrameType | None = sys._getframe(1)
-    # skip the frames of functions that register one particular key
+    # the functions that register one particular key
     while frame is not None and frame.f_globals.get("__name__", "").startswith("tilewright."):
         frame = frame.f_back
     place = f"{frame.f_code.co_filename}:{frame.f_lineno}" if frame is not None else ""

@@ -12,7 +12,7 @@ equal calls remain two calls until common subexpressions are merged. Data types 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -220,8 +220,9 @@ class Tuple(Expr):
     fields: tuple[Expr, ...]
     span: Origin | None = None
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "fields", tuple(self.fields))
+    def __init__(self, fields: Iterable[Expr], span: Origin | None = None) -> None:
+        object.__setattr__(self, "fields", tuple(fields))
+        object.__setattr__(self, "span", span)
         self.set_type(self.infer_type())
 
     def infer_type(self) -> Type | None:
