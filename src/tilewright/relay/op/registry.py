@@ -75,7 +75,7 @@ class Op:
     objects: ClassVar[bool] = False
     """True when it also works on tensors of Python objects (strings), by its reference."""
     reads_texts: ClassVar[bool] = False
-    """True when its kernel reads the strings of a program's inputs, as blocks of bytes (`topi/texts.py`)."""
+    """True when its kernel reads the strings of a program's inputs, as blocks of bytes (`topi/classic/texts.py`)."""
 
     takes_open_sizes: ClassVar[bool] = False
     """True when its kernels were seen to give the right values at sizes that they were not made for

@@ -1,5 +1,5 @@
 """Operators of strings that have kernels: words looked up and counted in the bytes of a program's inputs
-(`topi/texts.py`).
+(`topi/classic/texts.py`).
 
 Frontends make the operators of `text.py` and `maps.py`; the pass `NativeTexts` replaces them by these.
 """
@@ -15,7 +15,7 @@ from tilewright.base.errors import ShapeError
 from tilewright.base.string_tensors import FORMS, text_bytes
 from tilewright.base.types import FLOAT32, INT64, DataType, TensorType, Type
 from tilewright.relay.op.registry import Array, Fusion, Op, op, tensors
-from tilewright.topi import texts as topi
+from tilewright.topi.classic import texts as topi
 
 _TABLE = ("int32", "uint64", "int32", "uint8", "int32")
 
@@ -41,8 +41,8 @@ def _words(begins: Array, spelled: Array, numbers: Array) -> dict[bytes, int]:
 class TextIndex(Op):
     """The number that a table has for each string of `data`, after its case is changed; `absent` for a missing string.
 
-    `heads`, `hashes`, `begins`, `spelled` and `numbers` are the table (`topi.texts.word_table`); `letters` (256,) maps
-    each byte before the comparison.
+    `heads`, `hashes`, `begins`, `spelled` and `numbers` are the table (`topi.classic.texts.word_table`); `letters`
+    (256,) maps each byte before the comparison.
     """
 
     objects = True
@@ -120,7 +120,7 @@ class TextCountGrams(TextCount):
     as many.
 
     `heads`, `keys`, `children` and `columns` of the tree map the numbers of the words of an n-gram to its column
-    (`topi.texts.gram_tree`).
+    (`topi.classic.texts.gram_tree`).
     """
 
     least: int = 1
