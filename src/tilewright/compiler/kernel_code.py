@@ -17,8 +17,8 @@ from typing import Final
 
 from tilewright import __version__
 from tilewright.backends.base import Backend
-from tilewright.backends.cpu.llvm.backend import LLVM
 from tilewright.backends.cpu.llvm.debug_info import Source
+from tilewright.backends.host_code import HostCode
 from tilewright.backends.target import Target
 from tilewright.base.errors import CompileError, InternalError, NoNativeKernel
 from tilewright.base.memory_faults import Site
@@ -160,18 +160,18 @@ class ObjectFiles:
         if self._pool is not None:
             self._pool.shutdown(wait=False, cancel_futures=kind is not None)
 
-    def add(self, text: str, backend: Backend = LLVM) -> Future[bytes]:
-        """Compile the text of a back end, by default LLVM text."""
+    def add(self, text: str, compiler: Backend | HostCode) -> Future[bytes]:
+        """Compile a text by the writer of it."""
         if self._pool is not None:
             try:
-                return self._pool.submit(self.compile, text, backend)
+                return self._pool.submit(self.compile, text, compiler)
             except RuntimeError:  # Python starts no thread while it ends
                 self._pool = None
         done: Future[bytes] = Future()
-        done.set_result(self.compile(text, backend))
+        done.set_result(self.compile(text, compiler))
         return done
 
-    def compile(self, text: str, backend: Backend) -> bytes:
+    def compile(self, text: str, compiler: Backend | HostCode) -> bytes:
         """Return the object file of a text."""
         if self.cache is None:
             return b""
@@ -183,7 +183,7 @@ class ObjectFiles:
         found = self.cache.get(key)
         if found is None:
             with self.report.phase("llvm"):
-                found = backend.compile(text, target, in_order=in_order)
+                found = compiler.compile(text, target, in_order=in_order)
             self.cache.put(key, found)
         return found
 
