@@ -13,10 +13,10 @@ from tilewright.backends.accelerator_targets import identity
 from tilewright.backends.target import Target
 from tilewright.compiler import tuning_advisor
 from tilewright.compiler.cache import Cache
+from tilewright.compiler.hook_digests import hooks_digest
 from tilewright.compiler.model_source import ModelSource, build_key
 from tilewright.compiler.open_shapes import OpenShapes
 from tilewright.compiler.report import Report
-from tilewright.ir.op_attributes import OP_ATTRIBUTES
 from tilewright.runtime.artifact import Artifact
 
 if TYPE_CHECKING:
@@ -72,28 +72,29 @@ class ModelCompiler:
 
     def stored(self, what: Any) -> Artifact | None:
         """Return the program in the cache for the shapes of all inputs, or for the path to a stage."""
-        if not self._is_cached:
+        key = self._key(what)
+        if key is None:
             return None
         with self.report.phase("cache"):
-            return self.cache.get_artifact(self._key(what))
+            return self.cache.get_artifact(key)
 
     def store(self, what: Any, artifact: Artifact) -> None:
         """Keep a program in the cache for other processes."""
-        if self._is_cached:
+        key = self._key(what)
+        if key is not None:
             with self.report.phase("cache"):
-                self.cache.put_artifact(self._key(what), artifact)
+                self.cache.put_artifact(key, artifact)
 
-    @property
-    def _is_cached(self) -> bool:
-        """Whether the key covers all that the program depends on; hooks of operators have no key."""
-        return bool(self.source.content) and not _has_hooks()
-
-    def _key(self, what: Any) -> str:
+    def _key(self, what: Any) -> str | None:
+        """Return the key of a program; None where a key cannot cover all that the program depends on."""
+        hooks = hooks_digest()
+        if not self.source.content or hooks is None:
+            return None
         return build_key(
             "artifact", self.source.content, json.dumps(what), self.source.name, str(self.target),
             ",".join(sorted(self.target.features)), str(self.target.cores), self.options.key(),
             identity(self.target.accelerators), self.target.processor.backend.identity(self.target.processor),
-            *([self._advisor.identity] if self._advisor is not None else []),
+            *([self._advisor.identity] if self._advisor is not None else []), *([f"hooks {hooks}"] if hooks else []),
         )
 
     def read(self, shapes: Mapping[str, Any], report: Report | None = None) -> IRModule:
@@ -126,14 +127,3 @@ class ModelCompiler:
             return build_open(
                 lambda: self.read(shapes, report)["main"], ranges, self.target, self.source.name, report, self.cache
             )
-
-
-def _has_hooks() -> bool:
-    """Whether the program registered functions that take part in compiling operators of this package."""
-    hooked = [name for name, key in OP_ATTRIBUTES if key.startswith("FTVM")]
-    if not hooked:
-        return False
-    from tilewright.relay.op.registered import Registered
-    from tilewright.relay.op.registry import OPS
-
-    return any(name in OPS and not issubclass(OPS[name], Registered) for name in hooked)

@@ -67,7 +67,7 @@ class FileSource(ModelSource):
 
     def read(self, shapes: Mapping[str, Any], report: Report) -> IRModule:
         with report.phase("import"):
-            return format_of(self._model).loaded().read(self._model, shapes)[0]
+            return format_of(self._model).read(self._model, shapes)[0]
 
     def module_of(self, function: Function) -> IRModule:
         from tilewright.ir.module import IRModule

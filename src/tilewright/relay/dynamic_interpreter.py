@@ -1,6 +1,6 @@
 """Interpreter of programs with data-dependent sizes: numpy steps that are made once and read sizes from their arrays.
 
-    %1 = onnx.deferred(%v0, %0, op_type="Gather")      ->  slot 2 = converted(slot 0, slot 1)
+    %1 = frontend.deferred(%v0, %0, op_type="Gather")  ->  slot 2 = converted(slot 0, slot 1)
     %2 = transpose(%1, axes=[1, 0])                        slot 3 = transpose's meaning in numpy (slot 2)
 
 An operator that waits for sizes and values is converted when they are there, and what it is converted to is kept for

@@ -1,7 +1,8 @@
 """Operators for nodes of a model that are converted when the values they ask for, and the types of their inputs, are
 known.
 
-    onnx.deferred(%data, %axes, op_type="ReduceSum", model="…")  ->  sum(%data, axis=[1])       once %axes is [1]
+    frontend.deferred(%data, %axes, source="onnx", op_type="ReduceSum", model="…")
+      ->  sum(%data, axis=[1])       once %axes is [1]
 
 The node is in the attributes of the operator, so that it can be printed, stored and moved like every other. Nothing is
 known of its type; operators that read it have no type either, until `resolve` has put the converted node in its place.
@@ -83,16 +84,23 @@ class Waiting(Op):
         return _there(found, evaluate(Function((), found)))
 
 
+@op("frontend.deferred", kind=Fusion.OPAQUE)
 class Deferred(Waiting):
-    """A node of a model that could not be converted yet; a tuple where the node has several outputs."""
+    """A node of a model, converted when the values it needs are known; a tuple where it has several outputs."""
 
     source: str
-    """The format of the model."""
+    """Format of the model."""
     op_type: str
+    """Operator of the node."""
     model: str
-    """The node as text."""
-    for_sizes: bool
-    """Whether the node waits for symbolic sizes of its inputs alone, which are numbers when the program is called."""
+    """The node as text: JSON, or for ONNX a model of this node alone, in base64."""
+    context: str = ""
+    """Text that the conversion needs beside the node: options of the ONNX importer as JSON, or a TFLite file in base64
+    for operators that run other graphs of it."""
+    random: bool = False
+    """True when two runs of the node may differ."""
+    for_sizes: bool = False
+    """True when the node waits for symbolic sizes of its inputs alone."""
 
     @property
     def resolver(self) -> Resolver:
@@ -110,56 +118,6 @@ class Deferred(Waiting):
 
     def content(self) -> Hashable:
         return self.resolver.content(self)
-
-
-@op("frontend.deferred", kind=Fusion.OPAQUE)
-class DeferredNode(Deferred):
-    """A node of a model of any other format, which is converted when the values it needs are known."""
-
-    source: str
-    """Format of the model."""
-    op_type: str
-    """Operator of the node."""
-    model: str
-    """Operator, attributes, and which inputs are left out, as JSON."""
-    random: bool = False
-    """True when two runs of the node may differ."""
-    for_sizes: bool = False
-    """True when the node waits for symbolic sizes of its inputs alone."""
-
-
-@op("onnx.deferred", kind=Fusion.OPAQUE)
-class DeferredOnnx(Deferred):
-    """A node of an ONNX model, which is converted when the values it needs are known."""
-
-    source = "onnx"
-    op_type: str
-    """ONNX operator of the node."""
-    model: str
-    """Model of this node alone, serialized, in base64."""
-    config: tuple[tuple[str, Any], ...] = ()
-    """Options of the importer, as pairs."""
-    random: bool = False
-    """True when two runs of the node may differ."""
-    for_sizes: bool = False
-    """True when the node waits for symbolic sizes of its inputs alone."""
-
-
-@op("tflite.deferred", kind=Fusion.OPAQUE)
-class DeferredTflite(Deferred):
-    """An operator of a TFLite model, which is converted when the values it needs are known."""
-
-    source = "tflite"
-    op_type: str
-    """TFLite operator."""
-    model: str
-    """Description of the operator and its tensors, as JSON."""
-    file: str = ""
-    """Whole file in base64, for operators that run other graphs of it; "" for the others."""
-    random: bool = False
-    """True when two runs of the operator may differ."""
-    for_sizes: bool = False
-    """True when the operator waits for symbolic sizes of its inputs alone."""
 
 
 def _given(value: Any) -> Expr:

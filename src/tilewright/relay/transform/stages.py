@@ -1,8 +1,8 @@
 """Split programs with sizes known at run time into stages, which are typed and compiled one after another.
 
-    def @main(%x, %n) { relu(onnx.deferred(exp(%x), add(%n, 1)) }
+    def @main(%x, %n) { relu(frontend.deferred(exp(%x), add(%n, 1)) }
     ->  stage       (%x, %n)  { (exp(%x), add(%n, 1)) }
-        the rest    (%v0, %v1) { relu(onnx.deferred(%v0, %v1)) }
+        the rest    (%v0, %v1) { relu(frontend.deferred(%v0, %v1)) }
 
 `resolve` gives the parameters of a program their types and puts the operators in place that waited for values; `cut`
 takes off all that has known sizes then. What is left begins anew when the stage has run. Both are linear in the graph.

@@ -1,6 +1,6 @@
 """Nodes that cannot be converted yet: the call that holds one, and its conversion when the missing values are known.
 
-    ReduceSum(x, axes)  ->  onnx.deferred(%x, %axes, op_type="ReduceSum", model="…")  ->  sum(%x, axis=[1])
+    ReduceSum(x, axes)  ->  frontend.deferred(%x, %axes, op_type="ReduceSum", …)  ->  sum(%x, axis=[1])
 
 The inputs of the call are those of the node that are not left out, then the values that its subgraphs take from around
 it. The model in the call names them all, so that they are found again. A sequence is a tuple. An empty optional is only
@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import base64
 import functools
+import json
 from collections.abc import Hashable, Iterable, Mapping
 from typing import Any, Final
 
@@ -23,7 +24,7 @@ from tilewright.relay.expr import Call, Constant, Expr
 from tilewright.relay.frontend.core.deferral import settled, waiting
 from tilewright.relay.frontend.core.known import KnownValues
 from tilewright.relay.frontend.core.reading import Name
-from tilewright.relay.op.deferred import Ask, Deferred, DeferredOnnx, register_resolver
+from tilewright.relay.op.deferred import Ask, Deferred, register_resolver
 from tilewright.relay.sequence_values import NOTHING
 
 _RANDOM: Final = frozenset({"RandomNormal", "RandomUniform", "RandomNormalLike", "RandomUniformLike", "Multinomial",
@@ -66,7 +67,7 @@ def defer(
     if any(a.HasField("g") for a in node.attribute):
         model.functions.extend(local)
     text = base64.b64encode(model.SerializeToString(deterministic=True)).decode()
-    op = DeferredOnnx(node.op_type, text, tuple(sorted(config.items())), _is_random(node), for_sizes)
+    op = Deferred("onnx", node.op_type, text, json.dumps(dict(config), sort_keys=True), _is_random(node), for_sizes)
     return waiting(op, args, origin, len(node.output))
 
 
@@ -100,12 +101,11 @@ class _Resolver:
         """The converted node, or None when `ask` does not know a value it needs. Raises `CompileError`."""
         from tilewright.relay.frontend.onnx.importer import convert_node
 
-        assert isinstance(op, DeferredOnnx)
         model = _model(op.model)
         args = iter(call.args)
         named: dict[Name, Expr] = {i.name: NOTHING if i.type.HasField("optional_type") else next(args)
                                    for i in model.graph.input}
-        results = convert_node(model, named, call.span, dict(op.config), KnownValues(ask))
+        results = convert_node(model, named, call.span, json.loads(op.context), KnownValues(ask))
         return settled(op, results, len(model.graph.node[0].output), call.span)
 
     def is_branch(self, op: Deferred) -> bool:
@@ -115,8 +115,7 @@ class _Resolver:
 
     def content(self, op: Deferred) -> Hashable:
         """The node without the names that no graph in it knows, and the options."""
-        assert isinstance(op, DeferredOnnx)
-        return _nameless(op.model), op.config
+        return _nameless(op.model), op.context
 
 
 register_resolver("onnx", _Resolver())
