@@ -19,7 +19,7 @@ _LONGEST: Final = 1 << 32
 
 
 def placeholder_shape(shape: Sequence[Any]) -> tuple[Any, ...]:
-    """Return the shape of the bytes of texts of `shape`, of which only the size of a run is in memory."""
+    """Return a placeholder shape for the bytes of strings of `shape`; the size in memory is known only at run time."""
     return (*shape, _LONGEST)
 
 
