@@ -16,7 +16,7 @@ from tilewright.compiler.cache import Cache
 from tilewright.compiler.hook_digests import hooks_digest
 from tilewright.compiler.model_source import ModelSource, build_key
 from tilewright.compiler.open_shapes import OpenShapes
-from tilewright.compiler.report import Report
+from tilewright.compiler.report import BuildReport
 from tilewright.runtime.artifact import Artifact
 
 if TYPE_CHECKING:
@@ -60,7 +60,9 @@ class Options:
 class ModelCompiler:
     """Compiles a source for a target. Tuning records are those of the advisor at its construction."""
 
-    def __init__(self, source: ModelSource, target: Target, options: Options, cache: Cache, report: Report) -> None:
+    def __init__(
+        self, source: ModelSource, target: Target, options: Options, cache: Cache, report: BuildReport
+    ) -> None:
         self.source, self.target, self.options, self.cache, self.report = source, target, options, cache, report
         self._advisor = tuning_advisor.current()
 
@@ -97,12 +99,13 @@ class ModelCompiler:
             *([self._advisor.identity] if self._advisor is not None else []), *([f"hooks {hooks}"] if hooks else []),
         )
 
-    def read(self, shapes: Mapping[str, Any], report: Report | None = None) -> IRModule:
+    def read(self, shapes: Mapping[str, Any], report: BuildReport | None = None) -> IRModule:
         """Return the model as Relay, for these shapes of its inputs."""
         return self.source.read(shapes, report or self.report)
 
     def compile(
-        self, make: Callable[[], IRModule], report: Report | None = None, instruments: Sequence[PassInstrument] = (),
+        self, make: Callable[[], IRModule], report: BuildReport | None = None,
+        instruments: Sequence[PassInstrument] = (),
     ) -> Artifact:
         """Compile the module that `make` returns: the model, or a stage of it. The cache is not asked."""
         from tilewright.compiler.pipeline import compile_module
@@ -111,7 +114,7 @@ class ModelCompiler:
             return compile_module(make, self.target, self.source.name, report or self.report, self.cache)
 
     def compile_open(
-        self, wanted: OpenShapes, report: Report | None = None, instruments: Sequence[PassInstrument] = (),
+        self, wanted: OpenShapes, report: BuildReport | None = None, instruments: Sequence[PassInstrument] = (),
     ) -> Artifact:
         """Compile one program for all of these sizes. Raises `OpenSizeError` where the model has no such program."""
         from tilewright.compiler.open_program import build_open

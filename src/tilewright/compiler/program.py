@@ -33,7 +33,7 @@ from tilewright.compiler.kernel_table import KernelTable
 from tilewright.compiler.memory_limits import check_memory, planned
 from tilewright.compiler.notes import LONG, SPAN, arena_of, looks_of, notes_of, step_times
 from tilewright.compiler.program_steps import StepMaker, static_shape, written
-from tilewright.compiler.report import Report
+from tilewright.compiler.report import BuildReport
 from tilewright.relay.expr import Function, Var
 from tilewright.relay.transform.plan_memory import MemoryPlan
 from tilewright.relay.transform.split_batch import PARTS
@@ -57,7 +57,7 @@ class Unfinished:
     manifest: Manifest
     objects: tuple[Future[bytes], ...]
     constants: ConstantPool
-    report: Report
+    report: BuildReport
 
     def finish(self) -> Artifact:
         """Pack the constants, wait for the objects, and make the artifact. To be called once."""
@@ -115,8 +115,8 @@ class _Parts:
 
 
 def build_program(
-    main: Function, target: Target, name: str, report: Report, cache: Cache | None, output_names: Sequence[str] = (),
-    symbols: Sequence[Symbol] = (), loops: Mapping[str, PrimFunc] | None = None,
+    main: Function, target: Target, name: str, report: BuildReport, cache: Cache | None,
+    output_names: Sequence[str] = (), symbols: Sequence[Symbol] = (), loops: Mapping[str, PrimFunc] | None = None,
 ) -> Unfinished:
     """Compile a function whose body calls primitive functions, and note in `report` what was made.
 
@@ -165,7 +165,7 @@ def _looks(manifest: Manifest, target: Target) -> frozenset[int] | None:
 
 
 def build_parts(
-    main: Function, target: Target, name: str, report: Report, output_names: Sequence[str] = (),
+    main: Function, target: Target, name: str, report: BuildReport, output_names: Sequence[str] = (),
     loops: Mapping[str, PrimFunc] | None = None,
 ) -> tuple[Manifest, list[PrimFunc], Array]:
     """Return the manifest of a program in C, its kernels, and its constants. Raises `CompileError` for operators that
@@ -181,7 +181,7 @@ def build_parts(
 
 
 def build_flow(
-    lowered: Lowered, main: Function, blocks: Sequence[Function], target: Target, name: str, report: Report,
+    lowered: Lowered, main: Function, blocks: Sequence[Function], target: Target, name: str, report: BuildReport,
     cache: Cache, output_names: Sequence[str] = (), loops: Mapping[str, PrimFunc] | None = None,
 ) -> Unfinished:
     """Compile a program with control flow, whose straight-line `blocks` have been optimized.

@@ -23,8 +23,7 @@ from tilewright.relay.expr import Function
 from tilewright.relay.interpreter import Meaning, prepared
 from tilewright.relay.op.external import ExternalCall
 from tilewright.relay.op.runtime_checks import RequireZero
-from tilewright.relay.transform.plan_memory import Location, MemoryPlan, MemorySpace
-from tilewright.relay.transform.plan_memory import Step as PlanStep
+from tilewright.relay.transform.plan_memory import Location, MemoryPlan, MemorySpace, PlanStep
 from tilewright.relay.visitor import calls
 from tilewright.runtime.program import (
     Check,
