@@ -44,8 +44,7 @@ EXAMPLES: Final = examples(
     'tilewright tune model.onnx --input-shapes "x:[1,3,224,224]" --threads 4 --tuner ga',
     "tilewright tune model.onnx --cluster tcp://scheduler:8786 --worker-tag board",
     'tilewright tune model.onnx --ssh pi@192.168.1.17 --target "llvm -mtriple=aarch64-linux-gnu -mcpu=cortex-a72"',
-    "tilewright tune model.onnx --replay trials.json -o records.json",
-)
+    "tilewright tune model.onnx --replay trials.json -o records.json")
 
 
 def tune_command(
@@ -124,8 +123,7 @@ def measurable(wanted: str | Mapping[str, Any] | Processor, place: MeasuringOpti
     if not place.is_elsewhere and (target.family != here.family or not target.features <= here.features):
         raise TargetError(
             f"code for '{wanted}' does not run here, and tuning is measuring; measure where it does (--cluster, "
-            "--tracker, --ssh), "
-            "or replay records (--replay)", code="TW1114")
+            "--tracker, --ssh), or replay records (--replay)", code="TW1114")
     return target
 
 
@@ -140,8 +138,7 @@ def network(model: Path, shapes: Mapping[str, tuple[Any, ...]] | None) -> IRModu
         if not all(isinstance(size, int) for size in shape):
             raise OptionError(
                 f"{model.name}: input '{name}' has the open shape [{', '.join(map(str, shape))}], and kernels are "
-                "measured at known "
-                f"sizes; say which with --input-shapes \"{name}:[…]\"", code="TW0113")
+                f"measured at known sizes; say which with --input-shapes \"{name}:[…]\"", code="TW0113")
     return form.read(model, given)[0]
 
 
@@ -213,8 +210,7 @@ class _Session:
         gain = 1 - t.time / t.time_before if t.time_before else 0.0
         table = Table(
             title=f"{self.model.name}: {t.trials} trials, kernels {1e3 * t.time:.3f} ms ({100 * gain:.0f} % saved so "
-            "far), "
-            f"{seconds:.0f} s left", title_justify="left")
+            f"far), {seconds:.0f} s left", title_justify="left")
         for name in _COLUMNS:
             table.add_column(name, justify="left" if name == "task" else "right", no_wrap=True)
         ranked = sorted(t.states, key=lambda s: -t.share(s))
@@ -224,8 +220,7 @@ class _Session:
             table.add_row(
                 f"{s.task.title[:56]}{f' x{s.calls}' if s.calls > 1 else ''}", str(s.trials),
                 f"{1e6 * s.best:.1f}" if measured else "", saved, f"{100 * t.share(s):.1f} %" if measured else "",
-                "done" if s.is_done else f"{100 * t.share(s) * s.gain:.1f} %",
-            )
+                "done" if s.is_done else f"{100 * t.share(s) * s.gain:.1f} %")
         rest = ranked[_SHOWN:]
         if rest:
             share = f"{100 * sum(map(t.share, rest)):.1f} %"

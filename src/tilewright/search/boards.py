@@ -238,8 +238,7 @@ def _linked(image: Image, written: Sequence[bool] = ()) -> _Program:
         if ENTRY not in manifest.functions:
             raise OptionError(
                 "candidates for boards are built by LocalBuilder(build_func=tuning.boards.board_build), and this one "
-                "has "
-                f"{', '.join(manifest.functions)}", code="TW1110")
+                f"has {', '.join(manifest.functions)}", code="TW1110")
         params = arrays_of(ENTRY, manifest.functions[ENTRY])
         constants = {v.name: v.data for v in image.values}
         objects = [n for n in contents if n.endswith(".o") and "/" not in n and not n.startswith("-")]
@@ -271,10 +270,9 @@ def _source(params: Sequence[Parameter], constants: dict[str, bytes], written: s
     pointers = "".join(", void *" for _ in params)
     given = "".join(f", (p)[{k}]" for k in range(len(params)))
     return (
-        f"#define _GNU_SOURCE\n#include <stddef.h>\nenum {{ KERNEL_PARAMS = {len(params)} }};\n"
-        f"static const struct {{ size_t bytes; int constant, written; }} PARAMS[] = {{{rows}}};\n"
-        f"extern void {ENTRY}(void *context{pointers});\n#define CALL(context, p) {ENTRY}(context{given})\n"
-        f"{_BENCH.read_text(encoding='utf-8')}")
+        f"#define _GNU_SOURCE\n#include <stddef.h>\nenum {{ KERNEL_PARAMS = {len(params)} }};\nstatic const struct "
+        f"{{ size_t bytes; int constant, written; }} PARAMS[] = {{{rows}}};\nextern void {ENTRY}(void "
+        f"*context{pointers});\n#define CALL(context, p) {ENTRY}(context{given})\n{_BENCH.read_text(encoding='utf-8')}")
 
 
 def _nbytes(p: Parameter) -> int:

@@ -52,16 +52,14 @@ class SSHConnection(Closeable):
                 *self._command, "-o", "ControlMaster=yes", "-o", "ControlPersist=no", "-T", destination,
                 "echo alive; exec cat"
             ],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True,
-        )
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True)
         assert self._master.stdout is not None and self._master.stderr is not None
         if self._master.stdout.readline() != _ALIVE:  # ssh ends by itself after ConnectTimeout
             errors = self._master.stderr.read().decode(errors="replace").strip()
             self.close()
             raise RPCError(
                 f"ssh does not reach '{destination}': {errors or 'it said nothing'}; check that `ssh {destination} "
-                "true` works "
-                "without a password", code="TW1201")
+                "true` works without a password", code="TW1201")
 
     def run(self, command: str, data: bytes = b"", timeout: float = 60.0) -> tuple[int, bytes, str]:
         """Run a command in the board's shell with `data` as input; return its status, standard output and errors.

@@ -79,8 +79,7 @@ class Trials:
             return MeasureErrorNo.WRONG_ANSWER, found["wrong"]
         return Measured(
             tuple(found["costs"]), all_cost=time.perf_counter() - start, timestamp=time.time(), noisy=found["noisy"],
-            spread=found["spread"], machine=self.machine,
-        )
+            spread=found["spread"], machine=self.machine)
 
     def _acquire(self, seconds: float) -> tuple[bool, str]:
         """Ask for the bench's timing lock, which the trial releases; return whether it came, and its holder."""
