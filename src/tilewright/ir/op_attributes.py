@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import sys
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from types import FrameType
 from typing import Any, Final, TypeVar, overload
@@ -91,6 +92,17 @@ def _tell_unknown(op_name: str, attr_key: str, place: str) -> None:
 def reset_op_attr(op_name: str, attr_key: str) -> None:
     """Remove a registered attribute if it exists."""
     OP_ATTRIBUTES.pop((op_name, attr_key), None)
+
+
+@contextmanager
+def registrations() -> Iterator[None]:
+    """A scope of registrations: at its end, all attributes are as they were at its beginning."""
+    before = dict(OP_ATTRIBUTES)
+    try:
+        yield
+    finally:
+        OP_ATTRIBUTES.clear()
+        OP_ATTRIBUTES.update(before)
 
 
 def op_attr(op_name: str, attr_key: str) -> Any:

@@ -16,7 +16,7 @@ from tilewright.base.errors import ScheduleError
 from tilewright.scalar.arith.divisors import divisors
 from tilewright.tir.block_steps import BlockSteps
 from tilewright.tir.loop_steps import LoopRV
-from tilewright.tir.steps import BlockAt, Step, notes_itself, recorded
+from tilewright.tir.steps import BlockAt, ScheduleStep, notes_itself, recorded
 from tilewright.tir.stmt import Block, For, stored_buffers, walk_stmt
 
 ROOT, INLINE = -1, -2
@@ -30,7 +30,7 @@ class SampleSteps(BlockSteps):
 
     def _decided(self, name: str, args: tuple[Any, ...], options: dict[str, Any], decision: Any) -> None:
         self.steps.append(
-            Step(
+            ScheduleStep(
                 name, self.noted(args),
                 {**{k: self.noted(v) for k, v in options.items()}, "decision": self.noted(decision)}
             )

@@ -53,7 +53,7 @@ from tilewright.tir.legality import (
 )
 from tilewright.tir.region import Box, region_of
 from tilewright.tir.rolling_buffer import rolling_buffer
-from tilewright.tir.steps import BlockAt, LoopAt, Recorder, Step, recorded
+from tilewright.tir.steps import BlockAt, LoopAt, Recorder, ScheduleStep, recorded
 from tilewright.tir.stmt import (
     PARALLEL,
     ROLLING,
@@ -91,7 +91,7 @@ class Schedule(Recorder):
     def __init__(self, func: PrimFunc, *, checked: bool = False) -> None:
         self.func = func
         self.checked = checked
-        self.steps: list[Step] = []
+        self.steps: list[ScheduleStep] = []
         self._facts: dict[PrimExpr, Interval] = dict.fromkeys(sampled(), (1, None))
         """Facts that hold in every block: symbolic sizes are not 0, and symbolic loops split with overlap are at least
         as long as the inner factor."""

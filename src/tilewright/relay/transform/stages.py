@@ -1,8 +1,8 @@
 """Split programs with dynamic shapes into stages, which are typed and compiled one after another.
 
-    def @main(%x, %n) { relu(onnx.deferred(exp(%x), add(%n, 1))) }
+    def @main(%x, %n) { relu(frontend.deferred(exp(%x), add(%n, 1))) }
     ->  stage       (%x, %n)  { (exp(%x), add(%n, 1)) }
-        the rest    (%v0, %v1) { relu(onnx.deferred(%v0, %v1)) }
+        the rest    (%v0, %v1) { relu(frontend.deferred(%v0, %v1)) }
 
 `resolve` sets the types of a program's parameters and resolves deferred operators whose operands are known. `cut`
 separates everything with known sizes as a stage. The rest is processed again after the stage has run. Both are linear
