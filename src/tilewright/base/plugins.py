@@ -30,11 +30,11 @@ FRONTENDS: Final = "tilewright.frontends"
 BUILT_IN: Final[Mapping[str, str]] = {
     "dnnl": "tilewright.backends.accelerators.dnnl", "npu": "tilewright.backends.accelerators.npu:npu"
 }
-"""The accelerators of this package, which an installation without its metadata has too."""
+"""The accelerators of this package, which are also found in an installation without metadata."""
 _CONVERTING: Final[Mapping[str, str]] = {
     "onnx": "tilewright.relay.frontend.onnx.deferred", "tflite": "tilewright.relay.frontend.tflite.deferred",
 }
-"""The modules of this package that convert waiting nodes, by format."""
+"""The modules of this package that convert deferred nodes, by format."""
 P = ParamSpec("P")
 R = TypeVar("R")
 
@@ -96,7 +96,7 @@ def declared_accelerator(name: str) -> Any | None:
 
 
 def list_offloads(table: Mapping[str, Any]) -> None:
-    """Add a table whose keys are names of targets that take parts of graphs to those that `offload_names` reads."""
+    """Add a table, keyed by names of targets that take parts of graphs, to the tables that `offload_names` reads."""
     _OFFLOADS.append(table)
 
 
@@ -133,13 +133,13 @@ def find_accelerator(name: str) -> Any | None:
 
 @functools.cache
 def installed_frontends() -> tuple[Any, ...]:
-    """The formats of installed frontends, imported. Raises `TargetError` where an import fails."""
+    """Return the formats of installed frontends, imported. Raises `TargetError` if an import fails."""
     return tuple(import_plugin("frontend", name, value) for name, value in sorted(installed(FRONTENDS).items()))
 
 
 def load_frontend(name: str) -> None:
-    """Import the frontend of a format, which registers how its waiting nodes are converted. Raises `ModelError` where
-    it is not installed."""
+    """Import the frontend of a format, which registers its converter of deferred nodes. Raises `ModelError` if it is
+    not installed."""
     value = _CONVERTING.get(name) or installed(FRONTENDS).get(name)
     if value is None:
         raise ModelError(f"the program has nodes of the format '{name}', and no installed package reads it; install "

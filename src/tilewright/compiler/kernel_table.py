@@ -131,8 +131,8 @@ def _storage(step: Step) -> Storage:
 
 
 def _needs_python(function: Function, step: Step) -> bool:
-    """Whether a step makes Python objects, or reads them otherwise than by operators with kernels for texts of the
-    program's inputs."""
+    """Whether a step makes Python objects, or reads them except by operators with native string kernels on inputs of
+    the program."""
     given = [(p, loc) for p, loc in zip(function.params, step.inputs, strict=True) if loc.type.dtype.is_object]
     foreign = any(loc.place is not MemorySpace.INPUT or loc.type.dtype != "string" for _, loc in given)
     if foreign or any(loc.type.dtype.is_object for loc in step.outputs):

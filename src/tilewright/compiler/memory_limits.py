@@ -85,7 +85,7 @@ def _maker(plan: MemoryPlan, step: int, offset: int) -> str:
 
 
 def _title(plan: MemoryPlan, step: int) -> str:
-    """Return the model's node that a step computes, or its operators where there is no model."""
+    """Return the model's node that a step computes, or its operators if there is no model."""
     call = plan.steps[step].call
     if call is None or not isinstance(call.op, Function):
         return "a copy"

@@ -74,7 +74,7 @@ def compile(
       `tflite.Model`, a TorchScript module, an `ExportedProgram`, or an `IRModule` or function of Relay.
     - `shapes`: sizes of symbolic input dimensions, by input. Without them, a model with symbolic dimensions is compiled
       for each shape at the first call with it. With names or ranges (`("1..64", 3, "h", "w")`), one program serves all
-      sizes and can be saved; `OpenSizeWarning` tells where the model has no such program.
+      sizes and can be saved; `OpenSizeWarning` reports a model without such a program.
     - `target`: as TVM writes it; accelerators before the processor ("npu, llvm") compute what they support.
     - `threads`: threads that share the work of a call (default: all cores).
     - `opt_level`, `config`, `disabled_pass`: the arguments of `PassContext`.

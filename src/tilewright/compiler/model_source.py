@@ -75,14 +75,14 @@ class FileSource(ModelSource):
         return IRModule.from_expr(function)
 
     def _digest(self, cache: Cache) -> str:
-        """Return the digest of the model itself, computed while modules that are needed later are imported."""
+        """Return the digest of the model itself, while a thread imports modules that are needed later."""
         with ThreadPoolExecutor(1) as thread:
             made = thread.submit(digest_model, self._model, cache)
             from tilewright.backends.cpu.llvm import jit  # noqa: F401
         try:
             return made.result()
         except (OSError, TypeError):
-            # raises the ModelError that says what is wrong with something that has no content
+            # raises the ModelError for a model without content
             format_of(self._model).survey(self._model, self._shapes)
             raise
 
@@ -93,13 +93,13 @@ def build_key(kind: str, *parts: str) -> str:
 
 
 def _identity(form: Format) -> str:
-    """A key of a frontend that another package brings; empty for those of this package."""
+    """Return a key for a frontend of another package; empty for built-in frontends."""
     spec = importlib.util.find_spec(form.package) if form.package else None
     return "" if spec is None or spec.origin is None else f"|{_fingerprint(Path(spec.origin).parent)}"
 
 
 def compiler_fingerprint() -> str:
-    """A key that changes whenever the compiler's own files do."""
+    """Return a key that changes whenever a file of the compiler changes."""
     return _fingerprint(Path(__file__).parent.parent)
 
 

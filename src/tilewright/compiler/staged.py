@@ -223,11 +223,10 @@ class Stages:
         known: Callable[[Key], Edge | None] = lambda key: None, groups: Mapping[str, Any] | None = None,
         kept: Callable[[Edge], Specialization | None] = lambda edge: None,
     ) -> None:
-        """`compiler` compiles the function that it is given a maker of, for an edge; `known` may have an edge of the
-        root made before, and `kept` what the stage of an edge was compiled to before.
+        """`compiler` compiles the function that its first argument returns, for an edge. `known` returns an existing
+        edge of the root, and `kept` the earlier compilation of an edge's stage, if any.
 
-        `groups` are the sequences and optionals that some of the inputs are the tensors of (see
-        `compiler/sequences.py`).
+        `groups` are the sequences and optionals whose tensors are inputs (see `compiler/sequences.py`).
         """
         self.groups = groups or {}
         self.signature = [(name, tuple(dims), DataType(dtype), DataType(dtype).numpy()) for name, dims, dtype in inputs]
@@ -338,7 +337,7 @@ class Stages:
                 edge, asked = self._grow(point, values)
                 if not asked <= set(point.asked):
                     point.asked = tuple(sorted({*point.asked, *asked}))
-                    point.edges.clear()  # their keys do not tell apart what these values decide
+                    point.edges.clear()  # their keys lack the values that now decide
                     key = point.key(values)
                 self._add(point, key, edge)
                 edge.use = point.seen.pop(key, edge.use)
@@ -355,7 +354,7 @@ class Stages:
         point.met += 1
         point.keep(key, edge)
         if edge.next is not None and (point is not self.root or point.asked):
-            edge.next.met = max(edge.next.met, point.met - 1)  # where sizes go on changing, those behind them do
+            edge.next.met = max(edge.next.met, point.met - 1)  # sizes that follow from changing sizes change, too
         if not edge.ready and (program := self._kept(edge)) is not None:
             edge.take_stage()
             edge.program = program
@@ -369,7 +368,7 @@ class Stages:
             if edge.program is None:
                 del point.edges[key]
 
-    # What is given, and what is known of it.
+    # Inputs, and their checks.
 
     @property
     def open(self) -> bool:
