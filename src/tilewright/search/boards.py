@@ -1,9 +1,8 @@
-"""Running on boards without Python, by ssh: `SSHRunner("pi@192.168.1.17")`, with
-`LocalBuilder(build_func=board_build)`.
+"""Runs on boards without Python, by ssh: `SSHRunner("pi@192.168.1.17")`, with `LocalBuilder(build_func=board_build)`.
 
 Each candidate becomes a static program: the kernel, and `bench.c`, which times it. The program is copied to the board
-with the data and run there; its answers come back and are compared here. The board needs a shell, `cat`, `mkdir` and
-`rm`; this machine needs a C compiler for the board's processor.
+with the data and run there; its results are copied back and compared. The board needs a shell, `cat`, `mkdir` and `rm`;
+this machine needs a C compiler for the board's processor.
 """
 
 from __future__ import annotations
@@ -128,7 +127,8 @@ class SSHRunner(TrialRunner):
         raise AssertionError("not reached")
 
     def _trial(self, image: Image, reference: Image | None) -> Measured:
-        """Raises `_TrialError`, `OptionError` if linking fails, `RPCError` if the board is not reached."""
+        """Run one trial. Raises `_TrialError`, `OptionError` if linking fails, `RPCError` if the board is not reached.
+        """
         board, right = self._board(), reference or image
         key = hashlib.sha256(right.library + repr((right.ranges, self._seed)).encode()).hexdigest()
         if self._prepared is None or self._prepared.key != key:
@@ -187,7 +187,7 @@ class SSHRunner(TrialRunner):
         try:
             status, said, errors = board.run(command, program.data, seconds + _MARGIN)
         except TimeoutError:
-            self.close()  # a program that still runs there may disturb the next one
+            self.close()  # a program that still runs there may disturb the next
             status, said, errors = 128 + signal.SIGALRM, b"", ""
         if status == 128 + signal.SIGALRM:
             raise _TrialError(MeasureErrorNo.RUN_TIMEOUT, f"no answer within {seconds} s; the program was ended")
@@ -298,7 +298,7 @@ def _difference(data: bytes, params: Sequence[Parameter], prepared: _Prepared) -
 
 
 def _costs(lines: Sequence[str]) -> tuple[list[float], float]:
-    """Return seconds per call for each repetition, and how far its halves are apart."""
+    """Return seconds per call for each repetition, and the spread of its halves."""
     costs: list[float] = []
     halves: list[float] = []
     parts: list[tuple[float, int]] = []

@@ -39,7 +39,7 @@ _RATE: Final = 0.15
 _LAMBDA: Final = 1.0
 _EPSILON: Final = 1e-6
 _PAIRS: Final = 40
-"""Other rows that each row is compared with when pairs are ranked."""
+"""Number of random rows with which each row is compared in ranking losses."""
 _TOP: Final = 0.1
 """The fraction of the rows that the loss "rank-binary" calls good."""
 

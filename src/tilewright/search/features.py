@@ -54,7 +54,7 @@ _UNKNOWN: Final = 32
 
 @dataclass(frozen=True, slots=True)
 class Loop:
-    """A loop around a statement; an extent that is not known counts as 1."""
+    """A loop around a statement; an unknown extent counts as 1."""
 
     var: Var
     extent: int
@@ -65,8 +65,8 @@ class Loop:
 class Access:
     """A buffer that a statement reads or writes.
 
-    `lanes` is how the access moves along the vector loop: `contiguous`, `same` or `apart`. `elements` and `lines` are,
-    for each depth of the loops, the elements and the cache lines that the loops inside of it touch.
+    `lanes` is the movement of the access along the vector loop: `contiguous`, `same` or `apart`. `elements` and `lines`
+    are, for each loop depth, the elements and the cache lines that the inner loops touch.
     """
 
     buffer: Buffer
@@ -78,8 +78,8 @@ class Access:
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """A block. All loops from the depth `region` on are unrolled or vectorized. `sums`: a reduction; `in_registers`:
-    one whose results stay in registers; `guarded`: under a condition."""
+    """A block. All loops from depth `region` on are unrolled or vectorized. `sums`: it is a reduction; `in_registers`:
+    its results stay in registers; `guarded`: it is under a condition."""
 
     name: str
     loops: tuple[Loop, ...]
@@ -92,7 +92,7 @@ class Statement:
     guarded: bool
 
     def trips(self, depth: int | None = None) -> float:
-        """Return how often the loops outside of `depth` run their body; by default all loops."""
+        """Return the number of iterations of the loops outside `depth`, by default of all loops."""
         return float(prod(f.extent for f in self.loops[:depth]))
 
     @property
@@ -139,7 +139,7 @@ def vector_of(found: Sequence[Statement], machine: Machine, cycles: Sequence[flo
 
 
 def traffic(s: Statement, size: float) -> float:
-    """Return the cache lines that are loaded into a cache of `size` bytes, by the outermost loops whose data fits."""
+    """Return the cache lines loaded into a cache of `size` bytes, by the outermost loops whose data fits."""
     shared = [a for a in s.accesses if a.buffer.scope != "local"]
     for depth in range(len(s.loops) + 1):
         lines = sum(a.lines[depth] for a in shared)
@@ -149,7 +149,7 @@ def traffic(s: Statement, size: float) -> float:
 
 
 def _fetched(s: Statement, a: Access, depth: int) -> float:
-    """Return the lines that one access loads; trips that touch the same lines again find them in the cache."""
+    """Return the lines that one access loads; repeated accesses to the same lines hit the cache."""
     around = depth
     while around and a.lines[around - 1] == a.lines[depth] and s.loops[around - 1].kind != PARALLEL:
         around -= 1
@@ -340,7 +340,7 @@ class _Spans:
 
 
 def _width_of(e: PrimExpr, points: Mapping[PrimExpr, PrimExpr], extent: Callable[[Var], int]) -> int:
-    """Return the greatest minus the least value, plus one; a bound for an index that is not linear."""
+    """Return the maximum minus the minimum, plus one; a bound if the index is not linear."""
     if isinstance(e, Var):
         point = points.get(e)
         return extent(e) if point is None else _width_of(point, points, extent)

@@ -36,9 +36,9 @@ ANSOR_VERSION: Final = "v0.6"
 _ANSOR_VERSIONS: Final = ("v0.2", "v0.3", "v0.4", "v0.5", ANSOR_VERSION)
 FAILED_COST: Final = 1e9
 _ANSOR_FAILED_COST: Final = 1e10
-"""Seconds that records give for a candidate that failed."""
+"""Seconds in records of failed candidates."""
 _TRANSIENT: Final = (MeasureErrorNo.UNKNOWN_ERROR,)
-"""Errors that are not the candidate's fault: it is measured again, and the result is not stored."""
+"""Errors not caused by the candidate: it is measured again, and the result is not stored."""
 _MALFORMED: Final = (ValueError, KeyError, TypeError, IndexError, AttributeError, OverflowError, RecursionError)
 _LOG: Final = logging.getLogger(__name__)
 
@@ -54,9 +54,9 @@ class Record:
     version: str = __version__
     """Version of the compiler that made the code."""
     ansor: str = ""
-    """Of a record in Ansor's form: JSON of hardware parameters, layout rewriting and names of inputs."""
+    """For a record in Ansor's form: JSON of hardware parameters, layout rewriting and names of inputs."""
     selected: bool = False
-    """Whether this configuration was selected for its workload: it counts more than faster trials."""
+    """Whether this configuration was selected for its workload; it takes precedence over faster trials."""
 
     @property
     def identity(self) -> tuple[str, str, str]:
@@ -101,7 +101,7 @@ class Records:
         return iter([*self._known.values()])
 
     def refresh(self) -> None:
-        """Read what was appended since, also by other processes."""
+        """Read the lines appended since, also by other processes."""
         for line in self._file.new():
             self._count += 1
             if line.strip():
@@ -109,12 +109,12 @@ class Records:
                 self._known[record.identity] = record
 
     def find(self, candidate: Candidate) -> Measured | None:
-        """Return the result of a candidate, or None where it is unknown or was not the candidate's fault."""
+        """Return the result of a candidate; None if it is unknown or an error not caused by the candidate."""
         found = self._known.get((_canonical(candidate.key), _canonical(candidate.config), candidate.target))
         return None if found is None or found.measured.error_no in _TRANSIENT else found.measured
 
     def add(self, candidate: Candidate, measured: Measured, selected: bool = False) -> None:
-        """Append a result, unless it says nothing about the candidate (`UNKNOWN_ERROR`)."""
+        """Append a result, unless it is an error not caused by the candidate (`UNKNOWN_ERROR`)."""
         if measured.error_no not in _TRANSIENT:
             record = Record.of(candidate, measured, selected)
             self._file.append(encode(record))
@@ -129,8 +129,8 @@ def read(file: Any) -> Iterator[Record]:
 def lines(file: Any) -> Iterator[tuple[str, str]]:
     """Read the lines of a file of records that are neither empty nor comments, with their places.
 
-    A last line that was cut off is left out, with a warning; one that is JSON and merely has no end was written by
-    hand. Raises `ModelError` for a file that cannot be read.
+    A truncated last line is skipped with a warning; a last line of valid JSON without a newline is accepted. Raises
+    `ModelError` for a file that cannot be read.
     """
     name = str(getattr(file, "name", file))
     try:
@@ -158,7 +158,7 @@ def best_of(items: Iterable[T], key: Callable[[T], Hashable], rank: Callable[[T]
 
 
 def write_lines(path: str | os.PathLike[str], rows: Sequence[str]) -> None:
-    """Write a file of records whole, or not at all."""
+    """Write a file of records atomically."""
     write_atomically(Path(path), lambda file: file.writelines(f"{r}\n".encode() for r in rows))
 
 

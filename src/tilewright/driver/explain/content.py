@@ -23,12 +23,12 @@ if TYPE_CHECKING:
     from tilewright.runtime.manifest import Manifest
 
 _ENTRIES = ("flow",)
-"""Code outside kernels that is shown: the control flow of a program."""
+"""Code outside kernels to show: the control flow of a program."""
 
 
 @dataclass(frozen=True, slots=True)
 class KernelTexts:
-    """A kernel's texts, the steps that run it, and the nodes of the model that these compute."""
+    """A kernel's texts, the steps that run it, and their nodes of the model."""
 
     symbol: str
     texts: tuple[Text, ...]
@@ -51,7 +51,7 @@ class Content:
     measurement: Measurement | None = None
     not_measured: str = ""
     c: str = ""
-    """The C text of all kernels, where the target is C."""
+    """The C text of all kernels, if the target is C."""
     accelerators: tuple[str, ...] = field(default=())
 
 
@@ -101,7 +101,7 @@ def _steps(report: Report, external: Mapping[str, Function]) -> list[ProgramStep
 
 
 def _kernels(report: Report, steps: tuple[ProgramStep, ...], target: Target) -> list[KernelTexts]:
-    """The texts of all kernels in the order in which they were made."""
+    """Return the texts of all kernels in order of creation."""
     users: dict[str, list[int]] = {}
     for k, s in enumerate(steps):
         users.setdefault(s.symbol, []).append(k)

@@ -45,8 +45,8 @@ class Measurement:
 
 
 def measure(executable: Executable, steps: Sequence[ProgramStep]) -> Measurement:
-    """Run the program on random inputs. Raises `RunError` where its steps cannot be timed separately, `ArtifactError`
-    where it does not run here."""
+    """Run the program on random inputs. Raises `RunError` if its steps cannot be timed separately, `ArtifactError` if
+    it does not run on this machine."""
     once = executable.profile(number=1)
     times = int(min(_MOST, _SECONDS / max(once.seconds, 1e-9)))
     profile = executable.profile(number=times) if times > 1 else once

@@ -18,7 +18,7 @@ from tilewright.search.cost_model import BoostedTrees, CostModel, shipped
 from tilewright.search.measure import Measured
 
 ENOUGH: Final = 16
-"""Measurements of a task from which on the learnt model ranks its candidates."""
+"""Number of measurements of a task after which the learnt model ranks its candidates."""
 _CORRECTION: Final = 0.5
 _ESTIMATE_SHARE: Final = 0.03
 """Weight of the estimate beside the learnt score."""

@@ -30,7 +30,7 @@ class Evolution:
     mutation: float = 0.85
     random_share: float = 0.05
     tries: int = 12
-    """Most samples for each program wanted: not every setting makes a program."""
+    """Largest number of samples per requested program, because some settings give no program."""
 
     def initial(self, task: SearchTask, sketches: Sequence[Sketch], choose: random.Random) -> list[Program]:
         """Return random programs of all sketches. Settings that make no program are left out."""

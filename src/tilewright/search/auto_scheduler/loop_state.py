@@ -132,7 +132,7 @@ class State:
     def follow_fused_split(
         self, stage: Any, it: Any, src_step_ids: Sequence[int], level: int, factor_or_nparts: bool,
     ) -> list[Iterator]:
-        """Split a loop in two by the product of what earlier splits have at `level`. Returns both loops."""
+        """Split a loop in two by the product of the factors of earlier splits at `level`. Returns both loops."""
         k, at = self._loop(stage, it)
         step = TransformStep("FFSP", k, at, tuple(src_step_ids), level, factor_or_nparts)
         return self._split(step, at, step.lengths_after(self.transform_steps), factor_or_nparts)
@@ -231,7 +231,7 @@ class State:
         self._record(TransformStep("CA", k, t, at))
 
     def compute_inline(self, stage: Any) -> None:
-        """Compute a stage wherever it is read."""
+        """Compute a stage where it is read."""
         self._detach(stage, "compute_inline", "CI")
 
     def compute_root(self, stage: Any) -> None:
@@ -261,7 +261,7 @@ class State:
         return k + 1
 
     def cache_write(self, stage: Any, scope: str) -> int:
-        """Compute a stage in a new stage before it, in other memory, and copy the result back."""
+        """Compute a stage in a new, preceding stage in other memory, and copy the result back."""
         k = self.stage_id(stage)
         s, outputs = self.stages[k], list(self[stage].stage.op.outputs)
         found = self.schedule.cache_write(outputs if len(outputs) > 1 else outputs[0], _scope(scope))
@@ -375,7 +375,7 @@ class State:
         return parts
 
     def _move(self, olds: Iterable[Iterator], new: Iterator) -> None:
-        """Attach to `new` the stages that were attached to loops which are gone."""
+        """Attach to `new` the stages that were attached to removed loops."""
         for s in self.stages:
             if s.attached is not None and any(s.attached[1] is i for i in olds):
                 s.attached = (s.attached[0], new)
@@ -388,7 +388,7 @@ class State:
         self._restart(made)
 
     def _restart(self, s: StageState) -> None:
-        """Take the loops of a stage from its axes."""
+        """Reset the loops of a stage to its axes."""
         s.iters = [Iterator(a.var.name, int(number_of(a.extent) or 0), a.kind, a) for a in s.stage.leaf_iter_vars]
         for i in s.iters:
             self._name(i.axis, s, i.axis.var.name)

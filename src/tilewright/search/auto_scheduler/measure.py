@@ -46,7 +46,7 @@ class MeasureResult(Measured):
 
 @dataclass(frozen=True, slots=True)
 class ScheduledCandidate(Candidate):
-    """A loop program as text, the plain program that it has to agree with, and the steps that made it (`config`)."""
+    """A loop program as text, the reference program, and the steps that made it (`config`)."""
 
     key: str
     config: str

@@ -46,7 +46,7 @@ def extract_tasks(
                     own = parts.scheduled()
                 dag = ComputeDAG(detached(parts.args, parts.outputs))
             except (NoNativeKernel, CompileError):
-                continue  # no native kernel, or one whose loops the search does not know
+                continue  # no native kernel, or one whose loops the search does not support
             if not include_simple_tasks and not any(isinstance(op, ComputeOp) and op.reduce_axis for op in dag.ops):
                 continue
             key = dag.hash_key()

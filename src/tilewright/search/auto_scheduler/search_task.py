@@ -74,7 +74,7 @@ class SearchTask:
         SearchTask(func=matmul, args=(512, 512, 512), target="llvm")
         SearchTask(workload_key=…, target=…)        SearchTask(compute_dag=…, target=…)
 
-    `own`, of a task of a network, is the loop program that the compiler makes without a search.
+    For a task of a network, `own` is the loop program that the compiler makes without a search.
     """
 
     def __init__(

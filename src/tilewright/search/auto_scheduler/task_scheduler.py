@@ -161,7 +161,7 @@ class TaskScheduler:
         return sum(w * c for w, c in zip(self.task_weights, costs, strict=True))
 
     def _similar(self, a: int, b: int) -> bool:
-        """Return whether two tasks are of the same operators."""
+        """Return whether two tasks have the same operators."""
         return bool(self.tasks[a].desc) and self.tasks[a].desc == self.tasks[b].desc
 
     def _make_policies(

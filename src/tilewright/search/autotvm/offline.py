@@ -1,11 +1,10 @@
-"""Tuning without the device: records choose a network's kernels; where they say nothing, models choose, if they are
-reliable.
+"""Tuning without the device: records choose a network's kernels; without records, sufficiently reliable models choose.
 
     outcome = choose(tasks, Records("records.json"))
     for choice in outcome.choices: …          # the source of each configuration
     outcome.write(Records(output))            # records for `compile(…, records=)`
 
-Two models are used: the model of cycles (`tuning/cycles.py`), and the pretrained one (`autotvm/pretrained.py`). Both
+Two models are used: the model of cycles (`search/cycles.py`), and the pretrained one (`autotvm/pretrained.py`). Both
 order the recorded configurations of each task; the rank correlation with the recorded times is their reliability.
 """
 
@@ -33,7 +32,7 @@ from tilewright.search.measure import Measured
 from tilewright.search.records import Record, Records
 
 RELIABLE: Final = 0.5
-"""Smallest rank correlation of a model that chooses."""
+"""Smallest rank correlation for which a model is used."""
 ENOUGH: Final = 8
 """Smallest number of recorded configurations of a task by which models are judged."""
 _MAX_RECORDED: Final = 48
@@ -48,7 +47,7 @@ _MAX_RATIO: Final = 0.95
 MODELS: Final = ("cycles", "trained")
 PREDICTED: Final = "predicted by a model, not measured"
 _CLOCK: Final = 2.5e9
-"""Cycles a second, where no record tells the time of a kernel."""
+"""Cycles per second, if no record gives the time of a kernel."""
 _UNKNOWN: Final = dict.fromkeys(MODELS, float("nan"))
 _LOG: Final = logging.getLogger(__name__)
 

@@ -1,8 +1,8 @@
-"""Selects which tuned kernels a network keeps: those that make it surely faster.
+"""Selects the tuned kernels of a network that are significantly faster.
 
-The cost of one trial is partly luck, and the best of hundreds the luckiest. So the fastest configurations of each task
-are measured again, alternately with the compiler's own choice, and kept where they are surely faster. Then the tuned
-network is compared with the untuned one. Where it is not surely faster, kernels are left out by bisection until it is.
+The lowest of hundreds of measured costs is partly due to noise. So the fastest configurations of each task are measured
+again, alternately with the compiler's own choice, and kept if they are significantly faster. Then the tuned network is
+compared with the untuned one. If it is not significantly faster, kernels are removed by bisection until it is.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a template can leave open, and the answers: splits, orders, annotations of loops, and knobs.
+"""The choices that a template leaves open, and the answers: splits, orders, annotations of loops, and knobs.
 
     define_split("tile_y", y, num_outputs=2)        all ways to split         SplitEntity([-1, 8])
     define_reorder("order", [yo, xo, k], "all")     permutations              ReorderEntity([0, 2, 1])

@@ -115,7 +115,7 @@ class KernelTask(Task):
 
     @property
     def is_tunable(self) -> bool:
-        """Whether the kernel leaves anything open. Faster than building the whole space."""
+        """Whether the kernel has an open choice; faster than building the whole space."""
         noted = Decisions(noting=True)
         self.kernel(noted, flat=False)
         return any(len(c.options) > 1 for c in noted.choices)

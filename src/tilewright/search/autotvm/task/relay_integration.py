@@ -1,4 +1,4 @@
-"""Extracts the tasks of a network: its fused functions that leave something open."""
+"""Extracts the tasks of a network: its fused functions with open choices."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def _all_tasks(
         try:
             tunable = task.is_tunable
         except (NoNativeKernel, CompileError):
-            continue  # no native kernel, or one of values that are no tensors: nothing to decide
+            continue  # no native kernel, or one without tensors: nothing to decide
         if tunable:
             yield task, f.calls
 

@@ -1,8 +1,8 @@
 """The space of configurations of a task, and one configuration.
 
-A space is a choice between *branches* (an algorithm, say), each of which is a product of *axes*. An axis is one name,
-or several names that are answered together because not all combinations exist: no index of a space of kernels is wasted
-on combinations that do not exist. A template's space has one branch of axes of one name each, and may have filters.
+A space is a choice between *branches* (for example algorithms), each of which is a product of *axes*. An axis is one
+name, or several names that are answered together because not all combinations exist, so that no index of a kernel's
+space is wasted. A template's space has one branch of axes of one name each, and may have filters.
 
 An index counts the configurations: branch after branch, the first axis of a branch fastest.
 """
@@ -103,7 +103,7 @@ class ConfigSpace:
         self._define(name, lambda: kinds.knob(candidate))
 
     def add_flop(self, flop: float) -> None:
-        """Count operations of the task, for GFLOPS."""
+        """Add operations of the task, for GFLOPS."""
         self.flop += float(flop)
 
     def multi_filter(self, filter: Callable[[ConfigEntity], bool]) -> None:
