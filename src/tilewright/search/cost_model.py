@@ -2,7 +2,7 @@
 
     model = CostModel("rank"); model.fit(features, throughputs); scores = model.predict(others)
     shipped("kernels").predict(rows)         # decisions of kernels (autotvm/pretrained.py)
-    shipped("programs").predict(rows)        # scheduled programs (tuning/features.py)
+    shipped("programs").predict(rows)        # scheduled programs (search/features.py)
 
 Written in numpy, since the sets are small: some hundred rows are learnt in tens of milliseconds, and 100,000 candidates
 are scored in a second; xgboost is used where it is installed and asked for. Trees are grown level by level over binned

@@ -2,7 +2,7 @@
 
 `vector_of` describes a program by its two longest statements; `of_loops` describes its main statement loop by loop
 (`itervar`) or by how its memory accesses grow with the trips (`curve`). All are read from the program before any loop
-pass, in some milliseconds. The model of cycles (`tuning/cycles.py`) starts from the same statements.
+pass, in some milliseconds. The model of cycles (`search/cycles.py`) starts from the same statements.
 """
 
 from __future__ import annotations

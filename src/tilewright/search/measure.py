@@ -4,8 +4,8 @@
 
 A `Candidate` is one way to compute a workload. A `Builder` makes native code of candidates; a `Runner` times that code
 and compares its answers with those of the default schedule. Neither raises for a bad candidate: its result has a
-`MeasureErrorNo` and a text. They work in processes of this machine (`tuning/local.py`), on a cluster
-(`tuning/cluster.py`), on devices of a tracker (`tuning/remote.py`) or on a board (`tuning/boards.py`).
+`MeasureErrorNo` and a text. They work in processes of this machine (`search/local.py`), on a cluster
+(`search/cluster.py`), on devices of a tracker (`search/remote.py`) or on a board (`search/boards.py`).
 """
 
 from __future__ import annotations
@@ -203,7 +203,7 @@ class Runner(Protocol):
 
 
 class Memory(Protocol):
-    """Stores results (`tuning/records.py`)."""
+    """Stores results (`search/records.py`)."""
 
     def find(self, candidate: Candidate) -> Measured | None:
         """Return the result of this candidate, if there is one."""

@@ -9,7 +9,7 @@ are read):
      "r": [[costs], error_no, all_cost, timestamp], "v": "v0.6"}
 
 The keys after `tvm_version` are extensions, which TVM's readers skip. Files that TVM wrote are read. Lines are appended
-whole (`tuning/lines.py`).
+whole (`search/lines.py`).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Features of configurations: numbers of fixed length for cost models.
 
 Those of kind `knob` come from the configuration alone (`KnobFeatures`); `itervar` and `curve` describe the loops of its
-program (`tuning/features.py`).
+program (`search/features.py`).
 """
 
 from __future__ import annotations

@@ -64,9 +64,9 @@ class File:
     prototypes: dict[str, str] = field(default_factory=dict)
     functions: list[str] = field(default_factory=list)
     scratch: dict[str, int] = field(default_factory=dict)
-    """The bytes of scratch memory that a function takes, where the file is a whole model."""
+    """The bytes of scratch memory of each function, if the file is a whole model."""
     taken: list[Scratch] = field(default_factory=list)
-    """What each function takes of a thread."""
+    """The scratch memory of each function per thread."""
     allocates: bool = False
 
     def add(self, func: PrimFunc) -> None:
@@ -105,7 +105,7 @@ def emit_module(funcs: Iterable[PrimFunc], overlapping: frozenset[str] = frozens
 
 @room_for(KERNEL)
 def emit_measured(funcs: Iterable[PrimFunc], overlapping: frozenset[str] = frozenset()) -> tuple[str, Scratch]:
-    """Return the same, and the most memory that one of the functions takes beside its arguments."""
+    """Return the file, and the maximum scratch memory of one of the functions."""
     file = File(overlapping=overlapping)
     for func in funcs:
         file.add(func)
@@ -113,7 +113,7 @@ def emit_measured(funcs: Iterable[PrimFunc], overlapping: frozenset[str] = froze
 
 
 class _Function:
-    """One `PrimFunc` while it is written."""
+    """One `PrimFunc` being written."""
 
     def __init__(self, func: PrimFunc, file: File) -> None:
         self.func, self.file = func, file
@@ -282,7 +282,7 @@ class _Function:
         self.stmt(s.body)
         self.line("}")
         self.writer.ranges = outer
-        self.taken.discard(name)  # the loops behind this one may have the name again
+        self.taken.discard(name)  # later loops may reuse the name
 
     # Memory.
     def allocate(self, s: Allocate) -> None:
@@ -371,12 +371,12 @@ _LEAST_SCRATCH: Final = 1 << 10
 
 
 def _adds_to(s: Store, value: Add) -> bool:
-    """Tell whether a store of a sum is `x += y` of floats."""
+    """Return whether a store of a sum is `x += y` of floats."""
     return value.dtype.is_float and value.a is Load(s.buffer, s.indices)
 
 
 def _names(s: Stmt) -> Iterator[Buffer | Var]:
-    """Return the buffers and variables that a statement uses itself."""
+    """Yield the buffers and variables that a statement itself uses."""
     if isinstance(s, Store):
         yield s.buffer
     sizes = [d for d in s.buffer.shape if isinstance(d, PrimExpr)] if isinstance(s, Allocate) else []

@@ -4,7 +4,7 @@ buffers.
 A `Source` is the text of one function: its loops, the Relay function that it computes, or the list of the model's nodes
 in it. With `locals`, every parameter, inner buffer and loop variable has a place on the stack from which a debugger
 reads it. Without, there are only lines, which change no instruction. The type of a buffer is a pointer to its elements
-under the name `tensor <dtype> <shape>`, by which `contrib/gdb_printers.py` knows it.
+under the name `tensor <dtype> <shape>`, by which `driver/gdb_printers.py` knows it.
 """
 
 from __future__ import annotations
