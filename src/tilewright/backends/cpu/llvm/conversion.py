@@ -25,7 +25,7 @@ INT32: Final = DataType("int32")
 
 
 def is_short(dtype: DataType) -> bool:
-    """Tell whether values of the type are kept as bits and computed in `float32`."""
+    """Return whether values of the type are kept as bits and computed in `float32`."""
     return dtype.is_float and dtype.bits <= 16
 
 
@@ -205,13 +205,13 @@ def _half_bits(f: FunctionText, bits: str, level: int, n: int) -> str:
 
 
 def has_half_conversion(f: FunctionText) -> bool:
-    """Tell whether the target converts between float16 and float32 in hardware."""
+    """Return whether the target converts between float16 and float32 in hardware."""
     features = f.target.features
     return f.target.family == "aarch64" or "f16c" in features or "avx512f" in features
 
 
 def has_brain_conversion(f: FunctionText) -> bool:
-    """Tell whether the target rounds float32 to bfloat16 in hardware; x86 takes subnormal numbers as zero there."""
+    """Return whether the target rounds float32 to bfloat16 in hardware; x86 flushes subnormal numbers to zero there."""
     return "avx512bf16" in f.target.features or (f.target.family == "aarch64" and "bf16" in f.target.features)
 
 

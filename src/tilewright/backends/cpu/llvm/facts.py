@@ -71,7 +71,7 @@ class Facts:
         return self._about(e)[0]
 
     def loads(self, e: PrimExpr) -> bool:
-        """Tell whether evaluating `e` reads memory, so that it must stay under its condition."""
+        """Return whether evaluating `e` reads memory, so that it must stay under its condition."""
         return self._about(e)[1]
 
     def _about(self, e: PrimExpr) -> tuple[frozenset[Key], bool]:
@@ -160,7 +160,7 @@ class Facts:
 
 
 def _slot_of(indices: tuple[PrimExpr, ...]) -> tuple[int, int] | None:
-    """Return offset and lanes of an access whose place is known while compiling."""
+    """Return offset and lanes of an access whose index is known at compile time."""
     index = indices[0]
     if isinstance(index, Broadcast):
         index = index.value

@@ -4,7 +4,7 @@
     tensor = { …, ptr data, elements }        the elements are elsewhere for an input or a constant
     record = { …, ptr field 0, ptr field 1, … }
 
-Every size is known while compiling, so each size is a class with its own list of free cells, and no memory is lost to
+Every size is known at compile time, so each size is a class with its own list of free cells, and no memory is lost to
 rounding. Cells are cut from chunks, which a run frees as a whole when it ends. A run keeps its state in its own frame,
 so runs are independent; its first chunk is part of the workspace, so small programs allocate nothing.
 
@@ -55,7 +55,7 @@ from tilewright.backends.flow import (
 from tilewright.runtime.manifest import FIRST_MESSAGE, NO_MEMORY, NO_STACK
 
 FIRST_CHUNK: Final = 1 << 14
-"""Bytes of the workspace that cells are cut from before memory is requested."""
+"""Bytes of the workspace from which cells are cut before memory is requested."""
 _LINE: Final = 64
 _CONTEXT, _CONSTANTS, _WORKSPACE, _FREE_FROM, _FREE_TO, _CHUNKS, _LIMIT, _STATUS, _OUTPUTS, _PENDING, _WORK, _ARGS = (
     range(0, 96, 8)
@@ -68,10 +68,10 @@ _BESIDE_BLOCKS: Final = 100
 
 @dataclass(frozen=True, slots=True)
 class Watch:
-    """Where a program looks for pending signals.
+    """The places where a program checks for pending signals.
 
-    It has the estimated nanoseconds of each block, the blocks that look between their kernels, and the most nanoseconds
-    between two looks.
+    It has the estimated nanoseconds of each block, the blocks that check between their kernels, and the maximum
+    nanoseconds between two checks.
     """
 
     work: Sequence[int]
@@ -150,7 +150,7 @@ class _Text:
         self.names = 0
         self.here = "entry"
         self.ends: list[list[tuple[Reg, str]]] = []
-        """For each branch that is being written, outermost first, the values that it yields."""
+        """For each open branch, outermost first, the values that it yields."""
 
     def emit(self, f: FlowFunction) -> str:
         inner = list(walk(f.body))
@@ -222,7 +222,7 @@ class _Text:
         self._line(f"store i64 {more}, ptr %r{r}")
 
     def _check(self, value: str) -> None:
-        """Leave the function where `value` is null."""
+        """Leave the function if `value` is null."""
         bad = self._new()
         good = f"ok.{bad[1:]}"
         self._line(f"{bad} = icmp eq ptr {value}, null")
@@ -290,7 +290,7 @@ class _Text:
                 raise TypeError(i)
 
     def _update(self, i: Update) -> None:
-        """Make a tensor writable, and write the row where its index is valid."""
+        """Make a tensor writable, and write the row if its index is valid."""
         nbytes = i.rows * i.nbytes
         self._line(
             f"%r{i.out} = call ptr @flow.writable(ptr %run, ptr %r{i.data}, i64 {self.cells.tensor(nbytes)}, i64 "
@@ -339,7 +339,7 @@ class _Text:
             self._look()
 
     def _count_work(self, nanoseconds: int, span: int) -> None:
-        """Add to the work of the run, and look for signals where the work has reached `span`."""
+        """Add to the work of the run, and check for signals if the work has reached `span`."""
         place, total, due = self._at("%run", _WORK), self._new(), self._new()
         before = self._load(self._new(), place, "i64")
         self._line(f"{total} = add i64 {before}, {nanoseconds}")
@@ -354,13 +354,13 @@ class _Text:
         self._label(f"on.{due[1:]}")
 
     def _look(self) -> None:
-        """Leave the function where the handler of a signal has raised."""
+        """Leave the function if the handler of a signal has raised."""
         pending, status = self._load(self._new(), self._at("%run", _PENDING)), self._new()
         self._line(f"{status} = call i32 @tw_look(ptr {pending})")
         self._fail_by(status)
 
     def _fail_by(self, status: str) -> None:
-        """Leave the function, and end the program with this status, where it is not 0."""
+        """If `status` is not 0, leave the function and end the program with it."""
         wide, done = self._new(), self._new()
         self._line(f"{wide} = sext i32 {status} to i64")
         self._line(f"store i64 {wide}, ptr {self._at('%run', _STATUS)}")

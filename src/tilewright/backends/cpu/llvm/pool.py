@@ -12,12 +12,12 @@ withdrawing are sequentially consistent, so one of the two sides sees the other.
 on a futex at `job`. A call while a job runs, from another thread or from inside a loop body, runs serially. On systems
 without futexes every call does.
 
-Workers avoid the caller's core: where the system wakes a worker on that core, the worker runs only after the loop has
-ended. A caller that finds itself on another core than before, at the start of a loop or while it waits for its end,
-lets the workers run on all its cores but that one. The system chooses the core of each worker among these, so that
-several processes do not choose the same. A worker that has lost its core to another process with a chunk in hand
-finishes the chunk on the core of the caller, which waits for it anyway. Where there are fewer cores than threads, or
-the variable TILEWRIGHT_BIND_THREADS is 0, the system places workers freely.
+Workers avoid the caller's core, because a worker woken there would run only after the loop has ended. A caller that has
+moved to another core, at the start of a loop or while it waits for its end, lets the workers run on all its cores
+except that one. The system chooses the core of each worker among these, so that several processes do not choose the
+same. A worker that has lost its core to another process during a chunk finishes the chunk on the core of the caller,
+which waits for it anyway. With fewer cores than threads, or if the variable TILEWRIGHT_BIND_THREADS is 0, the system
+places workers freely.
 """
 
 from __future__ import annotations
@@ -49,11 +49,11 @@ _FIELDS: Final = {
 }
 """Field -> its byte in the context and its type; fields that different threads write are on different cache lines.
 
-`left` is the core that workers avoid, -1 for none, -2 for never. `cores` are those on which the pool was made, one a
-bit.
+`left` is the core that workers avoid, -1 for none, -2 for never. `cores` is a bit set of the cores on which the pool
+was created.
 """
 _STACK: Final = 1 << 20
-"""Bytes of stack of a worker, at least; kernels take up to two times 256 KiB (`scratch.py`)."""
+"""Minimum stack size of a worker in bytes; kernels take up to two times 256 KiB (`scratch.py`)."""
 _LINE: Final = {"end": 8, "handle": 16, "owner": 24, "thread": 32, "joined": 36, "clock": 40}
 """A thread's line of 64 bytes.
 
