@@ -1,6 +1,6 @@
 """The interface of a back end, which has every processor-dependent part of a compilation.
 
-The front half of the compiler decides what a program computes. A `Backend` decides how. It turns the options of a
+The front half of the compiler determines the computation of a program, a `Backend` its implementation. It turns the options of a
 target into a `Machine`, chooses strategies for operators, and names the passes that flatten loops. It emits and
 compiles text, links, and has a `Device` if kernels run in separate memory. `registry.py` finds back ends by target
 kind, and those of other packages by entry points.
@@ -100,7 +100,7 @@ class Device(Protocol):
     """A processor with separate memory. Addresses are integers; sizes are in bytes."""
 
     def allocate(self, nbytes: int) -> int:
-        """Return the address of new memory. Raises `RunError` where the device has too little."""
+        """Return the address of new memory. Raises `RunError` if the device has too little."""
 
     def release(self, address: int) -> None:
         """Free memory that `allocate` returned."""
@@ -112,7 +112,7 @@ class Device(Protocol):
         """Start a kernel on addresses of the device; return before it ends."""
 
     def wait(self) -> None:
-        """Return when all copies and kernels have ended. Raises `RunError` where one failed."""
+        """Return when all copies and kernels have ended. Raises `RunError` if one failed."""
 
 
 class Backend:

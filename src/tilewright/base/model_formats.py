@@ -26,7 +26,7 @@ HEAD: Final = 8
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """The outside of a model, by which its format is recognised without reading it."""
+    """External properties of a model, by which its format is recognised without reading it."""
 
     head: bytes
     """The first bytes of a file; empty for an object."""

@@ -58,7 +58,7 @@ class Hook(Generic[P, R]):
         @hooks.save.provide                                                                # the later layer
         def save(artifact: Artifact, path: Path) -> Path: ...
 
-    The first call imports the module `provider` where that did not happen yet. It raises `ImportError` where the module
+    The first call imports the module `provider` where that did not happen yet. It raises `ImportError` if the module
     is not installed.
     """
 
@@ -121,7 +121,7 @@ def installed(group: str) -> dict[str, str]:
 def find_accelerator(name: str) -> Any | None:
     """Return the accelerator of that name, declared or imported from its entry point, or None.
 
-    Raises `TargetError` where the import fails.
+    Raises `TargetError` if the import fails.
     """
     if name in _DECLARED:
         return _DECLARED[name]
@@ -157,7 +157,7 @@ def import_value(value: str) -> Any:
 
 
 def import_plugin(kind: str, name: str, value: str) -> Any:
-    """Return the object that an entry point names as `module:attribute`. Raises `TargetError` where the import
+    """Return the object that an entry point names as `module:attribute`. Raises `TargetError` if the import
     fails."""
     try:
         return import_value(value)
@@ -168,7 +168,7 @@ def import_plugin(kind: str, name: str, value: str) -> Any:
 
 
 def run_plugin(path: str) -> None:
-    """Run a Python file or import a module that registers plug-ins. Raises `OptionError` where it does not exist."""
+    """Run a Python file or import a module that registers plug-ins. Raises `OptionError` if it does not exist."""
     if path.endswith(".py"):
         file = Path(path)
         spec = importlib.util.spec_from_file_location(file.stem, file)

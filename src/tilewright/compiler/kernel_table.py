@@ -33,7 +33,7 @@ class KernelSpec:
 
     `function` is a primitive function of the graph, or a loop program that the hook of a target made. `constants[k]`
     says that argument `k` is known at compile time. `storage` has the shape of the enclosing array for each argument,
-    then each result, or None where the array is contiguous. `origin` is the model's node at its first use. A function
+    then each result, or None if the array is contiguous. `origin` is the model's node at its first use. A function
     `in_python` has no native code.
     """
 

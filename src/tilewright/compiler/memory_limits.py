@@ -25,7 +25,7 @@ _NAMED: Final = 6
 def planned(main: Function, name: str, symbols: Sequence[Any] = ()) -> MemoryPlan:
     """Return the memory plan of a program, with at most `relay.backend.max_arena` bytes between kernels (0: no limit).
 
-    Raises `CompileError` where it does not fit, which names the operator at the peak and the values that are live
+    Raises `CompileError` if it does not fit, which names the operator at the peak and the values that are live
     there.
     """
     limit = PassContext.current().get("relay.backend.max_arena")
@@ -124,7 +124,7 @@ def _made(plan: MemoryPlan) -> list[tuple[int, str, Type | None]]:
 
 
 def _check_made(plan: MemoryPlan, target: Target, name: str) -> None:
-    """Raise `CompileError` where workspace and outputs take more than `relay.backend.max_memory`."""
+    """Raise `CompileError` if workspace and outputs take more than `relay.backend.max_memory`."""
     allowed = PassContext.current().get("relay.backend.max_memory")
     if allowed < 0:
         raise CompileError(

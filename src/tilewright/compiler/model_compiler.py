@@ -112,7 +112,7 @@ class ModelCompiler:
     def compile_open(
         self, wanted: OpenShapes, report: Report | None = None, instruments: Sequence[PassInstrument] = (),
     ) -> Artifact:
-        """Compile one program for all of these sizes. Raises `OpenSizeError` where the model has no such program."""
+        """Compile one program for all of these sizes. Raises `OpenSizeError` if the model has no such program."""
         from tilewright.compiler.open_program import build_open
         from tilewright.scalar.expr import Var
 

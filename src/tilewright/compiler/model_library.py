@@ -51,8 +51,8 @@ def export_model_library_format(
     path.
 
     `now` is the time in the metadata (default: the beginning of 1970, so that equal models give equal files). Raises
-    `ArtifactError` for another extension, for programs that need Python, for those that were loaded from a library and
-    have no objects, and for two models of one name.
+    `ArtifactError` for another extension, programs that need Python, programs loaded from a library, which have no
+    objects, and two models of one name.
     """
     path, libraries = Path(file_name), [mod] if isinstance(mod, FactoryModule) else list(mod)
     if path.suffix != ".tar":

@@ -31,7 +31,7 @@ class ModelSource(ABC):
     signature: Signature
     """Names, dimensions and dtypes of the inputs."""
     content: str
-    """Digest of the model, equal in every process; empty where the cache keeps no programs of it, because a digest
+    """Digest of the model, equal in every process; empty if the cache keeps no programs of it, because a digest
     would take as long as compiling."""
 
     @abstractmethod

@@ -59,7 +59,7 @@ def build_open(
 ) -> Artifact:
     """Compile the function that `make` imports for its symbolic dimensions, whose `ranges` are given by name.
 
-    Raises `OpenSizeError` where it cannot be compiled for dynamic sizes, `InputError` for a range that the model
+    Raises `OpenSizeError` if it cannot be compiled for dynamic sizes, `InputError` for a range that the model
     excludes.
     """
     with no_garbage_collection():
@@ -220,7 +220,7 @@ def _made(
 
 
 def _compare(a: Unfinished, b: Unfinished) -> None:
-    """Raise `OpenSizeError` where the programs of two samples differ."""
+    """Raise `OpenSizeError` if the programs of two samples differ."""
     ours_made, theirs_made = a.report.kernels, b.report.kernels
     for symbol, kernel in ours_made.items():
         if symbol not in theirs_made or not structural_equal(

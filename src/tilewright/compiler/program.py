@@ -196,7 +196,7 @@ def build_flow(
 ) -> Unfinished:
     """Compile a program with control flow, whose straight-line `blocks` have been optimized.
 
-    Raises `CompileError` where the target is not a 64-bit Linux, for which alone its cells and its stack limit are
+    Raises `CompileError` if the target is not a 64-bit Linux, for which alone its cells and its stack limit are
     written.
     """
     if not target.has_threads:

@@ -147,7 +147,7 @@ class StepMaker:
 
 
 def static_shape(t: Any, what: str) -> tuple[int, ...]:
-    """Return the shape of a tensor. Raises `CompileError` where a dimension is not known."""
+    """Return the shape of a tensor. Raises `CompileError` if a dimension is not known."""
     if not isinstance(t, TensorType) or not t.is_static:
         raise CompileError(
             f"the shape of {what} is {t!r}; give its symbolic dimensions a size (shapes={{name: (1, 3, 224, 224)}})",

@@ -21,9 +21,8 @@ if TYPE_CHECKING:
 class Report:
     """Seconds spent in each phase of a build, and the results: each kernel, its LLVM text, and the fused module.
 
-    The module with the model's original weights is kept only on request, together with the functions of the kernels by
-    symbol, and the memory plans with their steps: one plan for a straight-line program, one per block with control
-    flow.
+    The module with the model's original weights is kept only on request. So are the functions of the kernels by symbol,
+    and the memory plans with their steps: one plan for a straight-line program, one per block with control flow.
     """
 
     keeps_module: bool = False

@@ -8,11 +8,11 @@ known key costs one dictionary lookup. For a new key the rest is resolved, the s
 (`compiler/stage_growth.py`) and compiled. Calls of known sizes stay in native code, and a program of one stage is one
 edge.
 
-Sizes that differ at every call must not compile without end. After its first key, a point interprets the rest in numpy
-(`relay/dynamic_interpreter.py`), with steps that are made once, and compiles the stage of a key when that pays
-(`base/jit_policy.py`). Where an operator is too large to interpret, or the rest has control flow, the stage of a new
-key is compiled at once; after `SETTLED` keys a small stage runs in numpy until compiling pays. A point keeps the
-`MOST_EDGES` edges that were used last.
+Sizes that differ at every call must not cause endless compilation. After its first key, a point interprets the rest in
+numpy (`relay/dynamic_interpreter.py`), and compiles the stage of a key when that pays (`base/jit_policy.py`). If an
+operator is too large to interpret, or the rest has control flow, the stage of a new key is compiled at once; after
+`SETTLED` keys a small stage runs in numpy until compiling pays. A point keeps the `MOST_EDGES` most recently used
+edges.
 
 This module imports only what running needs, so that a model from the cache is loaded without the compiler.
 """
@@ -285,7 +285,7 @@ class Stages:
             edge = known or self._way(point, values, at_once)
 
     def _on_values(self, point: Point, values: Sequence[Array]) -> tuple[list[Array], Lists] | None:
-        """Return the outputs, interpreted from the values so far; None where compiling serves better."""
+        """Return the outputs, interpreted from the values so far; None if compiling serves better."""
         if point.function is None or not point.met or point.too_large >= TRIED:
             return None
         from tilewright.relay.dynamic_interpreter import Conversions, DynamicProgram, TooLargeError
@@ -311,7 +311,7 @@ class Stages:
         return found
 
     def prepare(self) -> Edge | None:
-        """Compile the first stage before any call; None where sizes or values of a call decide it."""
+        """Compile the first stage before any call; None if sizes or values of a call decide it."""
         if self.root.open or self.root.asked:
             return None
         edge = self.root.edges.get(()) or self._known(())
@@ -377,7 +377,7 @@ class Stages:
 
     @property
     def inputs(self) -> tuple[TensorInfo, ...]:
-        """The inputs. Raises `InputError` where they have dynamic sizes."""
+        """The inputs. Raises `InputError` if they have dynamic sizes."""
         if self.open:
             raise InputError(
                 f"the model has symbolic dimensions ({self.described()}); call it once, or compile it with shapes=",

@@ -1,8 +1,8 @@
 """Leaves single operators of a graph of `torch.compile` to torch, and compiles the rest of the graph.
 
-An operator is left to torch where it has no converter and no decomposition, where its converter refuses the call, or
-where a tensor of it has an element type that programs do not have (complex numbers). A warning of this module's logger
-names these operators. Graphs that write into tensors are not split, since the parts could not share memory.
+Torch computes an operator without converter and decomposition, a call that its converter refuses, or one with tensors
+of unsupported dtypes (complex numbers). A warning of this module's logger names these operators. Graphs that write into
+tensors are not split, because the parts could not share memory.
 """
 
 from __future__ import annotations

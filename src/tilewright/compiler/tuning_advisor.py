@@ -48,7 +48,7 @@ class Advisor(ABC):
         return None
 
     def seconds(self, target: Target, workload: tuple[Any, ...]) -> float | None:
-        """Return the measured time of a tuning task of a program; None where there is no record."""
+        """Return the measured time of a tuning task of a program; None if there is no record."""
         return None
 
     @property

@@ -1,6 +1,6 @@
 """Tensors and arrays in gdb, and commands for compiled models.
 
-Load it inside of gdb, which has its own Python: `source <this file>`.
+Load it inside gdb, which has its own Python: `source <this file>`.
 
     (gdb) print data                  float32[2, 3] at 0x7f…: [[0, 1, 2], [3, 4, 5]]
     (gdb) tensor data --from 1,0      the elements from there on

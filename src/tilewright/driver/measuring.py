@@ -95,7 +95,7 @@ class MeasuringOptions:
     ) -> Runner:
         """Return the runner with the options of `LocalRunner`.
 
-        Raises `OptionError` for `threads` where the server decides them.
+        Raises `OptionError` for `threads` if the server decides them.
         """
         timing: dict[str, Any] = {
             "timeout": timeout, "number": number, "repeat": repeat, "min_repeat_ms": min_repeat_ms,

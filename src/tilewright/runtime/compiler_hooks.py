@@ -35,5 +35,5 @@ export_sanitized: Final[
 ] = Hook("tilewright.compiler.functions")
 """Write a library for sanitizers: `export_sanitized(artifact, text, path, compiler, options, sanitizers)`."""
 timed_entries: Final[Hook[[Manifest, Callable[[str], int]], Any]] = Hook("tilewright.backends.cpu.llvm.timed")
-"""Entry functions that read the clock between steps: `timed_entries(manifest, address_of_symbol)`; None where native
+"""Entry functions that read the clock between steps: `timed_entries(manifest, address_of_symbol)`; None if native
 code has no clock."""

@@ -119,7 +119,7 @@ class Manifest:
     failures: tuple[str, ...] = ()
     lists: tuple[int | str | None, ...] = ()
     """The kind of each output of the model: a number of list elements in `outputs`, "tensor", or None for no value;
-    empty where all are tensors."""
+    empty if all are tensors."""
     symbols: tuple[Symbol, ...] = ()
     """The symbolic sizes of the inputs. If there are any, `pieces` are the parts of the workspace, and the code reads a
     table of the values of `symbols`, those of `sizes`, and the offsets of `pieces` (`runtime/open_program.py`)."""

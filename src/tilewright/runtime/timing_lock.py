@@ -45,7 +45,7 @@ class TimingLock:
     def acquire(self, seconds: float) -> bool:
         """Wait up to `seconds` for the lock; return whether it is held.
 
-        A waiting process keeps its place until `acquire` or `release` is called. Raises `OptionError` where the file
+        A waiting process keeps its place until `acquire` or `release` is called. Raises `OptionError` if the file
         cannot be opened.
         """
         end = time.monotonic() + seconds

@@ -75,8 +75,10 @@ def end_with(life: int) -> None:
 
 
 def limit_resources(memory: int) -> None:
-    """Limit the address space to `memory` bytes, forbid core files, bound the size of written files, and make this
-    process the first victim when the system runs out of memory. Exits if the interpreter already exceeds `memory`."""
+    """Limit the address space to `memory` bytes, forbid core files, and bound the size of written files.
+
+    When the system runs out of memory, it kills this process first. Exits if the interpreter already exceeds `memory`.
+    """
     if (used := _address_space()) >= memory:
         sys.exit(f"its memory limit is {memory >> 20} MiB, and the interpreter alone takes {used >> 20} MiB")
     for kind, limit in (

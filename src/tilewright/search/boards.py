@@ -225,7 +225,7 @@ class SSHRunner(TrialRunner):
 def _linked(image: Image, written: Sequence[bool] = ()) -> _Program:
     """Link the program of an image. `written`: the parameters that it may write, by default those that it says.
 
-    Raises `OptionError` where it cannot be linked.
+    Raises `OptionError` if it cannot be linked.
     """
     with (
         tarfile.open(fileobj=io.BytesIO(image.library), mode="r:") as archive,

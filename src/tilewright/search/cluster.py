@@ -97,7 +97,7 @@ class _OnCluster(Closeable):
                 self._check_workers(client)
 
     def _check_workers(self, client: Any) -> None:
-        """Raise `OptionError` where no worker fits."""
+        """Raise `OptionError` if no worker fits."""
         there = client.scheduler_info(n_workers=-1)["workers"]
         wanted = self._resources or {}
         if not any(

@@ -243,7 +243,7 @@ class CostModel:
 
 @functools.cache
 def shipped(name: str) -> BoostedTrees:
-    """Return the shipped model of a name, read once. Raises `InternalError` where the installed package lacks it."""
+    """Return the shipped model of a name, read once. Raises `InternalError` if the installed package lacks it."""
     if not FILE.is_file():
         raise InternalError(
             f"the package lacks {FILE.name}; install it again, or train it with benchmarks/cost_model.py")
@@ -251,7 +251,7 @@ def shipped(name: str) -> BoostedTrees:
 
 
 def read(path: Path, name: str) -> BoostedTrees:
-    """Read the model of a name from a file. Raises `InternalError` where the file lacks it."""
+    """Read the model of a name from a file. Raises `InternalError` if the file lacks it."""
     with np.load(path, allow_pickle=False) as found:
         arrays = {key.removeprefix(f"{name}/"): found[key] for key in found.files if key.startswith(f"{name}/")}
     if not arrays:

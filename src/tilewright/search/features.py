@@ -107,7 +107,7 @@ class Statement:
 
 
 def statements(func: PrimFunc) -> list[Statement]:
-    """Return the statements of a program in order: blocks, and the stores outside of blocks of lowered kernels."""
+    """Return the statements of a program in order: blocks, and the stores outside blocks of lowered kernels."""
     found = _parts(func.body, ())
     return [
         _statement(s, loops) if isinstance(s, Block) else _stored(s, loops) for s,
@@ -242,7 +242,7 @@ def _parts(
 
 
 def _stored(store: Store, loops: tuple[Loop, ...]) -> Statement:
-    """Describe a store outside of blocks. It sums if it reads what it writes, along loops without its indices."""
+    """Describe a store outside blocks. It sums if it reads what it writes, along loops without its indices."""
     moving = {v for i in store.indices for v in walk(i) if isinstance(v, Var)}
     sums = any(isinstance(e, Load) and e.buffer is store.buffer for e in walk(store.value))
     return _made(store.buffer.name, loops, [store], {}, sums, {f.var for f in loops} - moving, guarded=False)

@@ -1,7 +1,7 @@
 """A file of lines to which several processes append whole lines, even if a writer is killed.
 
-A line counts when its end is written. The torn line of a killed writer is cut off when the next line is appended, under
-the lock that every writer takes, so that the line of a live writer is never cut.
+A line counts when its end is written. Appending a line first removes the torn line of a killed writer, under a lock
+that every writer takes, so that the line of a live writer is never removed.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Processors by name: architecture families, and the features of each named CPU.
 
 The tables contain only the features that schedules and code generation use, under LLVM's names. A CPU that is missing
-here is refused with the nearest known name, even if LLVM knows it, because code for it would silently use the baseline
-of its family.
+here is refused with the nearest known name, even if LLVM knows it. Otherwise its code would silently use the baseline
+of the family.
 """
 
 from __future__ import annotations

@@ -36,7 +36,7 @@ Told = Callable[[str], None]
 
 @dataclass(slots=True)
 class Diagnosis:
-    """The result of a diagnosis; `found` is False where the outputs agree with the reference up to rounding."""
+    """The result of a diagnosis; `found` is False if the outputs agree with the reference up to rounding."""
 
     found: bool
     verdict: Verdict | None = None
@@ -149,7 +149,7 @@ def _of_passes(case: Case, bench: Bench, told: Told) -> Diagnosis | None:
 
 
 def _name_value(made: Diagnosis, bench: Bench) -> None:
-    """Return the first operator in the shrunk program with a value that the pass changes; empty where there is no
+    """Return the first operator in the shrunk program with a value that the pass changes; empty if there is no
     single one."""
     assert made.case is not None
     try:

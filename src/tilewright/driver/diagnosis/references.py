@@ -64,7 +64,7 @@ def outputs_by(name: str, model: Path, case: Case) -> list[Array]:
 
 def compare_import(name: str, model: Path, case: Case, bench: Bench) -> tuple[Diagnosis | None, list[Array]]:
     """Return the diagnosis where the imported program disagrees with another runtime, and the results of that runtime;
-    None where they agree."""
+    None if they agree."""
     values: dict[str, Array] = {}
     if name == ONNXRUNTIME:
         wanted, values = _by_onnxruntime(model, case)

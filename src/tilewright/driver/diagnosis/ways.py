@@ -253,7 +253,7 @@ def _poisoned(shape: Sequence[Any], dtype: np.dtype[Any], number: float, byte: i
 
 
 def _approximated(case: Case, settings: Settings) -> list[Array] | None:
-    """Return the program after the last pass that approximates on purpose; None where no such pass changes it."""
+    """Return the program after the last pass that approximates on purpose; None if no such pass changes it."""
     module, meant = case.module, None
     for step in steps_of(Target(settings.target)):
         after = step(module)

@@ -58,7 +58,7 @@ class Content:
 def explained(model: Model, name: str, run: bool = True) -> Content:
     """Compile `model` again with a recording, and run it if `run`.
 
-    Raises `InputError` for a model of more than one program, `OptionError` for dynamic shapes. Where no measurement is
+    Raises `InputError` for a model of more than one program, `OptionError` for dynamic shapes. If no measurement is
     possible, `not_measured` gives the reason.
     """
     if model.artifact.manifest.symbols:

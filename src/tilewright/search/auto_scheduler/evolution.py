@@ -70,7 +70,7 @@ class Evolution:
 
 
 def grown(task: SearchTask, sketch: Sketch, setting: Mapping[str, Any]) -> Program | None:
-    """Return the program of a setting; None where its steps contradict each other."""
+    """Return the program of a setting; None if its steps contradict each other."""
     try:
         return program_of(task, sketch.state(setting), sketch, setting)
     except CompileError:

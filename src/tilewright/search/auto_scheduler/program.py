@@ -43,7 +43,7 @@ class Program:
 def program_of(
     task: SearchTask, state: State, sketch: Sketch | None = None, setting: Mapping[str, Any] | None = None,
 ) -> Program:
-    """Return the program of a state. Raises `ScheduleError` where the steps make none, or a wrong one."""
+    """Return the program of a state. Raises `ScheduleError` if the steps make none, or a wrong one."""
     func = task.own if task.own is not None and not state.transform_steps else task.compute_dag.func(state)
     check_legal(func)
     found = features.statements(func)
@@ -53,7 +53,7 @@ def program_of(
 
 
 def check_legal(func: PrimFunc) -> None:
-    """Raise `ScheduleError` where the trips of a parallel or vectorized loop depend on each other."""
+    """Raise `ScheduleError` if the trips of a parallel or vectorized loop depend on each other."""
     stack: list[tuple[Stmt, list[Stmt]]] = [(func.body, [])]
     while stack:
         s, around = stack.pop()

@@ -31,7 +31,7 @@ def extract_tasks(
     """Return the tasks of a network, and how often it runs each, in the order of the program.
 
     Kernels without a sum are left out, unless `include_simple_tasks` is set. The compiler packs constants before a
-    kernel, so a task has them as inputs in the packed layout. Raises `CompileError` where sizes are not known.
+    kernel, so a task has them as inputs in the packed layout. Raises `CompileError` if sizes are not known.
     """
     chosen = Target(target)
     check_host(chosen, target_host)

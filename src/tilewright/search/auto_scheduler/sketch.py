@@ -6,7 +6,7 @@ registers.
     for S0 (parallel): [blocks of stages computed here]
       for S1: { the sum in registers: for reductions: for S2: … ;  for S2: result }
 
-Earlier computations are computed by themselves, in the blocks of a later one, or inside of their reader. Sizes, orders
+Earlier computations are computed by themselves, in the blocks of a later one, or inside their reader. Sizes, orders
 and places are the knobs.
 """
 
@@ -167,7 +167,7 @@ class Sketch:
         return int(self.chosen(setting, f"{self.key(op)}.{axis}.tile") or 1)
 
     def state(self, setting: Setting) -> State:
-        """Return the steps of the plan with a setting. Raises `ScheduleError` where they contradict each other."""
+        """Return the steps of the plan with a setting. Raises `ScheduleError` if they contradict each other."""
         return _Maker(self, setting).make()
 
 

@@ -1,8 +1,7 @@
 """Tunes several tasks with one budget: the next round goes to the task with the largest expected gain.
 
-The gradient of the objective with respect to the trials of a task is estimated from the gain of its last rounds, from
-the remaining time if it continued so, and from the speed of similar tasks (Zheng et al., "Ansor", OSDI 2020, section
-6).
+The gradient of the objective with respect to the trials of a task has three estimates: the gain of its last rounds, an
+extrapolation of its time, and the speed of similar tasks (Zheng et al., "Ansor", OSDI 2020, section 6).
 """
 
 from __future__ import annotations

@@ -85,7 +85,7 @@ class Outcome:
 
 
 def choose(tasks: Sequence[tuple[KernelTask, int]], records: Records) -> Outcome:
-    """Choose for `tasks`, each with how often it runs. Raises `OptionError` where no record is of their target."""
+    """Choose for `tasks`, each with how often it runs. Raises `OptionError` if no record is of their target."""
     target = str(tasks[0][0].target) if tasks else ""
     known: dict[tuple[str, ...], list[Record]] = {}
     others = set[str]()

@@ -52,7 +52,7 @@ class Selection:
 
 
 def select(state: TaskState, option: Mapping[str, Any], rounds: int = _ROUNDS) -> Selection | None:
-    """Compare the fastest candidates of a task with the compiler's own choice; None where that fails."""
+    """Compare the fastest candidates of a task with the compiler's own choice; None if that fails."""
     default = state.task.default_config
     others = [c for _, c in state.fastest if c.index != default.index][:_CANDIDATES]
     built = option["builder"].build([TaskCandidate.of(state.task, c) for c in (default, *others)])
@@ -97,7 +97,7 @@ def prove(
     selections: Sequence[Selection], compiled: Callable[[Sequence[Selection]], Callable[[], object]], seconds: float,
     report: Callable[[str], None] = lambda text: None,
 ) -> Comparison | None:
-    """Keep the part of `selections` that makes the network surely faster; return its comparison, None where nothing is
+    """Keep the part of `selections` that makes the network surely faster; return its comparison, None if nothing is
     kept.
 
     `compiled(selections)` returns the network as a function, with these kernels. `seconds` are for all comparisons

@@ -148,9 +148,9 @@ class Emitted:
 class Instruction:
     """An instruction: computes `meaning` of tiles related by `accesses`, with numbers in `fields`, in `cycles` cycles.
 
-    A field of 5 is an unsigned field of five bits, one of -5 a signed one. Called in an operator, with an operand or an
-    array for each access and a number for each field, it returns the operator's emitted instruction, or refuses invalid
-    arguments.
+    A field of 5 is an unsigned field of five bits, one of -5 a signed one. Operators call it with
+    an operand or an array for each access and a number for each field. It returns the emitted instruction, or refuses
+    invalid arguments.
     """
 
     def __init__(

@@ -222,7 +222,7 @@ def _destroy(made: list[tuple[Any, int]]) -> None:
 
 @functools.cache
 def library() -> Library:
-    """Return the library of this process. Raises `TargetError` where no usable library is found."""
+    """Return the library of this process. Raises `TargetError` if no usable library is found."""
     return Library(find())
 
 

@@ -2,7 +2,7 @@
 
 `float16`, `bfloat16` and the smaller floats are kept as bits. `widen` and `narrow` (round to nearest, ties to even) are
 one instruction where the target has it, and integer arithmetic elsewhere. Doubles become bfloat16 through `float`, as
-in numpy, and are rounded once for the other types. A float outside of the range of an integer type converts to an
+in numpy, and are rounded once for the other types. A float outside the range of an integer type converts to an
 unspecified value, as in C; a conversion to 2 or 4 bits passes through int32.
 """
 

@@ -12,7 +12,7 @@ All functions are `ptr f(ptr run, ptr closure)`. Arguments are passed in the run
 call is a jump on every machine, and a loop uses one frame. A function that fails stores the status in the run and
 returns null, and its callers do the same.
 
-A long run looks for pending signals (`interrupts.py`) inside of blocks, after them, and at the entry of functions. Each
+A long run looks for pending signals (`interrupts.py`) inside blocks, after them, and at the entry of functions. Each
 adds the estimated time of its body to the counter `work` of the run, and signals are checked when the counter reaches a
 limit.
 """

@@ -6,7 +6,7 @@
 
 `pending` points to eight words of the runtime (`runtime/interrupts.py`): four functions of Python's C interface, space
 for an exception, and the time of the next check. On systems with a clock, an earlier check only reads it and takes no
-lock. Handlers run inside of `PyErr_CheckSignals`, under the interpreter's lock. An exception that a handler
+lock. Handlers run inside `PyErr_CheckSignals`, under the interpreter's lock. An exception that a handler
 raises is taken out of the thread's state and kept for the runtime.
 """
 

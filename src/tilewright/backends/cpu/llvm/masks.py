@@ -1,8 +1,8 @@
-"""Masks whose lanes are known while compiling, and stores of vectors under them.
+"""Masks whose lanes are known at compile time, and stores of vectors under them.
 
-LLVM 22 merges a truncation with the masked store after it. Where the mask is a constant with one active lane, it then
-stores one element of the type before the truncation (x86 with AVX-512), over its neighbors. Known masks are therefore
-resolved here: LLVM gets a plain store of consecutive lanes, or a masked store with at least three active lanes.
+LLVM 22 merges a truncation with the masked store after it. If the mask is a constant with one active lane, it then
+stores one untruncated element, over its neighbors (x86 with AVX-512). Known masks are therefore resolved here: LLVM
+gets a plain store of consecutive lanes, or a masked store with at least three active lanes.
 """
 
 from __future__ import annotations

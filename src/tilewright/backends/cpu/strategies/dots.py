@@ -5,7 +5,7 @@
     FOURS   acc = dot4(word(x[4k … 4k+3]), packed[k], acc)        unsigned by signed bytes, depths in whole words
     ROWS    the same, of four neighbours along a row of one channel, or of planes
 
-A step takes the time of one multiply-add of floats in each lane, whatever its width. With PAIRS the accumulators are
+A step of any width takes the time of one multiply-add of floats in each lane. With PAIRS the accumulators are
 float32 and packed weights `uint32`; with FOURS both are `int32`, and sums wrap around, so their order does not matter.
 """
 

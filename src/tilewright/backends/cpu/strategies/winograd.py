@@ -9,7 +9,7 @@ pair of channels, instead of 9 m^2 with the direct algorithm.
     partial[n, y, u, p, j, o] = sum over i of At[p, i] * product[i*a + j, n, b, tile, o]
     out[n, t*m + p, u*m + q, o] = sum over j of At[q, j] * partial[n, t, u, p, j, o]
 
-Rows of tiles are counted in blocks: `y` is the row `t` of the block `b`, and `tile = t*tiles + u` counts inside of one.
+Rows of tiles are counted in blocks: `y` is the row `t` of the block `b`, and `tile = t*tiles + u` counts inside one.
 The matrices follow from the points 0, 1, -1 and infinity for tiles of 2x2, and 0, 3/4, -3/4, 3/2, -3/2 and infinity for
 4x4 (Lavin and Gray, "Fast Algorithms for Convolutional Neural Networks", 2015; Alam et al., "Winograd convolution for
 deep neural networks: efficient point selection", 2022, on points and rounding); the weights are transformed in double

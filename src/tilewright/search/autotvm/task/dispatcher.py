@@ -148,7 +148,7 @@ class ApplyHistoryBest(DispatchContext):
         self.report: Counter[str] = Counter()
         """The number of records that were taken, and of those that were not, by reason."""
         self.schedules: Any = None
-        """The `auto_scheduler.ApplyHistoryBest` of the records in Ansor's form; None where there are none."""
+        """The `auto_scheduler.ApplyHistoryBest` of the records in Ansor's form; None if there are none."""
         self.load(records)
 
     def load(self, records: Any) -> None:

@@ -168,7 +168,7 @@ class OtherOptionEntity(Entity):
 
 
 def _parts(value: Any) -> tuple[int, ...]:
-    """Return the parts of a split in a record. Raises `ValueError` where there are none."""
+    """Return the parts of a split in a record. Raises `ValueError` if there are none."""
     found = tuple(map(int, value))
     if not found:
         raise ValueError("a split has no parts")
@@ -202,7 +202,7 @@ class Transform:
 
 
 def split(axis: VirtualAxis, policy: str, options: Mapping[str, Any]) -> Transform:
-    """Return all splits of an axis. Raises `OptionError` where there are none.
+    """Return all splits of an axis. Raises `OptionError` if there are none.
 
     `factors` are the divisors of its length, `power2` powers of two below it, `verbose` both; `candidate` are those in
     `options["candidate"]`. `num_outputs` is the number of parts (2); the inner ones are at most `max_factor` long;

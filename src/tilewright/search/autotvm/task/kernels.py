@@ -97,7 +97,7 @@ class KernelTask(Task):
         return f"{self.name.removeprefix(PREFIX)} {' '.join('x'.join(map(str, s)) for s in shapes)}"
 
     def kernel(self, decisions: Decisions | None = None, flat: bool = True) -> Kernel:
-        """Lower the kernel under some decisions. Raises `NoNativeKernel` where the function has no native kernel."""
+        """Lower the kernel under some decisions. Raises `NoNativeKernel` if the function has no native kernel."""
         with PassContext(LEVEL):
             machine = self.target.machine
             return lower(

@@ -30,7 +30,7 @@ def extract_from_program(
     """Return the tasks of a network with these parameters, in the order of the program; equal kernels are one task.
 
     `ops` leaves out kernels without one of these operators: `relay.op.get("nn.conv2d")`, or names. Progress is printed
-    to the standard error. Raises `CompileError` where sizes are only known while the program runs.
+    to the standard error. Raises `CompileError` if sizes are only known while the program runs.
     """
     return extract_from_multiple_program([mod], [params], target, target_host, ops)
 

@@ -184,7 +184,7 @@ class ConfigSpace:
         return position if self._valid is None else int(self._valid[position])
 
     def get(self, index: int) -> ConfigEntity:
-        """Return the configuration of an index. Raises `IndexError` where there is none."""
+        """Return the configuration of an index. Raises `IndexError` if there is none."""
         if not self.is_index_valid(index):
             raise IndexError(f"there is no configuration {index}; the space has {len(self)}")
         return self._entity(index)

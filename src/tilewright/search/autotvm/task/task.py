@@ -68,7 +68,7 @@ class Task:
     """A workload to tune: a template, its arguments, a target, and the space of its configurations."""
 
     def __init__(self, name: str, args: Sequence[Any], target: Target, kwargs: Mapping[str, Any] | None = None) -> None:
-        """Raises `OptionError` where there is no template of that name."""
+        """Raises `OptionError` if there is no template of that name."""
         self.name, self.args, self.kwargs, self.target = name, tuple(serialize_args(args)), dict(kwargs or {}), target
         self._flop: float | None = None
 
@@ -103,7 +103,7 @@ class Task:
 
     @property
     def default_config(self) -> ConfigEntity | None:
-        """The configuration that is used without a record; None where only the template knows it."""
+        """The configuration that is used without a record; None if only the template knows it."""
         return None
 
     def _run(self, config: ConfigSpace) -> tuple[Any, list[Any]]:
@@ -112,7 +112,7 @@ class Task:
         return schedule, list(tensors)
 
     def instantiate(self, config: ConfigSpace) -> tuple[Any, Any]:
-        """Return the schedule and the tensors of a configuration. Raises `InstantiationError` where it gives none."""
+        """Return the schedule and the tensors of a configuration. Raises `InstantiationError` if it gives none."""
         config.errors.clear()
         made = self._run(config)
         if not config.valid():

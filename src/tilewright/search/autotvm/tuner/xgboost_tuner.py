@@ -99,7 +99,7 @@ class XGBTuner(RandomTuner):
             self._fit()
 
     def _row_of(self, i: MeasureInput) -> Array | None:
-        """Return the features of a record of another task; None where they mean nothing here."""
+        """Return the features of a record of another task; None if they mean nothing here."""
         index = self.space.index_of(i.config.entity_map)
         if self.feature_type == "knob":
             return None if index is None else np.asarray(self._features([index])[0])

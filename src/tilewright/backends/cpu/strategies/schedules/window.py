@@ -4,8 +4,8 @@
                                                                               for kh: for kw: acc += …
                                                                               out = epilogue(acc) }
 
-One vector of channels is processed at a time, from the top row to the bottom. The rows of a window are then in the
-first-level cache when the next row of outputs reads them again, and the weights of a small window stay in registers.
+One vector of channels is processed at a time, from the top row to the bottom. The rows of a window then stay in the
+first-level cache for the next row of outputs, and the weights of a small window stay in registers.
 The loops over rows and tiles are split where windows cross the edge (`partition_loops`), so no tap is tested.
 
 The set of a cache line is determined by its address within a page. If pixels are a large power of two apart, or a
