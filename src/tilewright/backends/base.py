@@ -1,9 +1,9 @@
 """The interface of a back end, which has every processor-dependent part of a compilation.
 
-The front half of the compiler determines the computation of a program, a `Backend` its implementation. It turns the options of a
-target into a `Machine`, chooses strategies for operators, and names the passes that flatten loops. It emits and
-compiles text, links, and has a `Device` if kernels run in separate memory. `registry.py` finds back ends by target
-kind, and those of other packages by entry points.
+The front half of the compiler determines the computation of a program, a `Backend` its implementation. It turns the
+options of a target into a `Machine`, chooses strategies for operators, and names the passes that flatten loops. It
+emits and compiles text, links, and has a `Device` if kernels run in separate memory. `registry.py` finds back ends by
+target kind, and those of other packages by entry points.
 """
 
 from __future__ import annotations

@@ -193,8 +193,7 @@ Body: TypeAlias = list[Instruction]
 @dataclass(slots=True)
 class FlowFunction:
     """A function. `captured` are registers that are filled from the record of its closure; `itself` is the register of
-    that record.
-    """
+    that record."""
 
     name: str
     params: tuple[Reg, ...] = ()

@@ -105,8 +105,7 @@ def generic_func(fdefault: Function) -> GenericFunc:
 
 def override_native_generic_func(func_name: str) -> Callable[[Function], GenericFunc]:
     """Return a decorator that makes a function the default of the generic function `func_name`, and returns that
-    generic function.
-    """
+    generic function."""
 
     def decorate(fdefault: Function) -> GenericFunc:
         generic = get_native_generic_func(func_name)

@@ -42,7 +42,7 @@ def has_backend(name: str) -> bool:
 def find_backend(name: str) -> Backend:
     """Return the back end of a kind of target.
 
-    Raises `TargetError` if there is none, or where its package cannot be imported.
+    Raises `TargetError` if there is none, or its package cannot be imported.
     """
     value = BUILT_IN.get(name) or _installed().get(name)
     if value is None:

@@ -40,7 +40,7 @@ class Times:
 
 
 COMPILING: Final = Times(0.01)
-"""The time that compiling takes in this process."""
+"""The measured time of compiling in this process."""
 RESOLVING: Final = Times(0.0003)
 """The time to evaluate a part of a program for known values (`relay/dynamic_interpreter.py`)."""
 

@@ -58,8 +58,7 @@ class Hook(Generic[P, R]):
         @hooks.save.provide                                                                # the later layer
         def save(artifact: Artifact, path: Path) -> Path: ...
 
-    The first call imports the module `provider` where that did not happen yet. It raises `ImportError` if the module
-    is not installed.
+    The first call imports the module `provider`. It raises `ImportError` if the module is not installed.
     """
 
     __slots__ = ("_function", "provider")
@@ -74,7 +73,7 @@ class Hook(Generic[P, R]):
         return function
 
     def function(self) -> Callable[P, R]:
-        """Return the provided function, and import its module first where that is needed."""
+        """Return the provided function; its module is imported first."""
         if self._function is None:
             importlib.import_module(self.provider)
         assert self._function is not None, f"{self.provider} provides no function for its hook"
@@ -157,8 +156,7 @@ def import_value(value: str) -> Any:
 
 
 def import_plugin(kind: str, name: str, value: str) -> Any:
-    """Return the object that an entry point names as `module:attribute`. Raises `TargetError` if the import
-    fails."""
+    """Return the object that an entry point names as `module:attribute`. Raises `TargetError` if the import fails."""
     try:
         return import_value(value)
     except (ImportError, AttributeError) as error:

@@ -3,7 +3,7 @@
     KernelSpec --kernel_code--> KernelCode: loops, text, scratch memory, checked sites      (Python, pure)
     text       --ObjectFiles--> object file                                                 (LLVM or a C compiler)
 
-Both are functions of their arguments alone. LLVM runs without Python's global lock, so a worker thread compiles the
+Both are pure functions of their arguments. LLVM runs without Python's global lock, so a worker thread compiles the
 text of one kernel while the next one is lowered; the files are the same bytes for any number of workers.
 """
 

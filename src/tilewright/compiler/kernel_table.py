@@ -4,7 +4,7 @@ lowered.
     step 3: conv2d_relu(%p0, w0)    step 5: conv2d_relu(%p0, w1)    step 6: npu_0(%x)
       ->  kernel_0_conv2d_relu (steps 3 and 5)      npu_0_0 (step 6, a loop program)
 
-Two steps share a kernel where their functions are structurally equal, the same arguments are constants, and their
+Two steps share a kernel if their functions are structurally equal, the same arguments are constants, and their
 arrays have the same strides. A symbol has the kernel's number in the order of first use.
 """
 
@@ -32,7 +32,7 @@ class KernelSpec:
     """Everything that the code of one kernel is made from, apart from the options of the program.
 
     `function` is a primitive function of the graph, or a loop program that the hook of a target made. `constants[k]`
-    says that argument `k` is known at compile time. `storage` has the shape of the enclosing array for each argument,
+    marks argument `k` as known at compile time. `storage` has the shape of the enclosing array for each argument,
     then each result, or None if the array is contiguous. `origin` is the model's node at its first use. A function
     `in_python` has no native code.
     """

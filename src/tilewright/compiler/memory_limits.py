@@ -25,8 +25,7 @@ _NAMED: Final = 6
 def planned(main: Function, name: str, symbols: Sequence[Any] = ()) -> MemoryPlan:
     """Return the memory plan of a program, with at most `relay.backend.max_arena` bytes between kernels (0: no limit).
 
-    Raises `CompileError` if it does not fit, which names the operator at the peak and the values that are live
-    there.
+    Raises `CompileError` if it does not fit, which names the operator at the peak and the values that are live there.
     """
     limit = PassContext.current().get("relay.backend.max_arena")
     if limit < 0:

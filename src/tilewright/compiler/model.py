@@ -152,13 +152,13 @@ class Model:
         self._shapes: dict[str, Sequence[Any]] = dict(shapes)
         self._has_groups = any(is_group(dims) for _, dims, _ in self._signature)
         self._single: Specialization | None = None
-        """The program of every call, where the model has one."""
+        """The program of every call, if the model has a single program."""
         self._only: Executable | None = None
-        """The same, loaded, where all outputs are tensors."""
+        """The same program, loaded, if all outputs are tensors."""
         self._open: OpenShapes | None = None
         self._trees: dict[Key, Stages] = {}
         self._stages: Stages | None = None
-        """The tree of the last call, where calls decide the programs."""
+        """The tree of the last call, if calls decide the programs."""
         self.specialise_after = 0
 
     def prepare(self) -> None:
@@ -397,14 +397,14 @@ class Model:
         )
 
     def save_c(self, path: str | os.PathLike[str], target: str | Target | None = None) -> Path:
-        """Write the model as C99 for any processor: `path`, and the header beside it. See `export_c`."""
+        """Write the model as C99 for any processor to `path`, with its header. See `export_c`."""
         from tilewright.compiler.c_model import write_model
 
         return write_model(self._as_c(Path(path).stem, target), Path(path))
 
     def export_c(self, folder: str | os.PathLike[str], *inputs: Any, target: str | Target | None = None) -> list[Path]:
-        """Write the model as C99 for any processor: source, header, a test on `inputs` (default: random), an example and
-        a Makefile.
+        """Write the model as C99 for any processor: source, header, a test on `inputs` (default: random), an example
+        and a Makefile.
 
         `target` is C with its options, by default that of the model, or plain "c". Returns the paths. Raises
         `CompileError` for control flow, dynamic shapes, and operators without a kernel.

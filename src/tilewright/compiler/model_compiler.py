@@ -103,7 +103,7 @@ class ModelCompiler:
     def compile(
         self, make: Callable[[], IRModule], report: Report | None = None, instruments: Sequence[PassInstrument] = (),
     ) -> Artifact:
-        """Compile the module that `make` returns: the model, or a stage of it. The cache is not asked."""
+        """Compile the module that `make` returns: the model, or a stage of it. The cache is not used."""
         from tilewright.compiler.pipeline import compile_module
 
         with self.context(instruments):

@@ -36,7 +36,7 @@ class ModelSource(ABC):
 
     @abstractmethod
     def read(self, shapes: Mapping[str, Any], report: Report) -> IRModule:
-        """Return the program for these shapes of its inputs. Raises what its frontend raises."""
+        """Return the program for these shapes of its inputs. Raises the errors of its frontend."""
 
     @abstractmethod
     def module_of(self, function: Function) -> IRModule:
@@ -47,7 +47,7 @@ class FileSource(ModelSource):
     """A file, its bytes, or an object of its format's own package."""
 
     def __init__(self, model: Any, shapes: Mapping[str, Any], cache: Cache, report: Report) -> None:
-        """Read the signature, from the cache if it is there. Raises `ModelError`."""
+        """Read the signature, from the cache if possible. Raises `ModelError`."""
         self._model, self._shapes = model, shapes
         self.name = Path(model).stem if isinstance(model, (str, os.PathLike)) else "model"
         with report.phase("hash"):

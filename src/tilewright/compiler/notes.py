@@ -1,7 +1,8 @@
 """Notes for profilers and debuggers: operations and bytes of each step, and the values in the workspace.
 
-The notes give a machine-independent estimate of the time of each step, which determines where entry functions check for
-pending signals. The estimate assumes a slow core, so that long programs do check; a superfluous check costs 30 ns.
+The notes give a machine-independent estimate of the time of each step, which determines the places where entry
+functions check for pending signals. The estimate assumes a slow core, so that long programs do check; a superfluous
+check costs 30 ns.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ def notes_of(plan: MemoryPlan, value: Callable[[Location], HostValue]) -> tuple[
 
 
 def arena_of(plan: MemoryPlan) -> tuple[Held, ...]:
-    """Return the values in the workspace; none where sizes are dynamic."""
+    """Return the values in the workspace; none for dynamic sizes."""
     return tuple(Held(p.offset, p.nbytes, p.birth, p.death) for p in plan.pieces if p.offset >= 0)
 
 

@@ -1,7 +1,6 @@
 """One program for dynamic sizes: symbolic dimensions of the inputs become numbers that every kernel takes.
 
-    fn (%x: Tensor[(n, 384), float32]) { … }  ->  kernels over [n, 384] that take n, and a workspace whose size depends
-    on n
+    fn (%x: Tensor[(n, 384), float32]) { … }  ->  kernels over [n, 384] that take n, and a workspace sized by n
 
 The function is compiled for a sample of the sizes (`scalar/arith/open_sizes.py`), which represents all of them. To
 detect decisions that depend on the sample, the program is made for two samples and refused where the two differ.
@@ -59,8 +58,7 @@ def build_open(
 ) -> Artifact:
     """Compile the function that `make` imports for its symbolic dimensions, whose `ranges` are given by name.
 
-    Raises `OpenSizeError` if it cannot be compiled for dynamic sizes, `InputError` for a range that the model
-    excludes.
+    Raises `OpenSizeError` if it cannot be compiled for dynamic sizes, `InputError` for a range that the model excludes.
     """
     with no_garbage_collection():
         try:

@@ -144,7 +144,7 @@ class FrontHalf:
 
 
 def front_half(mod: IRModule, processor: Target) -> FrontHalf:
-    """Return the functions that kernels are made of, under the current `PassContext`. Raises `CompileError`."""
+    """Return the functions from which kernels are made, under the current `PassContext`. Raises `CompileError`."""
     main = mod["main"]
     loops = {n: f for n, f in mod.items() if isinstance(f, PrimFunc)}
     if not needs_control(main):

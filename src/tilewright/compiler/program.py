@@ -122,7 +122,7 @@ def build_program(
     main: Function, target: Target, name: str, report: Report, cache: Cache | None, output_names: Sequence[str] = (),
     symbols: Sequence[Symbol] = (), loops: Mapping[str, PrimFunc] | None = None,
 ) -> Unfinished:
-    """Compile a function whose body calls primitive functions, and note in `report` what was made.
+    """Compile a function whose body calls primitive functions, and record the results in `report`.
 
     `symbols` are the dynamic dimensions, `loops` the external functions that are loop programs. The `cache` keeps
     object files; without one, kernels are lowered to loops only. Raises `CompileError`.
@@ -158,8 +158,7 @@ def _with_symbols(manifest: Manifest, plan: MemoryPlan, symbols: Sequence[Symbol
 
 
 def _looks(manifest: Manifest, target: Target) -> frozenset[int] | None:
-    """Return the steps after which a program looks for signals: every one where sizes are dynamic, none without
-    Python."""
+    """Return the steps after which a program checks for signals: all for dynamic sizes, none without Python."""
     if not system_of(target.mtriple):
         return None
     if manifest.symbols:
@@ -196,8 +195,8 @@ def build_flow(
 ) -> Unfinished:
     """Compile a program with control flow, whose straight-line `blocks` have been optimized.
 
-    Raises `CompileError` if the target is not a 64-bit Linux, for which alone its cells and its stack limit are
-    written.
+    Raises `CompileError` if the target is not a 64-bit Linux, the only system for which its cells and its stack limit
+    are written.
     """
     if not target.has_threads:
         raise CompileError(

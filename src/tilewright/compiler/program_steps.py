@@ -38,7 +38,7 @@ class StepMaker:
     """Makes the steps of the plans of one program, which share a pool of constants, and the messages that a run may end
     with.
 
-    `in_python` says whether a function without a native kernel may become a step that runs in Python. `calls` are the
+    `in_python` tells whether a function without a native kernel may become a step that runs in Python. `calls` are the
     modules of other compilers that native code calls, where a program with control flow cannot make them steps.
     """
 
@@ -52,7 +52,7 @@ class StepMaker:
         self._known: Sequence[Array] = ()
 
     def steps(self, plan: MemoryPlan) -> tuple[Step, ...]:
-        """Return the steps of a plan. Raises `CompileError` for a step in Python where there may be none."""
+        """Return the steps of a plan. Raises `CompileError` for a step in Python in a program that allows none."""
         self._known = plan.constants
         return tuple(map(self._step, plan.steps))
 

@@ -68,7 +68,7 @@ class Way:
 
 
 def save_stages(tree: Stages, way: Way, main: Function | None, path: Path) -> Path:
-    """Write a program and its compiled stages. `main` is the whole program where values of its inputs decide its first
+    """Write a program and its compiled stages. `main` is the whole program if values of its inputs decide its first
     edge.
 
     Raises `ArtifactError` for another kind of file, and for a first stage that needs Python.

@@ -50,7 +50,8 @@ Dims = Sequence["int | str"]
 Lists = tuple["int | str | None", ...]
 
 SETTLED: Final = 4
-"""Number of keys of a point that are compiled as they come; after them, small stages wait until compiling pays."""
+"""Number of keys of a point that are compiled at their first call; after them, small stages wait until compiling pays.
+"""
 SMALL: Final = 1 << 20
 """Operations (`relay.transform.stages.work`) below which a stage, or an interpreted operator, is small: 0.1 ms."""
 TRIED: Final = 3

@@ -1,8 +1,8 @@
 """`tilewright debug`: runs Python scripts under memory checkers.
 
 `tilewright debug asan SCRIPT` runs a script with AddressSanitizer in its process, for libraries that `export_library(…,
-sanitize="address")` wrote. If their functions access invalid memory, the process ends with status 1. The line of the C text
-in the report is then shown with its enclosing loops.
+sanitize="address")` wrote. If their functions access invalid memory, the process ends with status 1. The
+line of the C text in the report is then shown with its enclosing loops.
 """
 
 from __future__ import annotations

@@ -134,8 +134,7 @@ if gdb is not None:
     class NodesCommand(gdb.Command):  # type: ignore[misc]
         """nodes [PATTERN]: the functions of compiled code that is loaded whose name has PATTERN in it: names of the
         nodes of the model where it was compiled with tir.debug_info="model". `break -function NAME` stops in one, also
-        before it is loaded.
-        """
+        before it is loaded."""
 
         def __init__(self) -> None:
             super().__init__("nodes", gdb.COMMAND_BREAKPOINTS)
@@ -150,8 +149,7 @@ if gdb is not None:
     class RememberCommand(gdb.Command):  # type: ignore[misc]
         """remember: record what this thread does, so that `reverse-next`, `reverse-step` and `reverse-continue` go
         back. The other threads wait meanwhile; gdb cannot record several at once. `record stop` and `set
-        scheduler-locking off` end it. gdb 13 records no AVX: compile with -mcpu=x86-64.
-        """
+        scheduler-locking off` end it. gdb 13 records no AVX: compile with -mcpu=x86-64."""
 
         def __init__(self) -> None:
             super().__init__("remember", gdb.COMMAND_RUNNING)

@@ -96,7 +96,7 @@ def _absent(option: TargetOption, text: str) -> OptionError:
 
 
 def _text(text: str) -> str:
-    """Return the contents of a file where the text is its path."""
+    """Return the contents of a file if the text is its path."""
     path = Path(text)
     if path.suffix != ".json" or text.lstrip().startswith("{"):
         return text

@@ -120,7 +120,7 @@ class Driver:
 
     @property
     def has_memory(self) -> bool:
-        """Whether the driver allocates memory of its own."""
+        """Whether the driver allocates its own memory."""
         return "allocate" in self.functions
 
     def module(self, blob: bytes) -> CModule:

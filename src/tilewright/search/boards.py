@@ -158,7 +158,8 @@ class SSHRunner(TrialRunner):
         return Measured(tuple(costs), timestamp=time.time(), noisy=spread > self.options.noise, spread=spread)
 
     def _prepare(self, board: SSHConnection, key: str, right: Image, check: bool) -> _Prepared:
-        """Copy the data of a workload to the board, and compute the right answers there, by the default schedule."""
+        """Copy the data of a workload to the board, and compute the expected results there, with the default schedule.
+        """
         program = _linked(right)
         ranges = {name: (low, high) for name, low, high in right.ranges}
         first = [random_array(p, k, self._seed, ranges) for k, p in enumerate(program.params)]
@@ -176,7 +177,7 @@ class SSHRunner(TrialRunner):
     def _launch(
         self, board: SSHConnection, program: _Program, repeat: int, least_ms: float, seconds: int, answers: bool,
     ) -> tuple[list[str], bytes]:
-        """Run a program on the board; return its printed lines, and with `answers` what its kernel wrote."""
+        """Run a program on the board; return its printed lines, and with `answers` the arrays that its kernel wrote."""
         path, written = f"{self._folder}/program", f"{self._folder}/answers"
         arguments = [
             *self._launcher, path, f"{self._folder}/data", path, program.values_at, written, self.options.number,
@@ -223,7 +224,7 @@ class SSHRunner(TrialRunner):
 
 
 def _linked(image: Image, written: Sequence[bool] = ()) -> _Program:
-    """Link the program of an image. `written`: the parameters that it may write, by default those that it says.
+    """Link the program of an image. `written`: the parameters that it may write, by default its own.
 
     Raises `OptionError` if it cannot be linked.
     """
@@ -292,7 +293,7 @@ def _arrays(data: bytes, params: Sequence[Parameter], written: Sequence[bool]) -
 
 
 def _difference(data: bytes, params: Sequence[Parameter], prepared: _Prepared) -> str:
-    """Return where answers differ from those of the default schedule; "" where they do not."""
+    """Describe the difference from the results of the default schedule; empty if there is none."""
     found, answers = _arrays(data, params, prepared.written), prepared.answers.items()
     return next((text for k, wanted in answers if (text := difference(found[k], wanted, params[k].name))), "")
 

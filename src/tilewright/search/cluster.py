@@ -71,7 +71,7 @@ class _OnCluster(Closeable):
             return self._client
 
     def _run(self, function: Any, jobs: Mapping[int, tuple[Any, ...]], on_done: Callable[[int, Any], None]) -> None:
-        """Call `on_done(place, result or exception)` in this thread as jobs end; raises what it raises."""
+        """Call `on_done(place, result or exception)` in this thread as jobs end; raises its exceptions."""
         client, finished = self._connected(), queue.SimpleQueue[int]()
         options = {"workers": self._workers, "resources": self._resources, "retries": _RETRIES, "pure": False}
         futures = {k: client.submit(function, *job, **options) for k, job in jobs.items()}

@@ -5,7 +5,7 @@
     shipped("programs").predict(rows)        # scheduled programs (search/features.py)
 
 Written in numpy, since the sets are small: some hundred rows are learnt in tens of milliseconds, and 100,000 candidates
-are scored in a second; xgboost is used where it is installed and asked for. Trees are grown level by level over binned
+are scored in a second; xgboost is used if it is requested and installed. Trees are grown level by level over binned
 features (as in Ke et al., "LightGBM", 2017), with the gain of Chen and Guestrin, "XGBoost", 2016.
 
 The shipped models are in `cost_models.npz`, a numpy archive without pickles, which `benchmarks/cost_model.py train`
@@ -93,7 +93,7 @@ class BoostedTrees:
         return scores
 
     def to_arrays(self) -> dict[str, Array]:
-        """Return what was learnt.
+        """Return the learnt model as arrays.
 
         `lengths` [features], uint8, and `edges`, float32, are the boundaries between the bins of all features.
         `feature` and `cut` [trees, 2^depth - 1], uint8, are the inner nodes of each tree, breadth first; `value`
@@ -211,7 +211,7 @@ class CostModel:
     """Learns from throughputs and scores candidates. Until it has learnt, all scores are equal."""
 
     def __init__(self, loss: str = "reg", kind: str = "numpy", seed: int = 0) -> None:
-        """`kind` is "numpy", "xgboost", or "auto": xgboost where it is installed. Raises `OptionError`."""
+        """`kind` is "numpy", "xgboost", or "auto": xgboost if it is installed. Raises `OptionError`."""
         for what, given, known in (("loss", loss, LOSSES), ("cost model", kind, KINDS)):
             if given not in known:
                 hint = nearest(

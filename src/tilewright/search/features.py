@@ -102,7 +102,7 @@ class Statement:
 
     @property
     def unrolled(self) -> float:
-        """Vectors (or points where there are no lanes) of one region."""
+        """Number of vectors (or of points without lanes) in one region."""
         return prod(f.extent for f in self.loops[self.region :] if f.kind != VECTORIZED)
 
 

@@ -74,7 +74,7 @@ class LineFile:
 
 
 def _mend(descriptor: int) -> int:
-    """Cut off what follows the last end of a line; return the size of the rest."""
+    """Cut off an incomplete last line; return the remaining size."""
     size = end = os.fstat(descriptor).st_size
     while end > 0:
         begin = max(0, end - _PIECE)

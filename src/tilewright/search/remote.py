@@ -167,7 +167,7 @@ class _Run:
                 self._tell(k, with_build(failed(MeasureErrorNo.UNKNOWN_ERROR, self.reason or why), one))
 
     def results(self) -> list[Measured]:
-        """Return the results in the order of the candidates; raises what `on_measured` raised."""
+        """Return the results in the order of the candidates; raises an exception of `on_measured`."""
         if self._failure is not None:
             raise self._failure
         return [self._results[k] for k in range(len(self._built))]

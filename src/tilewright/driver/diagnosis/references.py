@@ -63,7 +63,7 @@ def outputs_by(name: str, model: Path, case: Case) -> list[Array]:
 
 
 def compare_import(name: str, model: Path, case: Case, bench: Bench) -> tuple[Diagnosis | None, list[Array]]:
-    """Return the diagnosis where the imported program disagrees with another runtime, and the results of that runtime;
+    """Return the diagnosis if the imported program disagrees with another runtime, and the results of that runtime;
     None if they agree."""
     values: dict[str, Array] = {}
     if name == ONNXRUNTIME:
@@ -92,7 +92,7 @@ def _compared(wanted: Sequence[Array], given: Sequence[Array], tolerance: float,
 def _at_node(
     made: Diagnosis, model: Path, case: Case, values: Mapping[str, Array], tolerance: float
 ) -> tuple[Diagnosis, list[Array]] | None:
-    """Return the first node of an ONNX model with a different value, as a program of its own, and the right value."""
+    """Return the first node of an ONNX model with a different value, as a separate program, and the right value."""
     onnx = importlib.import_module("onnx")
     known = case.known()
     ends: dict[str, Expr] = {e.span.name: e for e in known if e.span is not None}

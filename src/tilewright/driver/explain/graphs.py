@@ -33,7 +33,7 @@ class Node:
     where: str
     """The processor: CPU, or the name of an accelerator."""
     region: str
-    """The enclosing function where that is not `main`."""
+    """The enclosing function, if it is not `main`."""
     reads: tuple[int, ...]
     attributes: str = ""
     inner: tuple[str, ...] = ()
@@ -183,7 +183,7 @@ class ProgramStep:
     """A step of a program: the symbol of its kernel, its executor, its operations, the steps that it reads from, and
     the bytes that it reads and writes.
 
-    `function` is the graph of its computation where that is known.
+    `function` is the graph of its computation, if known.
     """
 
     symbol: str

@@ -85,7 +85,7 @@ class ComputeDAG:
         return State(self)
 
     def infer_bound_from_state(self, state: State) -> State:
-        """Return the state itself: its loops have the sizes they have where the steps split them."""
+        """Return the state itself: its loops already have known sizes."""
         return state
 
     def apply_steps_from_state(self, state: Any, layout_rewrite: Any = None) -> tuple[Schedule, list[Tensor]]:

@@ -37,7 +37,7 @@ _SHORT: Final = ((".outer", "_o"), (".inner", "_i"), (".fused", "_f"), (".", "_"
 
 @dataclass(slots=True, eq=False)
 class Iterator:
-    """A loop of a stage. `kind` is `spatial` or `reduce`. `extent` is the number of trips where the loop was split.
+    """A loop of a stage. `kind` is `spatial` or `reduce`. `extent` is the number of iterations when the loop was split.
 
     The extents of an attached stage are determined when it is lowered.
     """

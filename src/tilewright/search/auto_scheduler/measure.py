@@ -1,6 +1,6 @@
 """Inputs of measuring, and builders and runners with Ansor's defaults; `tilewright.search` does the work.
 
-A candidate travels as the text of its loop program, so that a workload of a script needs no import where it is built.
+A candidate is sent as the text of its loop program, so that builders need not import a script's workload.
 Answers are compared with those of the plain loops.
 """
 
@@ -122,7 +122,7 @@ def measure(
     inputs: Sequence[MeasureInput], builder: Any, runner: Any,
     on_measured: Callable[[int, Measured], object] | None = None,
 ) -> list[Measured]:
-    """Build and run inputs; one result for each, in order. A candidate that fails gives an error, and raises nothing.
+    """Build and run inputs; one result for each, in order. A failed candidate gives an error result and raises nothing.
 
     `on_measured` is called with the number of an input and its result as soon as that is known.
     """

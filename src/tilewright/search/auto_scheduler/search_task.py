@@ -132,7 +132,7 @@ class SearchTask:
         self, tuning_options: TuningOptions, search_policy: SketchPolicy | str | None = None,
         adaptive_training: bool = False,
     ) -> None:
-        """Search and measure as `tuning_options` say. Raises `OptionError` for an unknown policy."""
+        """Search and measure with `tuning_options`. Raises `OptionError` for an unknown policy."""
         from tilewright.search.auto_scheduler.search_policy import SketchPolicy
         from tilewright.search.auto_scheduler.task_scheduler import MODELS
 

@@ -61,11 +61,11 @@ class Choice:
     calls: int
     recorded: int
     correlations: Mapping[str, float]
-    """Rank correlation of each model with the records; NaN where there are too few."""
+    """Rank correlation of each model with the records; NaN for too few records."""
     source: str
     config: ConfigEntity
     ratio: float
-    """Its time as a fraction of the compiler's own choice, measured or predicted; NaN where neither is known."""
+    """Its time as a fraction of the compiler's own choice, measured or predicted; NaN if neither is known."""
     measured: Measured | None = None
 
 
@@ -78,7 +78,7 @@ class Outcome:
     judged: int
 
     def write(self, records: Records) -> None:
-        """Append one selected record for each choice; those of models say that they were not measured."""
+        """Append one selected record for each choice; those of models are marked as not measured."""
         for c in self.choices:
             if c.measured is not None:
                 records.add(TaskCandidate.of(c.task, c.config), c.measured, selected=True)
@@ -112,7 +112,7 @@ def choose(tasks: Sequence[tuple[KernelTask, int]], records: Records) -> Outcome
 
 
 def predicted_cycles(task: KernelTask, config: ConfigEntity) -> float:
-    """Estimate the cycles of a configuration; raises what lowering it raises."""
+    """Estimate the cycles of a configuration; raises the errors of lowering it."""
     return max(1.0, sum(cycles(statements(task.lowered(config).func), task.target.machine)))
 
 
@@ -158,7 +158,7 @@ def _chosen(
     task: KernelTask, calls: int, records: Sequence[Record], correlations: Mapping[str, float],
     certainty: Mapping[str, float],
 ) -> Choice:
-    """Choose the best of enough records, else what the most reliable model prefers to the compiler's choice."""
+    """Choose the best of enough records, else the choice of the most reliable model, else the compiler's."""
     space, places, own = task.config_space, _places(task, records), task.default_config
     base = places.get(own.index)
 

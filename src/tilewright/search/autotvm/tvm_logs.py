@@ -6,7 +6,7 @@ of the register tile carries over, for convolutions, dense layers and batched pr
     conv2d_NCHWc.x86       tile_ow [-1, 28]  tile_oc [-1, 16]  unroll_kw           ->  tile_ow, tile_oc, unroll_kw
     dense_pack.x86         tile_y [-1, 1, 6]  tile_x [-1, 2, 16]  tile_k [-1, 8]   ->  tile_y, tile_x, tile_k
 
-It is used where it is one of the kernel's options; otherwise the analytical model decides. Other records are counted by
+It is used if it is one of the kernel's options; otherwise the analytical model decides. Other records are counted by
 reason.
 """
 

@@ -148,9 +148,8 @@ class Emitted:
 class Instruction:
     """An instruction: computes `meaning` of tiles related by `accesses`, with numbers in `fields`, in `cycles` cycles.
 
-    A field of 5 is an unsigned field of five bits, one of -5 a signed one. Operators call it with
-    an operand or an array for each access and a number for each field. It returns the emitted instruction, or refuses
-    invalid arguments.
+    A field of 5 is an unsigned field of five bits, one of -5 a signed one. Operators call it with an operand or an
+    array for each access and a number for each field. It returns the emitted instruction, or refuses invalid arguments.
     """
 
     def __init__(
@@ -276,7 +275,7 @@ class Operator:
 
 @dataclass
 class Accelerator:
-    """A device beside the CPU, declared in one file.
+    """An accelerator of the CPU, declared in one file.
 
     `dtypes` are those of data, `layout` that of images. `numerics` names the rounding rules of quantized operators
     ("tflite", "torch", "onnx"; None for TVM's defaults). Networks of other frameworks are computed with these rules,

@@ -2,8 +2,7 @@
 
 Transfers and instructions are two concurrent in-order queues. A command begins when its queue is free and as many
 commands of the other queue have ended as it specifies. Faults that hardware would not report are errors: accesses
-outside a memory, reads of unwritten memory, conflicting accesses of both queues, and results of a wrong shape or
-dtype.
+outside a memory, reads of unwritten memory, conflicting accesses of both queues, and results of a wrong shape or dtype.
 """
 
 from __future__ import annotations

@@ -263,7 +263,7 @@ class _Function:
         self.values.done()
 
     def bound(self, e: PrimExpr, name: str) -> str:
-        """Return the start or end of a loop: written out, or as a variable where it is long or reads memory."""
+        """Return the start or end of a loop: inline, or as a variable if it is long or reads memory."""
         if len([*walk(e)]) <= 3 and not any(isinstance(x, Load) for x in walk(e)):
             return self.writer.subscript(e)
         self.values.prepare([e])
@@ -322,8 +322,7 @@ class _Function:
     # Parallel loops.
     def split(self, s: For) -> None:
         """Write `parallel for i: body` as a function over the free names of the loop, and a call of it through the
-        context.
-        """
+        context."""
         buffers, variables = free_names(s.body)
         variables = [v for v in variables if v is not s.var]
         name = identifier(f"{self.func.name}_{s.var.name}", {f.split("(")[0].rsplit(" ", 1)[-1] for f in self.outlined})
@@ -367,7 +366,7 @@ class _Function:
 
 
 _LEAST_SCRATCH: Final = 1 << 10
-"""Bytes of memory of a kernel that stay on the stack where a model is one file."""
+"""Largest buffer in bytes that stays on the stack in a model that is one file."""
 
 
 def _adds_to(s: Store, value: Add) -> bool:

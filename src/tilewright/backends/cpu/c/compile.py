@@ -77,8 +77,7 @@ def find_compilers(arch: str) -> list[Compiler]:
 
 def identity_of(target: Target) -> str:
     """Return the compilers that may make objects of C text, identified by their files, and the options, for the key of
-    the cache.
-    """
+    the cache."""
     found = []
     for compiler in find_compilers(target.mtriple.split("-")[0]):
         program = shutil.which(compiler.command[0])

@@ -61,8 +61,7 @@ LANES: Final = (8, 16)
 
 def dot_lanes(s: For) -> DotLanes | None:
     """Return the parts of a loop over lanes that adds products of four bytes to adjacent elements; None for other
-    loops.
-    """
+    loops."""
     count, store, lane = number_of(s.extent), s.body, s.var
     if count not in LANES or s.kind != SERIAL or number_of(s.min) != 0 or not isinstance(
         store, Store

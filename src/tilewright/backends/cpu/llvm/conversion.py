@@ -102,7 +102,7 @@ def convert(f: FunctionText, text: str, level: int, source: DataType, to: DataTy
 def _truncate_padded(f: FunctionText, text: str, level: int, source: DataType, to: DataType) -> str:
     """Truncate lanes whose number is not a power of two in a vector of the next power of two.
 
-    LLVM 22 fails where 3 lanes go from 64 to 8 bits on AArch64.
+    LLVM 22 fails to truncate 3 lanes from 64 to 8 bits on AArch64.
     """
     n, m = to.lanes, 1 << (to.lanes - 1).bit_length()
     kinds = [register_type(t.with_lanes(m)) for t in (source, to)]
@@ -135,8 +135,7 @@ def widen(f: FunctionText, text: str, level: int, dtype: DataType) -> str:
 
 def _widen_by_arithmetic(f: FunctionText, bits: str, level: int, n: int) -> str:
     """Convert float16 bits in an i32 to a float: move exponent and mantissa, rescale by 2^112, restore infinities and
-    NaN.
-    """
+    NaN."""
     wide, real = register_type(INT32.with_lanes(n)), register_type(FLOAT32.with_lanes(n))
     magnitude = f.put(f"and {wide} {bits}, {_splat(0x7FFF, n)}", level)
     moved = f.put(f"shl {wide} {magnitude}, {_splat(13, n)}", level)
@@ -183,8 +182,7 @@ def _brain_bits(f: FunctionText, text: str, bits: str, level: int, n: int) -> st
 
 def _half_bits(f: FunctionText, bits: str, level: int, n: int) -> str:
     """Convert float bits to float16 bits, both in an i32; too large, subnormal and normal magnitudes are computed side
-    by side.
-    """
+    by side."""
     wide, real = register_type(INT32.with_lanes(n)), register_type(FLOAT32.with_lanes(n))
     magnitude = f.put(f"and {wide} {bits}, {_splat(0x7FFFFFFF, n)}", level)
     nan = f.put(f"icmp ugt {wide} {magnitude}, {_splat(0x7F800000, n)}", level)

@@ -98,7 +98,7 @@ class DebugInfo:
         )
 
     def tensor(self, dtype: DataType, shape: Sequence[Any]) -> str:
-        """Return the type of a buffer: a pointer to an array, or to the first element where a size is dynamic."""
+        """Return the type of a buffer: a pointer to an array, or to the first element for a dynamic size."""
         known = [d for d in shape if isinstance(d, int)]
         element = self.scalar(dtype)
         pointee = element

@@ -57,8 +57,7 @@ def _neighbours(f: FunctionText, low: PrimExpr, high: PrimExpr) -> tuple[E.Buffe
 
 def dot2(f: FunctionText, dtype: DataType, a: str, b: str, c: str, level: int) -> str:
     """Return `c` plus the products of the halves of `a` and `b`, which are 32-bit integers; all have the lanes of
-    `dtype`.
-    """
+    `dtype`."""
     n, real = dtype.lanes, register_type(dtype)
     name = _instruction(f, n)
     if name is None:

@@ -2,7 +2,7 @@
 
 `emit_entry` writes one function for each run of native steps, `i32 tw_run(ptr context, ptr args)`; `args` points to
 inputs, outputs, constants and workspace, in this order. `c_entry.py` has the functions for C programs. A program with
-long runs also has `i32 tw_run_interruptible(ptr context, ptr args, ptr pending)`, which looks for signals
+long runs also has `i32 tw_run_interruptible(ptr context, ptr args, ptr pending)`, which checks for signals
 (`interrupts.py`).
 """
 

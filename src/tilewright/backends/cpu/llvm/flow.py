@@ -12,7 +12,7 @@ All functions are `ptr f(ptr run, ptr closure)`. Arguments are passed in the run
 call is a jump on every machine, and a loop uses one frame. A function that fails stores the status in the run and
 returns null, and its callers do the same.
 
-A long run looks for pending signals (`interrupts.py`) inside blocks, after them, and at the entry of functions. Each
+A long run checks for pending signals (`interrupts.py`) inside blocks, after them, and at the entry of functions. Each
 adds the estimated time of its body to the counter `work` of the run, and signals are checked when the counter reaches a
 limit.
 """
@@ -457,8 +457,7 @@ def _entry(
     program: FlowProgram, result_bytes: Sequence[int], cells: _Cells, workspace_bytes: int, lists: int, looks: bool
 ) -> str:
     """Return `tw_run`, or the function that does its work: it sets up a run, calls `main`, and copies outputs that are
-    not in place.
-    """
+    not in place."""
     inputs, outputs = len(program.functions[0].params), len(program.results)
     wrapper = cells.wrapper()
     size = lists + 8 * len(cells.known)

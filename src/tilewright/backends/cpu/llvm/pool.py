@@ -13,10 +13,10 @@ on a futex at `job`. A call while a job runs, from another thread or from inside
 without futexes every call does.
 
 Workers avoid the caller's core, because a worker woken there would run only after the loop has ended. At the start of a
-loop and while it waits for the end, a caller on another core lets the workers run on all its cores except that one. The system chooses the core of each worker among these, so that several processes do not choose the
-same. A worker that has lost its core to another process during a chunk finishes the chunk on the core of the caller,
-which waits for it anyway. With fewer cores than threads, or if the variable TILEWRIGHT_BIND_THREADS is 0, the system
-places workers freely.
+loop and while it waits for the end, a caller on another core lets the workers run on all its cores except that one. The
+system chooses the core of each worker among these, so that several processes do not choose the same. A worker that has
+lost its core to another process during a chunk finishes the chunk on the core of the caller, which waits for it anyway.
+With fewer cores than threads, or if the variable TILEWRIGHT_BIND_THREADS is 0, the system places workers freely.
 """
 
 from __future__ import annotations

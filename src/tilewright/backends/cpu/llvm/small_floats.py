@@ -2,7 +2,7 @@
 
 A format is a sign, `exponent` bits with a bias, and `mantissa` bits; the largest codes may be infinity and NaN.
 Rounding is to nearest, ties to even. Overflow gives infinity, NaN where the format has no infinity, and the largest
-number where it has neither. `float8_e8m0fnu` is an exponent alone.
+number where it has neither. `float8_e8m0fnu` is only an exponent.
 
 Formats: OCP 8-bit Floating Point (E4M3, E5M2), OCP Microscaling Formats (E2M1, E2M3, E3M2, E8M0), and the FNUZ variants
 of arXiv:2206.02915.

@@ -151,8 +151,7 @@ class TimedEntries:
 
 @compiler_hooks.timed_entries.provide
 def timed_entries(manifest: Manifest, address: Callable[[str], int]) -> TimedEntries | None:
-    """Return the timed entries of a program whose symbols are at `address(symbol)`; None if native code has no
-    clock.
+    """Return the timed entries of a program whose symbols are at `address(symbol)`; None if native code has no clock.
     """
     if not sys.platform.startswith("linux"):
         return None

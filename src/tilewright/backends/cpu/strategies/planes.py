@@ -2,10 +2,10 @@
 
     padded[n, c, y, x]   = data[n, c, y - top, x - left], zero beyond the image
                          bfloat16
-    conv[n, oh, ow, oc]  = sum over kh, c, p of dot2(pair(padded[n, c, oh*s + kh, ow*s + 2*p], its neighbour),
-    packed[kh, c, p, oc])
+    conv[n, oh, ow, oc]  = sum over kh, c, p of
+                           dot2(pair(padded[n, c, oh*s + kh, ow*s + 2*p], its neighbour), packed[kh, c, p, oc])
 
-A kernel of odd width has a column of zeros behind its last one.
+A kernel of odd width is extended by a column of zeros.
 """
 
 from __future__ import annotations

@@ -1,11 +1,9 @@
 """3x3 convolutions by Winograd's algorithm: F(m x m, 3x3) computes a tile of m x m outputs with (m + 2)^2 products per
 pair of channels, instead of 9 m^2 with the direct algorithm.
 
-    columns[n, b, t, i, x, c] = sum over r of Bt[i, r] * data[n, y*m + r - top, x - left, c]     a row of tiles,
-        transformed downwards
-    spectrum[i, j, n, b, t, u, c] = sum over s of Bt[j, s] * columns[n, b, t, i, u*m + s, c]     and then along the row
-    product[i*a + j, n, b, tile, o] = sum over c of spectrum[i, j, n, b, tile, c] * U[i*a + j, c, o]     a^2 matrix
-        products, a = m + 2
+    columns[n, b, t, i, x, c] = sum over r of Bt[i, r] * data[n, y*m + r - top, x - left, c]     (along columns)
+    spectrum[i, j, n, b, t, u, c] = sum over s of Bt[j, s] * columns[n, b, t, i, u*m + s, c]     (along rows)
+    product[i*a + j, n, b, tile, o] = sum over c of spectrum[i, j, n, b, tile, c] * U[i*a + j, c, o]     (a = m + 2)
     partial[n, y, u, p, j, o] = sum over i of At[p, i] * product[i*a + j, n, b, tile, o]
     out[n, t*m + p, u*m + q, o] = sum over j of At[q, j] * partial[n, t, u, p, j, o]
 

@@ -5,8 +5,8 @@ The transforms are those of the slices; the products of an output slice are summ
 
     columns[n, g, e, b, t, i, x, c]     = sum over r of Bt[i, r] * data[n, z, y*m + r - top, x - left, c]
     spectrum[i, j, n, g, e, b, t, u, c] = sum over s of Bt[j, s] * columns[n, g, e, b, t, i, u*m + s, c]
-    product[i*a + j, n, g, f, b, tile, o] = sum over v, c of spectrum[i, j, n, g, f + v, b, tile, c] * U[i*a + j, v, c,
-    o]
+    product[i*a + j, n, g, f, b, tile, o] =
+        sum over v, c of spectrum[i, j, n, g, f + v, b, tile, c] * U[i*a + j, v, c, o]
     partial[n, d, y, u, p, j, o]        = sum over i of At[p, i] * product[i*a + j, n, g, f, b, tile, o]
     out[n, d, y, u*m + q, o]            = sum over j of At[q, j] * partial[n, d, y, u, p, j, o]
 

@@ -138,8 +138,7 @@ class AnnotateEntity(Entity):
     ) -> list[IterVar]:
         """Mark `axes`; with `source`, compute its stages at the axis that was located instead. Return the axes.
 
-        A loop is not unrolled where it is longer than `max_unroll`, and vectorized only where its length is in
-        `vec_size`.
+        A loop is not unrolled if it is longer than `max_unroll`, and vectorized only if its length is in `vec_size`.
         """
         if source is not None:
             for src, to in zip(source, self.anns, strict=True):

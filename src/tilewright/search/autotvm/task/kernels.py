@@ -2,7 +2,7 @@
 its space.
 
 A task holds its function as text, so that a record can be tuned further, or measured in another process, without the
-network. The analytical choice is a configuration of the space, and is used where there is no record.
+network. The analytical choice is a configuration of the space, and is used without a record.
 """
 
 from __future__ import annotations

@@ -44,7 +44,7 @@ _MAX_FILTERED: Final = 1 << 22
 
 
 class InstantiationError(TVMError):
-    """A configuration that gives no program; `ConfigSpace.raise_error` says why."""
+    """A configuration that gives no program; `ConfigSpace.raise_error` records the reason."""
 
     code = "TW1107"
 
@@ -243,7 +243,7 @@ class ConfigSpace:
         return self.index_at(int(rng.integers(len(self))))
 
     def sample_ints(self, m: int, rng: np.random.Generator | None = None) -> list[int]:
-        """Draw `m` different indices, or all where there are fewer."""
+        """Draw `m` different indices, or all if there are fewer."""
         rng = rng or np.random.default_rng()
         if len(self) <= 4 * m:
             return [self.index_at(int(p)) for p in rng.permutation(len(self))[:m]]
@@ -270,7 +270,7 @@ class ConfigSpace:
         return self.random_index(rng)
 
     def crossed(self, a: int, b: int, rng: np.random.Generator) -> int:
-        """Return the answers of `a` along its first axes and of `b` along the others, where they are of one branch."""
+        """Return the answers of `a` along its first axes and of `b` along the others, if both are in one branch."""
         one, other = self.point(a), self.point(b)
         if one[0] != other[0] or len(one) < 3:
             return a if rng.random() < 0.5 else b

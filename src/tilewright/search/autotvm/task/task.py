@@ -1,4 +1,4 @@
-"""Tasks and templates: a template is a function that schedules a workload as a configuration says.
+"""Tasks and templates: a template is a function that schedules a workload according to a configuration.
 
     @autotvm.template("matmul")
     def matmul(n, m, k, dtype):

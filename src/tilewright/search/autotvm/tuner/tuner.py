@@ -33,7 +33,7 @@ class Tuner:
         self.reset()
 
     def reset(self) -> None:
-        """Forget what was tried and which was best."""
+        """Forget all trials and the best configuration."""
         self.visited.clear()
         self.best_config: Any = None
         self.best_flops = 0.0

@@ -21,7 +21,7 @@ from tilewright.search.features import of_loops
 _EXPLORED: Final = 0.1
 """Fraction of a plan that is chosen at random."""
 _LOWERED: Final = 96
-"""Candidates of a plan that are lowered, where features are those of programs."""
+"""Number of candidates of a plan that are lowered if features are those of programs."""
 _CHAINS: Final = 64
 _STEPS: Final = 48
 

@@ -1,10 +1,10 @@
 """Kernels over images whose heights and widths are known when the kernel runs.
 
-    padded = the image with its padding beside it, and room for whole tiles (`backends/cpu/strategies/conv.py`,
-    `Geometry.spread`) for band of rows (parallel): for panel: for row of the band: for tile of outputs: { acc = …,
-    nothing tested; out = epilogue(acc) where it is inside }
+    padded = the image with its padding, extended for whole tiles (`Geometry.spread` in `strategies/conv.py`)
+    for band of rows (parallel): for panel: for row of the band: for tile of outputs: {
+        acc = …, without tests; out = epilogue(acc) if it is inside }
 
-Only what is stored is tested, once for each output of a tile, and the widths of tiles are as `open_rows.py` has it.
+Only stores are tested, once for each output of a tile; `open_rows.py` describes the widths of tiles.
 """
 
 from __future__ import annotations
