@@ -48,7 +48,7 @@ class GlobalFunction:
 
 def register_func(
     func_name: str | Callable[..., Any], f: Callable[..., Any] | None = None, override: bool = False
-) -> Any:
+) -> Callable[..., Any]:
     """Register a function under a name: `register_func("a.b", f)`, or as a decorator with or without a name.
 
     Raises `OptionError` when the name is taken, unless `override` is set.

@@ -14,7 +14,7 @@ here is what Python itself evaluates: the decorator and the parameters' annotati
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final, overload
+from typing import TYPE_CHECKING, Any, Final, overload
 
 from tilewright.tir.parser import parse_python
 from tilewright.tir.stmt import PrimFunc
@@ -33,6 +33,9 @@ class Annotation:
 Buffer: Final = Annotation()
 handle: Final = Annotation()
 int8 = int16 = int32 = int64 = uint8 = uint16 = uint32 = uint64 = float32 = float64 = Annotation()
+
+if TYPE_CHECKING:  # the words of a function's body, which is read and never run
+    def __getattr__(name: str) -> Any: ...
 
 
 @overload
