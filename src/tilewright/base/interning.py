@@ -15,7 +15,7 @@ _INTERNED: Final[dict[tuple[Any, ...], Any]] = {}
 interned: Final = _INTERNED.get
 """Return the interned expression of a key (its class, then its fields), or None."""
 _MANY: Final = 1_000_000
-_SWEEP_AT = [_MANY]  # how many of them are looked through again
+_SWEEP_AT = [_MANY]  # table size that triggers the next sweep
 _KEYS_PER_TURN: Final = 2_000  # keys swept each time the lock is held
 _CHANGING: Final = new_reentrant_lock()
 E = TypeVar("E")

@@ -65,7 +65,7 @@ class Uses:
     """The most recent keys at one point of a program."""
 
     def __init__(self) -> None:
-        self._last: tuple[Use, ...] = ()  # replaced as a whole: other threads read it
+        self._last: tuple[Use, ...] = ()  # replaced, never changed: other threads read it
 
     def meet(self, use: Use) -> None:
         """Record an occurrence of a key."""

@@ -111,7 +111,7 @@ def accelerator_names() -> list[str]:
 
 def installed(group: str) -> dict[str, str]:
     """Return the values of the entry points of installed packages in a group, by name."""
-    # takes 20 ms, and is only needed where a name is not one of this package
+    # takes 20 ms, and is needed only for names outside this package
     from importlib.metadata import entry_points
 
     return {e.name: e.value for e in entry_points(group=group)}

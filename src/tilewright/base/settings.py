@@ -93,8 +93,7 @@ SETTINGS: Final = _table(
     Setting(
         "relay.backend.max_memory", int, 0,
         "limit of the memory for the workspace and the outputs of a program, in bytes; a program that needs more is "
-        "refused. "
-        "0: a quarter of the memory of this machine, or of the limit of the process",
+        "refused. 0: a quarter of the memory of this machine, or of the limit of the process",
     ),
     Setting(
         "relay.backend.use_auto_scheduler", bool, False,
@@ -115,8 +114,7 @@ SETTINGS: Final = _table(
     Setting(
         "tir.debug_info", str, "",
         "debug information of compiled code: its loops (tir), its Relay text (relay), or the names of the model's "
-        "nodes (model); "
-        "off: none; empty: loops for functions of tvm.build, none for models",
+        "nodes (model); off: none; empty: loops for functions of tvm.build, none for models",
         ("", "off", "tir", "relay", "model"),
     ),
     Setting(

@@ -129,7 +129,7 @@ class DataType(str):
         if found is None:
             found = str.__new__(cls, full)
             found.code, found.bits, found.lanes = code, bits, lanes
-            # another thread may have made it meanwhile: types are compared by identity
+            # another thread may have added it: types are compared by identity
             found = _KNOWN.setdefault(full, found)
         return _KNOWN.setdefault(text, found)
 

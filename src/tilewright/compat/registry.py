@@ -56,7 +56,7 @@ def where(name: str) -> str:
     An attribute `target.npu` gives the lines of all operators that have it; `nn.conv2d/target.npu` gives that of one
     operator. Raises `OptionError` with the nearest name.
     """
-    importlib.import_module("tilewright.relay.transform")  # which declares the passes
+    importlib.import_module("tilewright.relay.transform")  # declares the passes
     if name in FUNCTIONS:
         return FUNCTIONS[name].where
     if name in OPS or name in PASSES:

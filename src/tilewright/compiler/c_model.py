@@ -46,7 +46,7 @@ def _refusal(taken: OffLoaded) -> str:
     if Checks.current() is not None:
         return (
             "its accesses to memory are to be checked (tir.instrument_…), and in such a file nobody reads the reports; "
-                "build for the target 'c' and save it as .so")
+            "build for the target 'c' and save it as .so")
     return ""
 
 

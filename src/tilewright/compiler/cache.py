@@ -280,8 +280,7 @@ def _cache_in(folder: Path) -> Cache:
         return Cache(folder)
     warnings.warn(
         f"the cache in {folder} is not used: it belongs to another user, or other users may write into it, and native "
-        "code is loaded from it. "
-        f"Run chmod 700 {folder}, or set {VARIABLE} to a folder of your own, or to 'off'",
+        f"code is loaded from it. Run chmod 700 {folder}, or set {VARIABLE} to a folder of your own, or to 'off'",
         CacheWarning, stacklevel=3,
     )
     return Cache(None)

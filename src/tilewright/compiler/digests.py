@@ -121,4 +121,4 @@ def _file_in(folder: Path, location: str) -> Path | None:
         file = (folder / location).resolve()
         return file if file.is_relative_to(folder) and file.is_file() else None
     except (OSError, ValueError):
-        return None  # too long for a name, or not text
+        return None  # the name is too long or not text

@@ -84,8 +84,7 @@ def _check_form(artifact: Artifact, path: Path) -> None:
     ):
         raise ArtifactError(
             f"{path}: as {path.suffix} a model is one function of C, and this program has parts that are none (open "
-            "sizes, other compilers, "
-                            "single functions); save it as .tar", code="TW0802")
+            "sizes, other compilers, single functions); save it as .tar", code="TW0802")
 
 
 @compiler_hooks.link_for_debuggers.provide

@@ -54,7 +54,7 @@ class KernelTable:
         self._loops, self._by_origin = loops, by_origin
         self._specs: dict[str, KernelSpec] = {}
         self._of: dict[Step, KernelSpec] = {}
-        self._numbers = [0, 0]  # of functions of the graph, of loop programs
+        self._numbers = [0, 0]  # numbers of graph functions and of loop programs
         for plan in plans:
             for step in plan.steps:
                 self._enter(step)

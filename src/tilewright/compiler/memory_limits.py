@@ -71,9 +71,8 @@ def _too_large(plan: MemoryPlan, limit: int, name: str) -> str:
     smaller = "quantize the model (a quarter of float32), compute in bfloat16 (half), " if wide else ""
     return (
         f"'{name}' needs an arena of {plan.workspace_bytes} bytes{gaps}, but the limit is {limit}: the peak is at "
-        f"{_title(plan, step)}, "
-        f"step {step} of {len(plan.steps)}, {peak} bytes: {lives}{more}. Give smaller shapes, {smaller}or allow "
-        f"{plan.workspace_bytes} bytes")
+        f"{_title(plan, step)}, step {step} of {len(plan.steps)}, {peak} bytes: {lives}{more}. Give smaller shapes, "
+        f"{smaller}or allow {plan.workspace_bytes} bytes")
 
 
 def _maker(plan: MemoryPlan, step: int, offset: int) -> str:
@@ -107,8 +106,7 @@ def check_memory(plan: MemoryPlan, target: Target, name: str) -> None:
     size, what, kind = max((*values, *_made(plan)), key=lambda v: v[0])
     raise CompileError(
         f"'{name}' needs {shown_bytes(needed)} of memory, and there are {shown_bytes(there)}; what is largest is "
-        f"{what}, {kind!r}, {shown_bytes(size)}: "
-        "give smaller shapes, or correct the sizes in the model", code="TW0710")
+        f"{what}, {kind!r}, {shown_bytes(size)}: give smaller shapes, or correct the sizes in the model", code="TW0710")
 
 
 def _made(plan: MemoryPlan) -> list[tuple[int, str, Type | None]]:

@@ -139,7 +139,7 @@ def _checked(
 
     def program(batch: Var | None) -> tuple[Unfinished, Mapping[PrimExpr, Limit]]:
         made, limits = _made(main, renamed, batch, [n for n, _ in numbers], target, name, report, cache)
-        if set(renamed) != {batch}:  # of which the program for one image does not know
+        if set(renamed) != {batch}:  # sizes that the program for one image does not determine
             check, _ = _made(main, renamed, batch, [n for _, n in numbers], target, name, Report(), None)
             _compare(made, check)
         return made, limits
@@ -212,7 +212,7 @@ def _made(
             raise
         except CompileError as error:
             raise OpenSizeError(error.message, error.origin) from error
-        except TypeError as error:  # of Python, for a size that has become an expression in the place of a number
+        except TypeError as error:  # raised by Python for a symbolic size in the place of a number
             raise OpenSizeError(f"a number is needed while compiling in the place of a size ({error})") from error
     return made, found.limits
 
@@ -228,7 +228,7 @@ def _compare(a: Unfinished, b: Unfinished) -> None:
                 f"the kernel of {symbol.partition('_')[2].partition('_')[2]} depends on the sizes in ways that are "
                 "decided while compiling"
             )
-    # which are only known of what has code
+    # only compiled code has these two
     plan = replace(a.manifest, scratch=b.manifest.scratch, sites=b.manifest.sites)
     if len(ours_made) != len(theirs_made) or plan != b.manifest:
         raise OpenSizeError(

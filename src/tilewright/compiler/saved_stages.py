@@ -225,8 +225,8 @@ class _Reader:
                 shapes = "these" if values is None else ", ".join(str(v.shape) for v in values)
                 raise InputError(
                     f"{self.path}: the program takes ({described(inputs)}), and was not called with inputs of the "
-                    f"shapes {shapes} before it was "
-                                 "saved; compile the model, call it with them, and save it again", code="TW0704")
+                    f"shapes {shapes} before it was saved; compile the model, call it with them, and save it "
+                    "again", code="TW0704")
             with no_garbage_collection(), way.options.context():
                 return grow(point.function, values)
 

@@ -392,8 +392,7 @@ class Stages:
             return f"the model has symbolic dimensions ({self.described()}); call it once, or compile it with shapes="
         return (
             "the model has sizes that are only known while it runs, so it is no single program but stages, compiled as "
-            "calls need them; "
-            "make the values that decide its shapes constants of the model to have one program"
+            "calls need them; make the values that decide its shapes constants of the model to have one program"
         )
 
     def described(self) -> str:

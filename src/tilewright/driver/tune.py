@@ -121,8 +121,7 @@ def measurable(wanted: str | Mapping[str, Any] | Processor, place: MeasuringOpti
     if not place.is_elsewhere and (target.family != here.family or not target.features <= here.features):
         raise TargetError(
             f"code for '{wanted}' does not run here, and tuning is measuring; measure where it does (--cluster, "
-            "--tracker, --ssh), "
-            "or replay records (--replay)", code="TW1114")
+            "--tracker, --ssh), or replay records (--replay)", code="TW1114")
     return target
 
 
@@ -137,8 +136,7 @@ def network(model: Path, shapes: Mapping[str, tuple[Any, ...]] | None) -> IRModu
         if not all(isinstance(size, int) for size in shape):
             raise OptionError(
                 f"{model.name}: input '{name}' has the open shape [{', '.join(map(str, shape))}], and kernels are "
-                "measured at known "
-                f"sizes; say which with --input-shapes \"{name}:[…]\"", code="TW0113")
+                f"measured at known sizes; say which with --input-shapes \"{name}:[…]\"", code="TW0113")
     return form.read(model, given)[0]
 
 
@@ -210,8 +208,7 @@ class _Session:
         gain = 1 - t.time / t.time_before if t.time_before else 0.0
         table = Table(
             title=f"{self.model.name}: {t.trials} trials, kernels {1e3 * t.time:.3f} ms ({100 * gain:.0f} % saved so "
-            "far), "
-            f"{seconds:.0f} s left", title_justify="left")
+            f"far), {seconds:.0f} s left", title_justify="left")
         for name in _COLUMNS:
             table.add_column(name, justify="left" if name == "task" else "right", no_wrap=True)
         ranked = sorted(t.states, key=lambda s: -t.share(s))

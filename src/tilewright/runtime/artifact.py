@@ -210,8 +210,7 @@ def check_host(manifest: Manifest, where: object) -> None:
         level = next((name for name, base in _LEVELS.items() if base in present), "generic")
         raise ArtifactError(
             f"{where}: made for a CPU with {', '.join(missing)}, this machine lacks "
-            f"{'it' if len(missing) == 1 else 'them'}: "
-            f"compile with --target 'llvm -mcpu={level}'", code="TW0805"
+            f"{'it' if len(missing) == 1 else 'them'}: compile with --target 'llvm -mcpu={level}'", code="TW0805"
         )
 
 

@@ -484,8 +484,7 @@ def failure(manifest: Manifest, status: int) -> RunError | InternalError:
     if status == NO_STACK:
         return RunError(
             f"functions of '{manifest.name}' call each other too deeply for the stack; make the recursive call the "
-            "last thing that the function does, "
-            "or raise the limit (ulimit -s)", code="TW0711"
+            "last thing that the function does, or raise the limit (ulimit -s)", code="TW0711"
         )
     if FIRST_MESSAGE <= status < FIRST_MESSAGE + len(manifest.failures):
         return RunError(manifest.failures[status - FIRST_MESSAGE], code="TW0713")
@@ -532,7 +531,7 @@ def _places(
         flags = x.flags
         if not flags.c_contiguous or (written and not flags.writeable):
             return None
-        place = _slow_address(x) if _MEMORY is None else _MEMORY[(id(x) >> 3) + _FIELD]  # `_address`, without the call
+        place = _slow_address(x) if _MEMORY is None else _MEMORY[(id(x) >> 3) + _FIELD]  # `_address`, inlined
         if place & _MISALIGNED:
             return None
         found.append(place)

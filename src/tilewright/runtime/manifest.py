@@ -252,8 +252,7 @@ class Manifest:
                 )
                 raise ArtifactError(
                     "this program cannot leave the process: these operators have no native kernel and run in Python: "
-                    f"{names}; "
-                    "replace them in the model, or keep the compiled model in memory", code="TW0807"
+                    f"{names}; replace them in the model, or keep the compiled model in memory", code="TW0807"
                 )
             steps.append(step)
         content = {

@@ -92,7 +92,7 @@ def register_module(cls: M) -> M:
         )
     known = FUNCTIONS.get(_LOADER + key)
     owner = getattr(getattr(known, "__wrapped__", None), "__self__", None)
-    # the same file, run again
+    # the same file was run again
     same = isinstance(owner, type) and (owner.__module__, owner.__qualname__) == (cls.__module__, cls.__qualname__)
     register_func(_LOADER + key, cls.load_from_binary, override=same)
     return cls
@@ -113,9 +113,8 @@ def _loaded(key: str, blob: bytes, where: object) -> ModuleNode:
         known = [n.removeprefix(_LOADER) for n in FUNCTIONS if n.startswith(_LOADER)]
         raise ArtifactError(
             f"{where}: it has a module of the kind '{key}', and nothing here reads one{nearest(key, known)}; import "
-            "what registers it "
-            "(the accelerator's file, or tilewright.runtime.register_module) before loading, or install the package "
-            f"with an entry point of that name; known are: {', '.join(known) or 'none'}",
+            "what registers it (the accelerator's file, or tilewright.runtime.register_module) before loading, or "
+            f"install the package with an entry point of that name; known are: {', '.join(known) or 'none'}",
             code="TW0808"
         )
     found = loader(blob)

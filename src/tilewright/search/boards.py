@@ -239,8 +239,7 @@ def _linked(image: Image, written: Sequence[bool] = ()) -> _Program:
         if ENTRY not in manifest.functions:
             raise OptionError(
                 "candidates for boards are built by LocalBuilder(build_func=tuning.boards.board_build), and this one "
-                "has "
-                f"{', '.join(manifest.functions)}", code="TW1110")
+                f"has {', '.join(manifest.functions)}", code="TW1110")
         params = arrays_of(ENTRY, manifest.functions[ENTRY])
         constants = {v.name: v.data for v in image.values}
         objects = [n for n in contents if n.endswith(".o") and "/" not in n and not n.startswith("-")]

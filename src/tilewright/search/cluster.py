@@ -206,7 +206,7 @@ class ClusterRunner(_OnCluster):
         return found
 
 
-# ---- on the workers of the cluster
+# ---- On the workers of the cluster
 
 _LOCK: Final = threading.Lock()
 """Only one trial at a time in a process of the cluster, however many threads it has."""

@@ -194,7 +194,7 @@ class _XGBoost:
         if self._loss == "rank-binary":
             y = _good(y)
         elif self._loss == "rank":
-            y = np.floor(31 * y / max(float(y.max()), _EPSILON))  # its ranks are whole numbers up to 31
+            y = np.floor(31 * y / max(float(y.max()), _EPSILON))  # its ranks are integers up to 31
         rows = xgboost.DMatrix(x, y)
         if self._loss != "reg":
             rows.set_group([len(y)])

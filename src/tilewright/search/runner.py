@@ -69,8 +69,7 @@ def warn_of_noise(results: Sequence[Measured]) -> None:
     if noisy:
         _LOG.warning(
             "the costs of %d of %d candidates are up to %.0f %% apart, also when measured again: other programs use "
-            "this machine, "
-            "or its clock changes", len(noisy), len(results), 100 * max(noisy))
+            "this machine, or its clock changes", len(noisy), len(results), 100 * max(noisy))
 
 
 def not_built(built: Built) -> Measured:

@@ -59,8 +59,7 @@ class SSHConnection(Closeable):
             self.close()
             raise RPCError(
                 f"ssh does not reach '{destination}': {errors or 'it said nothing'}; check that `ssh {destination} "
-                "true` works "
-                "without a password", code="TW1201")
+                "true` works without a password", code="TW1201")
 
     def run(self, command: str, data: bytes = b"", timeout: float = 60.0) -> tuple[int, bytes, str]:
         """Run a command in the board's shell with `data` as input; return its status, standard output and errors.

@@ -49,11 +49,9 @@ TABLE: Final = (
     Microarchitecture(
         "x86", ("znver4",),
         "AMD, Software Optimization Guide for the Zen 4 Microarchitecture (57647): vectors of 512 bits pass through "
-        "pipes of 256 bits in two "
-        "halves; L1 32 KiB, L2 1 MiB; two multiply-adds with a latency of 4 cycles, two loads and one store of 256 "
-        "bits a cycle. Products of "
-        "160 to 192 rows took 4 to 9 % longer with 20 to 24 accumulators of 32 registers than with 12 to 14. "
-        f"{_MEASURED}",
+        "pipes of 256 bits in two halves; L1 32 KiB, L2 1 MiB; two multiply-adds with a latency of 4 cycles, two loads "
+        "and one store of 256 bits a cycle. Products of 160 to 192 rows took 4 to 9 % longer with 20 to 24 "
+        f"accumulators of 32 registers than with 12 to 14. {_MEASURED}",
         pipe_bits=256,
     ),
     Microarchitecture(

@@ -117,7 +117,7 @@ def compile_command(
     packed = _executor(kind, _of_kinds(given, "executor", ("graph", "aot")), str(output_format))
     runs = Runtime(str(runtime), _only_of(str(runtime), "runtime", _of_kinds(given, "runtime", ("cpp", "crt"))))
     if cross_compiler:
-        options.linker(cross_compiler, cross_compiler_options)  # before a minute is spent on compiling
+        options.linker(cross_compiler, cross_compiler_options)  # before slow compilation
     model = load_model(
         file, str(model_format) if model_format else None, options.input_shapes(input_shapes, below_one_is_open=True)
     )

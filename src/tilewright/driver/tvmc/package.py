@@ -118,8 +118,7 @@ class TVMCPackage:
         if not self.lib_name:
             raise ArtifactError(
                 f"'{self.package_path}' is a model in C, which a project compiles; make one: tvmc micro create-project "
-                f"DIR {self.package_path.name} host, "
-                "or compile for the target llvm",
+                f"DIR {self.package_path.name} host, or compile for the target llvm",
                 code="TW0809",
             )
         if self._folder is None:

@@ -40,7 +40,7 @@ class Connection:
         self.channel = Channel(link.fileno(), link.fileno(), *_BEFORE)
         self.peer: Message = {}
         """The description that the peer sent of itself."""
-        weakref.finalize(self, link.close)  # also without a reference to it: `connect_tracker(…).request(…)`
+        weakref.finalize(self, link.close)  # also closes an unreferenced connection: `connect_tracker(…).request(…)`
 
     def send(self, message: Message, pieces: Sequence[bytes | memoryview] = (), timeout: float | None = 60) -> None:
         """Send a message; see `Channel.send`."""

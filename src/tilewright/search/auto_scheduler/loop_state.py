@@ -223,7 +223,7 @@ class State:
         call = f"s[{s.variable}].storage_align({self._names([s.iters[at]])}, {factor}, {offset})"
         self._record(TransformStep("SA", k, at, factor, offset), call)
 
-    # Where stages are computed.
+    # Positions of stages.
     def compute_at(self, stage: Any, target: Any, it: Any) -> None:
         """Compute a stage inside a loop of another."""
         k, (t, at) = self.stage_id(stage), self._loop(target, it)

@@ -69,7 +69,7 @@ def detached(args: Sequence[Tensor], outputs: Sequence[Tensor]) -> list[Tensor]:
             raise CompileError(
                 f"'{op.name}' is a {type(op).__name__}; the search schedules te.compute alone", code="TW1109")
 
-        def moved(e: PrimExpr) -> PrimExpr | None:  # its indices have been moved before it
+        def moved(e: PrimExpr) -> PrimExpr | None:  # called after the indices were moved
             return TensorElem(given[e.tensor], e.indices) if isinstance(e, TensorElem) else None
 
         made = ComputeOp(op.name, op.axis, tuple(rewrite(b, moved) for b in op.body), op.reduce_axis, None, None, {})

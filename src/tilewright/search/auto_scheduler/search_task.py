@@ -220,5 +220,4 @@ class TuningOptions:
         if self.num_measure_trials < 0 or self.num_measures_per_round < 1:
             raise OptionError(
                 f"num_measure_trials is {self.num_measure_trials} and num_measures_per_round "
-                f"{self.num_measures_per_round}; "
-                "they are at least 0 and 1", code="TW1104")
+                f"{self.num_measures_per_round}; they are at least 0 and 1", code="TW1104")

@@ -99,8 +99,7 @@ def choose(tasks: Sequence[tuple[KernelTask, int]], records: Records) -> Outcome
     if not known:
         raise OptionError(
             f"'{records.path}' has no records of kernels for '{target}'; it is of "
-            f"{', '.join(sorted(others)) or 'no kernels at all'}: "
-            "give that --target, or other records", code="TW1102")
+            f"{', '.join(sorted(others)) or 'no kernels at all'}: give that --target, or other records", code="TW1102")
     mine = {task.workload: task for task, _ in tasks}
     judged: dict[tuple[str, ...], Mapping[str, float]] = {}
     for key, found in sorted(known.items(), key=lambda one: one[0] not in mine)[: max(_MAX_JUDGED, len(mine))]:

@@ -109,8 +109,7 @@ def load(blob: bytes, accelerator: Accelerator) -> Program:
     if (version, fingerprint) != (accelerator.version, accelerator.fingerprint):
         raise ArtifactError(
             f"{what} is for version {version} ({fingerprint:08x}), and the one here is declared as version "
-            f"{accelerator.version} "
-            f"({accelerator.fingerprint:08x}); compile it again", code="TW0918"
+            f"{accelerator.version} ({accelerator.fingerprint:08x}); compile it again", code="TW0918"
         )
     if not len(constants) <= far_bytes <= accelerator.far.size or not all(
         p.dtype in DTYPES and min(p.shape, default=0) >= 0 for p in (*inputs, *outputs)

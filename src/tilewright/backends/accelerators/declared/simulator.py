@@ -94,8 +94,7 @@ def _compute(command: Command, near: Array) -> None:
     if found.shape != y.shape or found.dtype != np.dtype(y.dtype):
         raise SimulatorError(
             f"{c.instruction.name} gave {found.dtype}{list(found.shape)}, and its command says "
-            f"{y.dtype}{list(y.shape)}: "
-            f"its meaning and its operands do not fit: {command.text()}"
+            f"{y.dtype}{list(y.shape)}: its meaning and its operands do not fit: {command.text()}"
         )
     _at(near, y)[...] = found
 
@@ -142,8 +141,7 @@ class _Clock:
         if command.wait > len(other):
             raise SimulatorError(
                 f"this command waits for {command.wait} commands of the other queue, of which {len(other)} stand "
-                "before it, "
-                f"so it never begins: {command.text()}"
+                f"before it, so it never begins: {command.text()}"
             )
         begin = max(self.ends[queue][-1] if self.ends[queue] else 0, other[command.wait - 1] if command.wait else 0)
         what = command.what

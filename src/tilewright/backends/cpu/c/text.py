@@ -49,8 +49,7 @@ def c_type(dtype: DataType) -> str:
         known = f"{dtype.code}{dtype.bits}_t"
     if known is None:
         raise CompileError(f"the C back end has no type for {dtype}: it has bool, integers of 8 to 64 bits, float16, "
-        "bfloat16, float32 and float64; "
-                           "convert the value, or build for 'llvm'", code="TW0510")
+        "bfloat16, float32 and float64; convert the value, or build for 'llvm'", code="TW0510")
     return known
 
 

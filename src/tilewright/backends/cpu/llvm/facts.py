@@ -124,7 +124,7 @@ class Facts:
             seen.add(x)
             if isinstance(x, Load):
                 self._note(x.buffer, x.indices, context)
-            elif isinstance(x, Call) and x.op.effect:  # takes an address: the buffer must have one
+            elif isinstance(x, Call) and x.op.effect:  # takes an address, so the buffer must have one
                 for a in x.args:
                     if isinstance(a, Load):
                         self._in_memory.add(a.buffer)

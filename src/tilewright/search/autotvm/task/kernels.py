@@ -127,7 +127,7 @@ class KernelTask(Task):
     @property
     def flop(self) -> float:
         if self._flop is None:
-            moved = (math.prod(t.shape) for t in _results(self.function.body))  # of a kernel that only moves values
+            moved = (math.prod(t.shape) for t in _results(self.function.body))  # for a kernel that only moves values
             self._flop = float(operations(self.function) or sum(moved))
         return self._flop
 
@@ -175,7 +175,7 @@ def _explore(task: KernelTask, fixed: dict[str, Value]) -> Iterator[tuple[Branch
     try:
         task.kernel(noted, flat=False)
     except CompileError:
-        return  # an answer that the schedule refuses is no branch
+        return  # the schedule refuses this answer, so it is not a branch
     axes, default = [], dict[str, Entity]()
     for c in noted.choices:
         selected = noted.taken[c.selects] if c.selects else None

@@ -160,8 +160,7 @@ def template_of(name: str) -> Callable[..., Any]:
         hint = nearest(name, TEMPLATES) or f"; the templates are: {', '.join(sorted(TEMPLATES)) or 'none yet'}"
         raise OptionError(
             f"there is no template '{name}'{hint}. A template is registered by @autotvm.template, before its task is "
-            "created "
-            "or a record of it is read", code="TW1105")
+            "created or a record of it is read", code="TW1105")
     return TEMPLATES[name]
 
 

@@ -180,6 +180,6 @@ class RandomTuner(Tuner):
         """Return `chosen` with random indices added, up to `count`."""
         if len(chosen) >= count:
             return chosen
-        # as many as are proposed in all, of which some may be chosen already
+        # enough even if all chosen ones are among them
         more = RandomTuner.next_indices(self, count)
         return [*chosen, *(i for i in more if i not in chosen)][:count]

@@ -205,7 +205,7 @@ def _conv2d(body: Any, args: Arguments) -> Layer:
     if any(op.padding):
         top, left, bottom, right = op.padding
         pad = np.asarray([[0, 0], [top, bottom], [left, right], [0, 0]]) + (0 if pad is None else pad)
-    weight = _number(conv.args[1]).transpose(op.axes()[1])  # outputs, inputs, rows, columns
+    weight = _number(conv.args[1]).transpose(op.axes()[1])  # (outputs, inputs, rows, columns)
     deep = op.groups > 1
     value = weight.transpose(1, 2, 3, 0) if deep else weight.transpose(0, 2, 3, 1)
     axis = 3 if deep else 0

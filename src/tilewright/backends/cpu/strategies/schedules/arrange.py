@@ -61,6 +61,5 @@ def check_one_anchor(outputs: Sequence[Operation]) -> None:
         names = " and ".join(f"'{op.name}'" for op in reversed(anchors.values()))
         raise ScheduleError(
             f"{names} each have a schedule of their own, and one kernel follows one; build a function for each of "
-            "them, "
-            "or take topi.generic.schedule_default, which makes plain loops of all"
+            "them, or take topi.generic.schedule_default, which makes plain loops of all"
         )
