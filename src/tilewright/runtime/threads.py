@@ -21,8 +21,8 @@ from tilewright.runtime.program import Code
 
 VARIABLE: Final = "TILEWRIGHT_NUM_THREADS"
 BINDING: Final = "TILEWRIGHT_BIND_THREADS"
-"""If it is 0, the system places the threads; otherwise workers avoid the core of the calling thread. The native pool
-reads it."""
+"""Environment variable that the native pool reads: with 0, the system places the threads; otherwise workers avoid the
+core of the calling thread."""
 _MOST: Final = 1024
 _CREATE = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_int64)
 _DESTROY = ctypes.CFUNCTYPE(None, ctypes.c_void_p)

@@ -39,7 +39,7 @@ _PLAIN: Final = re.compile(r"[A-Za-z_.$][\w.$]*", re.ASCII)
 
 
 _MOST_FETCHED: Final = 1 << 20
-"""Largest size of an input, in bytes, that fits into a second-level cache and is prefetched."""
+"""Largest size in bytes of an input that is prefetched, because it fits into a second-level cache."""
 _FETCH: Final = """\
 declare void @llvm.prefetch.p0(ptr, i32 immarg, i32 immarg, i32 immarg)
 define internal void @fetch(ptr %from, i64 %bytes) nounwind {

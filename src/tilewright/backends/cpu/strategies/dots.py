@@ -28,7 +28,7 @@ Along = Callable[[Value], PrimExpr]
 
 
 _ONES: Final = 0x3F803F80
-"""Twice the bfloat16 encoding of 1.0."""
+"""A pair of bfloat16 ones, as the bits of a uint32."""
 
 
 class Dot:
