@@ -3,7 +3,7 @@
     a key is interpreted: 5 ms, 5 ms, 5 ms …             compiling takes 0.8 s  ->  compiled after 160 calls
     the four keys before it occurred 900 times each      2 * 900 * 5 ms > 0.8 s ->  compiled at its second call
 
-This is the ski-rental rule: the total time is at most twice that of an oracle that knows how often each key occurs
+This is the ski-rental rule. The total time is at most twice that of an oracle that knows the number of occurrences
 (Karlin, Manasse, Rudolph and Sleator, "Competitive snoopy caching", 1988). If the previous keys recurred often, a new
 key is compiled early; a key that occurs once is never compiled. The rule also applies to other preparation that saves
 time later.

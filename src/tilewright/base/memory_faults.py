@@ -2,8 +2,8 @@
 
 A checked program (`tir.instrument_bound_checkers` and similar passes) has a `Site` for each access that is not proven
 valid. Instead of an invalid access its code calls `FAULT<n>(site, n values)`, which keeps the first report in `RECORD`.
-The runtime reads the record after the call. The values of a site are the indices, the sizes of the buffer that are not
-known at compile time, and the variables of the enclosing loops.
+The runtime reads the record after the call. The values of a site are the indices, the dynamic sizes of the buffer, and
+the variables of the enclosing loops.
 """
 
 from __future__ import annotations

@@ -9,9 +9,9 @@ an entry point is imported at its first use:
     [project.entry-points."tilewright.frontends"]
     mine = "my_package.reader:FORMAT"
 
-The module of an accelerator registers its code generator and its kind of modules when it is imported, so an accelerator
-needs no edit of this package. A file of an artifact names kinds of modules; only entry points of installed packages
-read them. The object of a frontend is the `Format` of its files; its module registers how waiting nodes are converted.
+The module of an accelerator registers its code generator and its kind of modules on import, so this package needs no
+edits. A file of an artifact names kinds of modules; only entry points of installed packages read them. The object of a
+frontend is the `Format` of its files; its module registers how waiting nodes are converted.
 """
 
 from __future__ import annotations

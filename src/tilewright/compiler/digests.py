@@ -2,9 +2,9 @@
 
 Only content counts, never names or times, so a copied model is found and a changed one is not. Large files are digested
 in pieces by several threads (`hashlib` releases the interpreter's lock): half a gigabyte takes a quarter of a second on
-one core. Digests of large files are kept in the cache under the inode, the size, and the change times of contents and
-inode, as in version control. Programs cannot set the latter time. A file changed within the last seconds is digested
-again, because the clock of a file system may be that coarse.
+one core. Digests of large files are cached under the inode, the size, and the change times of contents and inode, as in
+version control. Programs cannot set the latter time. A file changed within the last seconds is digested again, because
+the clock of a file system may be that coarse.
 """
 
 from __future__ import annotations

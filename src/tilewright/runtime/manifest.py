@@ -121,8 +121,8 @@ class Manifest:
     """The kind of each output of the model: a number of list elements in `outputs`, "tensor", or None for no value;
     empty if all are tensors."""
     symbols: tuple[Symbol, ...] = ()
-    """The symbolic sizes of the inputs. If there are any, `pieces` are the parts of the workspace, and the code reads a
-    table of the values of `symbols`, those of `sizes`, and the offsets of `pieces` (`runtime/open_program.py`)."""
+    """The symbolic sizes of the inputs. If there are any, `pieces` are the parts of the workspace. The code then reads
+    a table of `symbols`, `sizes`, and offsets of `pieces` (`runtime/open_program.py`)."""
     sizes: tuple[str, ...] = ()
     pieces: tuple[Piece, ...] = ()
     calls: tuple[ExternalStep, ...] = ()

@@ -1,9 +1,9 @@
 """The distance of each step from the peaks of the machine, its bottleneck, and advice.
 
-The minimum time of a step is the maximum of its operations at the machine's peak for their dtype, and its bytes at the
-bandwidth of their memory (Williams, Waterman and Patterson, "Roofline: an insightful visual performance model", 2009).
-Values between steps were just written, so they are in the smallest cache that holds them. Constants are in the smallest
-memory that holds the whole program.
+The minimum time of a step is the longer of two: its operations at the peak for their dtype, and its bytes at the
+bandwidth of their memory. This is the roofline model (Williams, Waterman and Patterson, "Roofline: an insightful visual
+performance model", 2009). Values between steps were just written, so they are in the smallest cache that holds them.
+Constants are in the smallest memory that holds the whole program.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """A file of lines to which several processes append whole lines, even if a writer is killed.
 
-A line counts when its end is written. Appending a line first removes the torn line of a killed writer, under a lock
-that every writer takes, so that the line of a live writer is never removed.
+A line counts when its end is written. Appending a line first removes the torn line of a killed writer. All writers take
+a lock, so the line of a live writer is never removed.
 """
 
 from __future__ import annotations

@@ -33,8 +33,8 @@ def write_data_object(file: BinaryIO, like: bytes, contents: Sequence[tuple[str,
     """Write an object that defines one read-only global symbol per `(name, bytes)`, for the machine of the object
     `like`.
 
-    On x86-64 the contents go into a large-model section, which linkers place last, so that code reaches all other data
-    when there are gigabytes of constants.
+    On x86-64 the contents go into a large-model section, which linkers place last. Code then reaches all other data,
+    even with gigabytes of constants.
     """
     machine, flags = _machine_of(like)
     large = machine == _X86_64

@@ -78,8 +78,8 @@ def answers(message: Message, pieces: Sequence[bytes]) -> Answer:
 
 
 def first_wrong_pass(message: Message, pieces: Sequence[bytes]) -> Answer:
-    """Return the number of the first pass that changes the results, the verdict, the place of the first wrong value,
-    and the case before that pass.
+    """Return the number of the first pass that changes the results, the verdict, the first wrong place, and the case
+    before that pass.
 
     `message["stop"]`, if given, is the number of a pass that is known to be wrong; the search ends before it.
     """

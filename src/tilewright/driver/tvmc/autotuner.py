@@ -58,8 +58,8 @@ def tune_model(
     candidates are built at once. `tuner` is a name of `autotvm.tuner.get_tuner`; `tasks_filter` is read by `selected`.
     With `rpc_key`, candidates run on devices of that key of the tracker at `hostname` and `port`.
 
-    Raises `OptionError` for unknown options, `TargetError` for a target that does not run here, `RPCError` for a
-    silent tracker, `RunError` if no candidate could be measured, and the errors of reading model and records.
+    Raises `OptionError` for unknown options, `TargetError` for a target that does not run here, and `RPCError` for a
+    silent tracker. Raises `RunError` if no candidate could be measured, and the errors of reading model and records.
     """
     from tilewright.search.autotvm.tuner import tuner_named
     from tilewright.search.lines import LineFile

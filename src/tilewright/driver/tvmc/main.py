@@ -1,8 +1,8 @@
 """TVM's command line: `tvmc tune MODEL --target llvm -o records.json`, `tvmc compile MODEL --target llvm -o
 module.tar`, `tvmc run module.tar`.
 
-Exit codes: 0 for success, 1 without a command and for faults of the compiler, 2 for wrong usage, 4 for unsupported
-requests, 5 when a Python package is missing. An error is one line on stderr after `Error:`; `-v` adds a traceback.
+Exit codes: 0 for success, 1 without a command and for compiler faults, 2 for wrong usage, 4 for unsupported requests, 5
+for a missing Python package. An error is one line on stderr after `Error:`; `-v` adds a traceback.
 """
 
 from __future__ import annotations

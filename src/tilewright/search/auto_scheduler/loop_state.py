@@ -6,7 +6,7 @@
 
 Each method performs one step on the schedule, records it, and writes the Python call that does the same. Stages are
 numbered as records number them. A stage is attached to its reader at the end (`finish`), because a loop may be fused or
-split after another stage was attached to it: the stage then moves to the fused loop, or to the innermost part.
+split after an attachment: the stage then moves to the fused loop, or to the innermost part.
 """
 
 from __future__ import annotations

@@ -9,8 +9,8 @@ from typing import Any
 
 @dataclass
 class LayerCycles:
-    """A layer: the bytes of near memory of its tiles, the cycles by which it ended after the previous layer, the busy
-    cycles of each queue, and the bytes moved."""
+    """A layer of the network. `near` are the bytes of near memory of its tiles, `cycles` the time from the end of the
+    previous layer to its end. `compute` and `transfer` are the busy cycles of the queues."""
 
     name: str
     operator: str

@@ -4,8 +4,8 @@
     static void name(const float *restrict x, float *restrict y)                   a kernel of a model that is one file
 
 Loops stay loops, and buffers and variables keep their names. A parallel loop is a function over its free names, reached
-through `context->parallel_for`; in a model that is one file it is a loop. The memory of a kernel is on the stack while
-it is small, else from `malloc` (in a model that is one file, a part of its workspace).
+through `context->parallel_for`; in a model that is one file it is a loop. Small memory of a kernel is on the stack, the
+rest from `malloc`, or in the workspace of a model that is one file.
 """
 
 from __future__ import annotations

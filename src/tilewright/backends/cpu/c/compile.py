@@ -1,8 +1,7 @@
 """Compiles C text to an object file with the first installed C compiler.
 
-The order is: the compiler that the variable `CC` names, `cc`, `gcc` or `clang` (this architecture only), the cross
-compiler `<arch>-linux-gnu-gcc`, and the compiler inside the Python package `ziglang`, which compiles for every
-architecture.
+The order is: the variable `CC`, `cc`, `gcc` or `clang` (this architecture only), the cross compiler
+`<arch>-linux-gnu-gcc`, and the Python package `ziglang`, which compiles for every architecture.
 """
 
 from __future__ import annotations

@@ -4,13 +4,13 @@
     tensor = { …, ptr data, elements }        the elements are elsewhere for an input or a constant
     record = { …, ptr field 0, ptr field 1, … }
 
-Every size is known at compile time, so each size is a class with its own list of free cells, and no memory is lost to
-rounding. Cells are cut from chunks, which a run frees as a whole when it ends. A run keeps its state in its own frame,
-so runs are independent; its first chunk is part of the workspace, so small programs allocate nothing.
+Every size is known at compile time and has its own class with a list of free cells, so no memory is lost to rounding.
+Cells are cut from chunks, which a run frees as a whole when it ends. A run keeps its state in its own frame, so runs
+are independent; its first chunk is part of the workspace, so small programs allocate nothing.
 
 All functions are `ptr f(ptr run, ptr closure)`. Arguments are passed in the run's frame and read first, so every tail
-call is a jump on every machine, and a loop uses one frame. A function that fails stores the status in the run and
-returns null, and its callers do the same.
+call is a jump, and a loop uses one frame. A function that fails stores the status in the run and returns null, and its
+callers do the same.
 
 A long run checks for pending signals (`interrupts.py`) inside blocks, after them, and at the entry of functions. Each
 adds the estimated time of its body to the counter `work` of the run, and signals are checked when the counter reaches a

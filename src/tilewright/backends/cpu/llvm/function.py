@@ -1,7 +1,7 @@
 """The text of one function while it is written: levels, places of instructions, and known values.
 
 A *level* is the function itself, the body of a loop, or a branch. Text is a list of chunks. Each open level has the
-chunk that ends where its inner construct begins, so a line can be added to any open level and dominates all that
+chunk that ends where its inner construct begins. A line can thus be added to any open level and dominates all that
 follows. Expressions are interned, so a dictionary from expression to name removes common subexpressions. Names of a
 level are forgotten when it closes, and names that read a buffer when it is stored to.
 """

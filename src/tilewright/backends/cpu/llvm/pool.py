@@ -12,10 +12,10 @@ withdrawing are sequentially consistent, so one of the two sides sees the other.
 on a futex at `job`. A call while a job runs, from another thread or from inside a loop body, runs serially. On systems
 without futexes every call does.
 
-Workers avoid the caller's core, because a worker woken there would run only after the loop has ended. At the start of a
-loop and while it waits for the end, a caller on another core lets the workers run on all its cores except that one. The
-system chooses the core of each worker among these, so that several processes do not choose the same. A worker that has
-lost its core to another process during a chunk finishes the chunk on the core of the caller, which waits for it anyway.
+Workers avoid the caller's core, because a worker woken there would run only after the loop has ended. A caller that
+changed its core notices it at the start of a loop or while it waits for the end, and lets the workers run on all other
+cores. The system chooses the core of each worker among these, so that several processes do not choose the same. A
+worker that loses its core to another process during a chunk finishes it on the core of the caller, which waits anyway.
 With fewer cores than threads, or if the variable TILEWRIGHT_BIND_THREADS is 0, the system places workers freely.
 """
 
@@ -56,8 +56,8 @@ _STACK: Final = 1 << 20
 _LINE: Final = {"end": 8, "handle": 16, "owner": 24, "thread": 32, "joined": 36, "clock": 40}
 """A thread's line of 64 bytes.
 
-Its words are the next iteration of its queue, the end of the queue, the thread, the context, the system's number of the
-thread, a flag for a working thread, and its processor time at the caller's last check.
+Its words are the next iteration of its queue, the end of the queue, the thread, and the context. Then follow the
+system's number of the thread, a flag for a working thread, and its processor time at the caller's last check.
 """
 
 

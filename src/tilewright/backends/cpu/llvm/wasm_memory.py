@@ -1,7 +1,7 @@
 """`aligned_alloc` and `free` of a WebAssembly module, as LLVM text, for modules that are linked without a C library.
 
 Memory is a stack that grows from the end of the constants. A block returns to the stack when it and all blocks above it
-are free, which is immediate for kernels, because they free memory in reverse order. 64 bytes precede each block:
+are free. Kernels free memory in reverse order, so their blocks return immediately. 64 bytes precede each block:
 
     ptr below | i32 whether it is free | i32 previous end of the stack
 """

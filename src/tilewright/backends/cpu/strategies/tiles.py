@@ -1,11 +1,11 @@
 """The analytical choice of register tiles.
 
 A micro-kernel keeps `rows x vectors` accumulators in registers and makes one fused multiply-add for each of them per
-step of the reduction. Its cost per step is the maximum of several resources: multiply-adds (two a cycle), loads (two a
-cycle: one broadcast a row, one vector a column; a vector from beyond the first-level cache counts twice), the latency
-of the additions (four cycles, for fewer than eight accumulators), and the bandwidth of the cache that holds the panel.
-A long sum is made of pieces. Adding a piece to the totals costs more without registers for both, because the totals are
-then loaded and stored.
+step of the reduction. Its cost per step is the maximum of several resources. There are two multiply-adds and two loads
+a cycle: one broadcast a row, one vector a column (from beyond the first-level cache, two). Additions have a latency of
+four cycles, which counts for fewer than eight accumulators. The last resource is the bandwidth of the cache that holds
+the panel. A long sum is made of pieces. Adding a piece to the totals costs more without registers for both, because the
+totals are then loaded and stored.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ def register_tile(
 ) -> Tile:
     """Return the cheapest tile for a product of `rows x depth` by `depth x columns`, by the model above.
 
-    For a convolution whose kernel taps along a row share their inputs, `taps` is their number and `stride` the distance
-    of two neighbouring outputs in inputs. The tile has at most `most_sums` accumulators. Columns that do not fill a
-    vector get a narrower one. `names` are the decisions for rows and columns.
+    For a convolution whose taps along a row share their inputs, `taps` is their number and `stride` the distance of
+    neighbouring outputs in inputs. The tile has at most `most_sums` accumulators. Columns that do not fill a vector get
+    a narrower one. `names` are the decisions for rows and columns.
     """
     best = _best(rows, columns, depth, machine, most_rows, most_sums, stride, taps)[1]
     height, width = decide(

@@ -1,5 +1,6 @@
-"""3x3 convolutions by Winograd's algorithm: F(m x m, 3x3) computes a tile of m x m outputs with (m + 2)^2 products per
-pair of channels, instead of 9 m^2 with the direct algorithm.
+"""3x3 convolutions by Winograd's algorithm.
+
+F(m x m, 3x3) computes a tile of m x m outputs with (m + 2)^2 instead of 9 m^2 products per pair of channels:
 
     columns[n, b, t, i, x, c] = sum over r of Bt[i, r] * data[n, y*m + r - top, x - left, c]     (along columns)
     spectrum[i, j, n, b, t, u, c] = sum over s of Bt[j, s] * columns[n, b, t, i, u*m + s, c]     (along rows)
@@ -8,12 +9,12 @@ pair of channels, instead of 9 m^2 with the direct algorithm.
     out[n, t*m + p, u*m + q, o] = sum over j of At[q, j] * partial[n, t, u, p, j, o]
 
 Rows of tiles are counted in blocks: `y` is the row `t` of the block `b`, and `tile = t*tiles + u` counts inside one.
-The matrices follow from the points 0, 1, -1 and infinity for tiles of 2x2, and 0, 3/4, -3/4, 3/2, -3/2 and infinity for
-4x4 (Lavin and Gray, "Fast Algorithms for Convolutional Neural Networks", 2015; Alam et al., "Winograd convolution for
-deep neural networks: efficient point selection", 2022, on points and rounding); the weights are transformed in double
-precision at compile time. The algorithm has larger rounding errors: the relative error of a layer is about 2e-7 for
-tiles of 2x2 and 6e-7 for 4x4. Data and weights of bfloat16 are widened before they are transformed, because fewer
-products in float32 take less time than all products in pairs.
+The points are 0, 1, -1 and infinity for tiles of 2x2, and 0, 3/4, -3/4, 3/2, -3/2 and infinity for 4x4. They determine
+the matrices (Lavin and Gray, "Fast Algorithms for Convolutional Neural Networks", 2015; Alam et al., "Winograd
+convolution for deep neural networks: efficient point selection", 2022, on points and rounding); the weights are
+transformed in double precision at compile time. The algorithm has larger rounding errors: the relative error of a layer
+is about 2e-7 for tiles of 2x2 and 6e-7 for 4x4. Data and weights of bfloat16 are widened before they are transformed,
+because fewer products in float32 take less time than all products in pairs.
 """
 
 from __future__ import annotations

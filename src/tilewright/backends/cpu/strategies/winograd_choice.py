@@ -1,7 +1,7 @@
 """Winograd's algorithm for 3x3 convolutions of images and of the slices of volumes: its matrices, and its selection.
 
-F(m x m, 3x3) needs (m + 2)^2 products for m^2 outputs instead of 9 m^2, but adds the transforms, and weights that grow
-by (m + 2)^2 / 9 and come from memory. The costs of both algorithms are estimated in cycles.
+F(m x m, 3x3) needs (m + 2)^2 products for m^2 outputs instead of 9 m^2. It adds transforms, and weights that grow by (m
++ 2)^2 / 9 and are read from memory. The costs of both algorithms are estimated in cycles.
 """
 
 from __future__ import annotations

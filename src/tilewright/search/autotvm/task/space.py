@@ -1,8 +1,8 @@
 """The space of configurations of a task, and one configuration.
 
 A space is a choice between *branches* (for example algorithms), each of which is a product of *axes*. An axis is one
-name, or several names that are answered together because not all combinations exist, so that no index of a kernel's
-space is wasted. A template's space has one branch of axes of one name each, and may have filters.
+name, or several names with a list of valid combinations, so that no index of a kernel's space is wasted. A template's
+space has one branch of axes of one name each, and may have filters.
 
 An index counts the configurations: branch after branch, the first axis of a branch fastest.
 """

@@ -89,8 +89,8 @@ def _needed(rows: int, most: int) -> PrimExpr:
 def tile_along(
     outputs: int, channels: int, steps: int, stride: int, taps: int, together: bool = False
 ) -> tuple[Tile, bool]:
-    """Return the tile of a convolution along a row of `outputs` (of the current height if their number is symbolic),
-    and whether its taps share inputs."""
+    """Return the tile of a convolution along a row of `outputs`, and whether its taps share inputs. For a symbolic
+    number of outputs, it has the current height."""
     if not isinstance(outputs, OpenSize):
         return conv_tile(outputs, channels, steps, machine.current(), stride, taps, together=together)
     tile, shared = conv_tile(OPEN_ROWS, channels, steps, machine.current(), stride, taps, MOST_OPEN_ROWS, together)

@@ -339,11 +339,10 @@ def _share(
 ) -> Var | None:
     """Order and parallelize the loops over panels and rows.
 
-    Panels are outside and rows inside. Blocks of rows are outermost if the left operand would not stay in the
-    second-level cache between panels, or if there are too few panels for the threads. If all tiles are `even`, both
-    loops are fused and parallelized in pieces small enough to balance threads; otherwise each piece would have to test
-    for an edge. With `by_panel`, a panel is one piece. Returns the loop whose next iteration has the next panel, if
-    there is one.
+    Panels are outside and rows inside. Blocks of rows are outermost if the left operand exceeds the second-level cache,
+    or if there are too few panels for the threads. If all tiles are `even`, both loops are fused and parallelized in
+    pieces small enough to balance threads; otherwise each piece would have to test for an edge. With `by_panel`, a
+    panel is one piece. Returns the loop whose next iteration has the next panel, if there is one.
     """
     s, cache = k.schedule, k.machine.l2_bytes // 2
     trips = math.prod(s.extent(v) for v in outer)

@@ -5,12 +5,12 @@
                                                                               out = epilogue(acc) }
 
 One vector of channels is processed at a time, from the top row to the bottom. The rows of a window then stay in the
-first-level cache for the next row of outputs, and the weights of a small window stay in registers.
-The loops over rows and tiles are split where windows cross the edge (`partition_loops`), so no tap is tested.
+first-level cache for the next row of outputs. The weights of a small window stay in registers. The loops over rows and
+tiles are split where windows cross the edge (`partition_loops`), so no tap is tested.
 
-The set of a cache line is determined by its address within a page. If pixels are a large power of two apart, or a
-multiple of one, the rows of the windows of one vector of channels share few sets and evict each other. Then a column of
-tiles is processed with all channels, which are contiguous and use all sets:
+The set of a cache line is determined by its address within a page. If pixels are a multiple of a large power of two
+apart, the rows of one vector of channels share few sets and evict each other. Then a column of tiles is processed with
+all channels, which are contiguous and use all sets:
 
     for image, tile of outputs (parallel): for row: for vector of channels: { … }
 """
@@ -140,10 +140,9 @@ def _outputs(k: KernelBlocks, plan: WindowSchedule, width: int, channels: int) -
     """Return the number of neighbouring outputs computed together, and whether all their channels are, because one
     vector of channels crowds the cache.
 
-    `crowd` is the number of lines that the window rows of one vector of channels need in each set of the first-level
-    cache, relative to its ways. Processing all channels helps if the data and weights of a tile fit this cache; windows
-    larger than 3x3 mostly do not. Otherwise four or seven outputs, preferably a divisor of the row, hide the latency of
-    additions.
+    `crowd` is the number of lines that the windows of one vector of channels need in each set of the first-level cache,
+    over its ways. Processing all channels helps if the data and weights of a tile fit this cache; windows larger than
+    3x3 mostly do not. Otherwise four or seven outputs, preferably a divisor of the row, hide the latency of additions.
     """
     most = k.machine.window_outputs
     taps = plan.taps
