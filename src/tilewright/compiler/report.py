@@ -1,4 +1,4 @@
-"""Report of a build: seconds by phase, and the results of each stage."""
+"""BuildReport of a build: seconds by phase, and the results of each stage."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 @dataclass
-class Report:
+class BuildReport:
     """Seconds spent in each phase of a build, and the results: each kernel, its LLVM text, and the fused module.
 
     The module with the model's original weights is kept only on request. So are the functions of the kernels by symbol,

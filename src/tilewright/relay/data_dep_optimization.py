@@ -1,4 +1,4 @@
-"""TVM's rewrites that read the parameters, each with `convert(func, params, …) -> (func, params)`."""
+"""Rewrites that read the parameters, each with `convert(func, params, …) -> (func, params)`, under TVM's names."""
 
 from tilewright.relay.transform import conv2d_to_sparse as bsr_conv2d
 from tilewright.relay.transform import dense_to_sparse as bsr_dense

@@ -110,7 +110,7 @@ class Trail:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class PipelineStep:
     """A pass, as it runs in the pipeline."""
 
     name: str
@@ -123,12 +123,12 @@ class Step:
         return mod
 
 
-def steps_of(target: Target) -> list[Step]:
+def steps_of(target: Target) -> list[PipelineStep]:
     """Return the graph passes that `optimize` runs under the current context, in order."""
     context, fuse = PassContext.current(), FuseOps(link_params=False)
     found = [p for p in graph_passes(target).passes if context.pass_enabled(p.info)]
     found += [] if context.pass_enabled(fuse.info) else [fuse]
-    return [Step(p.name, p.exact, (*map(named_pass, p.info.required), p)) for p in found]
+    return [PipelineStep(p.name, p.exact, (*map(named_pass, p.info.required), p)) for p in found]
 
 
 def check(case: Case, way: Way, settings: Settings, trail: Trail | None = None) -> Verdict | None:
@@ -141,7 +141,7 @@ def check(case: Case, way: Way, settings: Settings, trail: Trail | None = None) 
         trail.at(way.kind, step=way.step)
         try:
             answers = computed(case, way, settings)
-        except Exception as error:  # an exception of the compiler is a fault
+        except Exception as error:  # what the compiler raises is what is looked for
             return raised(error)
         for given in answers:
             found = compared(
@@ -160,7 +160,7 @@ def reference(case: Case) -> list[Array]:
     try:
         with np.errstate(all="ignore"):
             return case.reference()
-    except Exception as error:  # after any error of numpy there is no reference
+    except Exception as error:  # whatever stops numpy leaves nothing to compare with
         raise NoReference(f"{type(error).__name__}: {error}") from error
 
 
@@ -229,7 +229,7 @@ def as_kernel(case: Case) -> Function:
 def run_twice(run: Any, values: Sequence[Array]) -> list[list[Array]]:
     """Return the results of two runs with different initial memory contents, which reveals elements that are not
     written."""
-    if not isinstance(run, Executable):  # a program in stages: result sizes are known only after it runs
+    if not isinstance(run, Executable):  # a program in stages: the sizes of its results are not known before it runs
         return [flattened(run(*values))]
     answers = []
     for number, byte in zip(_POISON, _BYTES, strict=True):
