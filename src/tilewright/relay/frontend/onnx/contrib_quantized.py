@@ -138,7 +138,7 @@ def qlinear_reduce_mean(
 def qlinear_concat(y_scale: Expr, y_zero_point: Expr, *inputs: Expr, axis: int, node: Node) -> Expr:
     """Concatenate triples of inputs: a tensor, its scale, its zero point."""
     if len(inputs) % 3 or not inputs:
-        node.refuse(f"{len(inputs)} inputs stand behind the scale and zero point of the result; there must be three "
+        node.refuse(f"{len(inputs)} inputs follow the scale and zero point of the result; there must be three "
                     "for each tensor: itself, scale, zero point")
     parts = tuple(real(inputs[k], inputs[k + 1], inputs[k + 2], node) for k in range(0, len(inputs), 3))
     return whole(op.concatenate(Tuple(parts), axis=axis), y_scale, y_zero_point, inputs[0], node)

@@ -238,7 +238,7 @@ def _check_sum(e: Expr) -> bool | Refusal:
     return kept([
         *_whole_image(a), dtype_is(b, BYTES, "the second input"), _result(e),
         (not isinstance(b, Constant) and not isinstance(a, Constant), "a sum with a constant is a convolution there, "
-         "and this constant is no number or vector of channels", "add a vector of channels"),
+         "and this constant is neither a number nor a vector of channels", "add a vector of channels"),
         (tensor(a).shape == tensor(b).shape, f"the inputs are {tensor(a).shape} and {tensor(b).shape}; they are of one "
          "shape there", "broadcast the smaller one"),
     ])
