@@ -401,7 +401,7 @@ def _reducer(combiner: Combiner) -> Callable[..., PrimExpr]:
 
     reduce.__name__ = combiner.name
     reduce.__doc__ = (
-        f"`{combiner.name}` of `expr` along `axis`, one reduction axis or several; or of two values, "
+        f"Return the {combiner.name} of `expr` along `axis`, one reduction axis or several; for two values, "
         f"`{combiner.name}(a, b)`."
     )
     return reduce
