@@ -445,7 +445,6 @@ class Model:
         return model, files(model, *known)
 
     def _as_c(self, name: str, target: str | Target | None) -> CModel:
-        """Return the model as one C file of that name."""
         from tilewright.compiler.c_model import c_model
 
         chosen = (

@@ -450,7 +450,6 @@ app.command("cache", epilog=CACHE_EXAMPLES)(cache_command)
 
 
 def _executable(compiled: Any) -> Any:
-    """Return the executable of a compiled model."""
     return getattr(compiled, "executable", compiled)
 
 

@@ -435,7 +435,6 @@ class Executable:
                 np.copyto(self._view(value, frame, inputs, outputs), result, casting="no")
 
     def _view(self, value: HostValue, frame: _Frame, inputs: Sequence[Array], outputs: Sequence[Array]) -> Array:
-        """Return the array of a value."""
         kind, offset = value.place.kind, value.place.offset
         if kind == OBJECT:
             return frame.objects[offset]

@@ -50,7 +50,6 @@ def read_manifest(data: bytes, where: str) -> Manifest:
 
 
 def _section(name: bytes, content: bytes) -> bytes:
-    """Return a custom section."""
     inside = _number(len(name)) + name + content
     return b"\0" + _number(len(inside)) + inside
 

@@ -120,7 +120,6 @@ def _widths(columns: int, machine: Machine) -> list[int]:
 
 
 def _tile_of(rows: int, width: int, columns: int, machine: Machine) -> Tile:
-    """Return the tile of `rows` rows and `width` columns."""
     lanes = next(n for n in _widths(columns, machine) if width % n == 0)
     return Tile(rows, width // lanes, lanes)
 
