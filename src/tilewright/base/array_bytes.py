@@ -46,7 +46,7 @@ def from_bytes(raw: bytes, dtype: DataType, shape: Sequence[int]) -> Array:
 
 
 def of_strings(values: Sequence[str], shape: Sequence[int]) -> Array:
-    """An array of strings."""
+    """Return an array of strings."""
     array = np.empty(len(values), object)
     array[:] = values
     return array.reshape(tuple(shape))

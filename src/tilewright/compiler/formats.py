@@ -22,7 +22,7 @@ _OF_TORCH: Final = frozenset({".pt", ".pth", ".pt2"})
 
 
 def format_of(model: Any) -> Format:
-    """The format of a path, of bytes, or of an object of the format's own package."""
+    """Return the format of a path, of bytes, or of an object of the format's own package."""
     look = Look.at(model)
     found = next((f for f in (TFLITE, RELAY, PYTORCH) if f.recognizes(look)), None)
     if found is None and look.package != "tilewright" and not ONNX.recognizes(look):

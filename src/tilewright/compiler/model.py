@@ -477,12 +477,12 @@ class Model:
         return tree.benchmark(*tensors, **options)
 
     def profile(self, *args: Any, **options: Any) -> Profile:
-        """The time of each step, on these inputs or on random ones: see `Executable.profile`."""
+        """Return the time of each step, on these inputs or on random ones: see `Executable.profile`."""
         return self.executable.profile(*args, **options)
 
     def dump(self, stage: str) -> str:
-        """The program as text at a stage: `relay`, `tir`, `ll` or `asm`; `c` in the place of these two for the target
-        c. Compiles again when it came from the cache."""
+        """Return the program as text at a stage: `relay`, `tir`, `ll` or `asm`, for the target c `c` instead of the last
+        two. Compiles again if the program came from the cache."""
         backend = self.target.processor.backend
         if stage not in (*STAGES, "c", *backend.stages):
             raise OptionError(f"there is no stage '{stage}'; the stages are {', '.join(STAGES)}", code="TW0210")

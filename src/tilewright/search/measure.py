@@ -173,7 +173,7 @@ class Measured:
 
     @property
     def error_msg(self) -> str:
-        """The message under auto_scheduler's name, `error`."""
+        """`error` under auto_scheduler's name."""
         return self.error
 
     def __iter__(self) -> Iterator[Any]:

@@ -41,7 +41,7 @@ class Selection:
 
     @property
     def saved(self) -> float:
-        """Seconds that the network should save by it."""
+        """Expected seconds saved per run of the network."""
         c = self.comparison
         return 0.0 if c is None or not self.is_kept else self.state.calls * (c.first - c.second)
 
