@@ -153,7 +153,7 @@ class NDArray:
     def copyto(self, target: NDArray | Device) -> NDArray:
         """Copy into another array, or into a new one on a device, and return it."""
         if isinstance(target, Device):
-            return NDArray(_aligned_copy(self._array), target, self.lanes)
+            return NDArray(aligned_copy(self._array), target, self.lanes)
         return target.copyfrom(self)
 
     def __getitem__(self, index: Any) -> np.ndarray[Any, Any]:
@@ -187,7 +187,7 @@ class NDArray:
 
 def array(source: Any, device: Device | None = None) -> NDArray:
     """Return a new contiguous array, 64-byte aligned, with the elements of `source` (any numpy or DLPack source)."""
-    return NDArray(_aligned_copy(as_numpy(source)), device)
+    return NDArray(aligned_copy(as_numpy(source)), device)
 
 
 def empty(shape: int | Sequence[int], dtype: str | DataType = "float32", device: Device | None = None) -> NDArray:
@@ -240,7 +240,8 @@ def _exact(nbytes: int) -> np.ndarray[Any, Any]:
     return np.frombuffer(memoryview(block), np.uint8)[:nbytes]
 
 
-def _aligned_copy(source: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+def aligned_copy(source: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Return a copy that begins at a multiple of `ALIGNMENT` bytes."""
     copy = aligned_empty(source.shape, source.dtype)
     np.copyto(copy, source)
     return copy

@@ -481,8 +481,8 @@ class Model:
         return self.executable.profile(*args, **options)
 
     def dump(self, stage: str) -> str:
-        """Return the program as text at a stage: `relay`, `tir`, `ll` or `asm`, for the target c `c` instead of the last
-        two. Compiles again if the program came from the cache."""
+        """Return the program as text at a stage: `relay`, `tir`, `ll` or `asm`, for the target c `c` instead of the
+        last two. Compiles again if the program came from the cache."""
         backend = self.target.processor.backend
         if stage not in (*STAGES, "c", *backend.stages):
             raise OptionError(f"there is no stage '{stage}'; the stages are {', '.join(STAGES)}", code="TW0210")

@@ -18,6 +18,7 @@ from typing import Final
 import numpy as np
 
 from tilewright.base.errors import InputError
+from tilewright.base.limits import usable_cores
 from tilewright.base.types import DataType
 from tilewright.runtime import timing_lock
 from tilewright.runtime.functions import FunctionModule
@@ -267,8 +268,7 @@ def _other_data() -> Array:
 
 def machine_name() -> str:
     """Return the name of this machine in records: host name, processor, and number of cores for this process."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    return f"{os.uname().nodename}, {_processor()}, {cores} cores"
+    return f"{os.uname().nodename}, {_processor()}, {usable_cores()} cores"
 
 
 def _processor() -> str:

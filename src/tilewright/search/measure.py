@@ -52,7 +52,7 @@ class Candidate(ABC):
 
     __slots__ = ()
 
-    if TYPE_CHECKING:  # no class attributes, which a dataclass would use as defaults of its fields
+    if TYPE_CHECKING:  # no attributes of the class, which a dataclass would take for defaults of its fields
 
         @property
         def key(self) -> str:
@@ -180,7 +180,7 @@ class Measured:
         return iter((self.costs, self.error_no, self.all_cost, self.timestamp))
 
 
-OnMeasured = Callable[[int, Measured], None]
+OnMeasured = Callable[[int, Measured], object]
 """Called with the number of a candidate and its result as soon as it is known."""
 
 

@@ -11,8 +11,9 @@ import tempfile
 from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, Final, Self
+from typing import Any, Final
 
+from tilewright.base.closing import Closeable
 from tilewright.base.errors import InternalError, OptionError, TVMError, WorkerCrashed, WorkerRaised, WorkerTimedOut
 from tilewright.driver.diagnosis.case import Array, Case, load_arrays
 from tilewright.driver.diagnosis.children import CRASHED, SILENT
@@ -34,7 +35,7 @@ class Ended(Exception):
         self.verdict, self.trail = verdict, trail
 
 
-class Bench:
+class Bench(Closeable):
     """A process for all probes of a diagnosis. A given `worker` is used and kept open.
 
     A probe has `timeout` seconds. `tried` is called before each.
@@ -52,10 +53,8 @@ class Bench:
         self._worker = worker or Worker(threads=settings.threads)
         self._folder = tempfile.TemporaryDirectory(prefix="tilewright-diagnose-")
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *exc: object) -> None:
+    def close(self) -> None:
+        """End the process, and delete the folder."""
         if self._own:
             self._worker.close()
         self._folder.cleanup()
@@ -84,7 +83,7 @@ class Bench:
         trail.unlink(missing_ok=True)
         message = {"settings": self.settings.to_json(), "trail": str(trail), "keep": self._folder.name, **more}
         try:
-            if self._worker.pid is None:  # the time limit excludes importing the compiler
+            if self._worker.pid is None:  # importing the compiler is not what takes too long
                 self._worker.call(_IMPORT, {"modules": [_CHILDREN]}, (), _START)
             if not self._ended:
                 return self._worker.call(f"{_PROBES}:{probe}", message, case.to_bytes(), self.timeout)

@@ -17,11 +17,11 @@ import os
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Final, Protocol, Self
+from typing import Any, Final, Protocol
 
 import numpy as np
 
+from tilewright.base.closing import Closeable
 from tilewright.base.errors import InputError, RPCError, WorkerCrashed, WorkerRaised, WorkerTimedOut
 from tilewright.base.nd import Device, NDArray, as_numpy, device
 from tilewright.base.types import DataType
@@ -67,7 +67,7 @@ class _Remote:
             self._connection.send({"call": function, "with": message, "timeout": limit}, pieces)
             answer, got = self._connection.receive(limit + _MARGIN)
         except BaseException:
-            self._connection.close()  # a late answer must not be mistaken for that of another call
+            self._connection.close()  # an answer that comes later must not be taken for that of another call
             raise
         if "refused" in answer:
             raise RPCError(str(answer["refused"]), code="TW1203")
@@ -86,7 +86,7 @@ class _Remote:
         self._connection.close()
 
 
-class RPCSession:
+class RPCSession(Closeable):
     """A session on a device: a process with its own files and modules.
 
     Calls raise `WorkerError` for a failure in that process. A process that crashes or hangs is replaced by one without
@@ -132,14 +132,6 @@ class RPCSession:
     def close(self) -> None:
         """End the session and release the device."""
         self._calls.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def _do(
         self, name: str, message: Message, pieces: Sequence[bytes | memoryview] = (), timeout: float | None = None
@@ -247,7 +239,7 @@ def connect_tracker(url: str, port: int, secret: str | None = None) -> TrackerSe
     return TrackerSession(url, port, secret)
 
 
-class TrackerSession:
+class TrackerSession(Closeable):
     """Requests devices from a tracker."""
 
     def __init__(self, host: str, port: int, secret: str | None = None) -> None:
@@ -304,20 +296,12 @@ class TrackerSession:
         """Close the connection to the tracker."""
         self._connection.close()
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
     def _ask(self, message: Message, timeout: float) -> Message:
         try:
             return self._connection.ask(message, timeout=timeout)
         except OSError:
             self._connection.close()
-            self._connection = self._dial()  # once, because the tracker may have restarted
+            self._connection = self._dial()  # the tracker may have been started anew; once
             try:
                 return self._connection.ask(message, timeout=timeout)
             except OSError as error:

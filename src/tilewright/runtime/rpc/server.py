@@ -6,9 +6,9 @@ import secrets
 import threading
 import time
 from functools import partial
-from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final
 
+from tilewright.base.closing import Closeable
 from tilewright.base.errors import RPCError, WorkerCrashed, WorkerNotStarted, WorkerRaised, WorkerTimedOut
 from tilewright.runtime.rpc.connection import DAY, LOOPBACK, Connection, Listener, dial, seconds, serve
 from tilewright.runtime.rpc.secret import shared_secret
@@ -28,7 +28,7 @@ _UNCLAIMED_SECONDS: Final = 5.0
 Address = tuple[str, int]
 
 
-class Server:
+class Server(Closeable):
     """Serves sessions until `close`: to clients that connect directly, from a tracker, or through a proxy."""
 
     def __init__(
@@ -76,15 +76,7 @@ class Server:
         for thread in self._threads:
             thread.join(5)
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
-    # ---- Sessions
+    # ---- sessions
 
     def _handle(self, connection: Connection, wanted: Message) -> None:
         if wanted["role"] != "session":
@@ -153,7 +145,7 @@ class Server:
         except WorkerNotStarted as error:
             raise RPCError(f"the device cannot run anything: {error}", code="TW1212") from error
 
-    # ---- Offers to the tracker and the proxy
+    # ---- the offer
 
     def _claim(self, token: str) -> bool:
         """Whether the client may use the server: it has the token of the offer, or there is no tracker."""

@@ -13,6 +13,7 @@ from tilewright.relay.frontend.onnx.contrib_fused import first_last, last_first
 from tilewright.relay.frontend.onnx.node import Node
 from tilewright.relay.frontend.onnx.registry import converter
 from tilewright.relay.frontend.operators import op
+from tilewright.relay.frontend.products import times_matrix
 from tilewright.relay.frontend.shaping import axis_of, cast, dtype_of, rank, reshape, scalar, shape_of
 from tilewright.relay.qnn import onnx_runtime
 from tilewright.relay.qnn.affine import Quantized
@@ -243,7 +244,7 @@ def matmul_nbits(
         order = node.value(g_idx, "g_idx").reshape(-1)
         group = np.concatenate([order, np.zeros(len(group) - len(order), order.dtype)])
     weight = ((q.astype(np.float32) - zero[:, group]) * each[:, group])[:, :K].astype(scale.dtype)
-    y = linear.times_matrix(a, Constant(weight))
+    y = times_matrix(a, Constant(weight))
     return y if bias is None else op.add(y, bias)
 
 
