@@ -36,7 +36,7 @@ def hooks_digest() -> str | None:
 
 
 def digest(value: Any) -> str | None:
-    """Return the digest of a function or of a value that functions refer to; None where it has none."""
+    """Return the digest of a function or of a value that functions refer to; None if it has none."""
     found = hashlib.sha256()
     try:
         for part in _parts(value, {}):

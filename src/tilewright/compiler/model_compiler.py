@@ -88,7 +88,7 @@ class ModelCompiler:
                 self.cache.put_artifact(key, artifact)
 
     def _key(self, what: Any) -> str | None:
-        """Return the key of a program; None where a key cannot cover all that the program depends on."""
+        """Return the key of a program; None if a key cannot cover all that the program depends on."""
         hooks = hooks_digest()
         if not self.source.content or hooks is None:
             return None

@@ -121,7 +121,7 @@ def candidate(inp: MeasureInput) -> ScheduledCandidate:
 
 
 def check_legal(func: PrimFunc) -> None:
-    """Raise `ScheduleError` where the trips of a parallel or vectorized loop depend on each other."""
+    """Raise `ScheduleError` if the trips of a parallel or vectorized loop depend on each other."""
     stack: list[tuple[Stmt, list[Stmt]]] = [(func.body, [])]
     while stack:
         s, around = stack.pop()

@@ -106,7 +106,7 @@ class TaskScheduler:
             share_budget(self.next_task, round_of, tune_option.num_measure_trials)
 
     def next_task(self) -> int | None:
-        """Return the task of the next round; None where no task has candidates."""
+        """Return the task of the next round; None if no task has candidates."""
         alive = [k for k in range(len(self.tasks)) if k not in self.dead]
         if not alive:
             return None
