@@ -24,7 +24,7 @@ _KNOWN: Final = frozenset({"tilewright", "numpy", *sys.stdlib_module_names})
 
 def hooks_digest() -> str | None:
     """Return a digest of the functions that take part in compiling operators of this package: empty without any, None
-    where one of them has no digest."""
+    if one of them has no digest."""
     hooks = {k: OP_ATTRIBUTES[k].value for k in sorted(OP_ATTRIBUTES) if k[1].startswith("FTVM")}
     if not hooks:
         return ""

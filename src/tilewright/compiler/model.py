@@ -70,8 +70,8 @@ def compile(
 ) -> Model:
     """Compile a model for this machine, or for `target`.
 
-    - `model`: the path or bytes of an ONNX, TFLite, PyTorch or Relay (`.relay`) file, a `ModelProto`, a `tflite.Model`,
-      a TorchScript module, an `ExportedProgram`, an `IRModule`, or a function of Relay.
+    - `model`: the path or bytes of a file (ONNX, TFLite, PyTorch, or Relay as `.relay`), or an object: a `ModelProto`,
+      a `tflite.Model`, a TorchScript module, an `ExportedProgram`, an `IRModule`, or a function of Relay.
     - `shapes`: sizes of symbolic input dimensions, by input. Without them, a model with symbolic dimensions is compiled
       for each shape at the first call with it. With names or ranges (`("1..64", 3, "h", "w")`), one program serves all
       sizes and can be saved; `OpenSizeWarning` reports a model without such a program.

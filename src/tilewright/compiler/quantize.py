@@ -44,9 +44,9 @@ def quantize(
     """Quantize a float model to 8-bit integers from its values for `data`.
 
     `model` is an argument of `tilewright.compile`. `data` are inputs: a dictionary of arrays with samples along the
-    first axis, a path of such a `.npz`, an iterable of dictionaries, or arrays for a single input. Dynamic dimensions
-    have the sizes of `shapes`, else those of the first sample. `options` are those of `relay.quantize.PostTraining`.
-    Raises `InputError` for unsuitable data, `OptionError`, and the errors of `tilewright.compile` for a model.
+    first axis, such a `.npz`, an iterable of dictionaries, or arrays for a single input. Dynamic dimensions have the
+    sizes of `shapes`, else those of the first sample. `options` are those of `relay.quantize.PostTraining`. Raises
+    `InputError` for unsuitable data, `OptionError`, and the errors of `tilewright.compile` for a model.
     """
     known = list(PostTraining.__dataclass_fields__)
     for name in options:

@@ -12,11 +12,11 @@ withdrawing are sequentially consistent, so one of the two sides sees the other.
 on a futex at `job`. A call while a job runs, from another thread or from inside a loop body, runs serially. On systems
 without futexes every call does.
 
-Workers avoid the caller's core, because a worker woken there would run only after the loop has ended. A caller that
-changed its core notices it at the start of a loop or while it waits for the end, and lets the workers run on all other
-cores. The system chooses the core of each worker among these, so that several processes do not choose the same. A
-worker that loses its core to another process during a chunk finishes it on the core of the caller, which waits anyway.
-With fewer cores than threads, or if the variable TILEWRIGHT_BIND_THREADS is 0, the system places workers freely.
+Workers avoid the caller's core, because a worker woken there would run only after the loop has ended. At the start of a
+loop and while it waits, a caller checks whether its core has changed. It then lets the workers run on all other cores.
+The system chooses the core of each worker among these, so that several processes do not choose the same. A worker that
+loses its core to another process during a chunk finishes it on the core of the caller, which waits anyway. With fewer
+cores than threads, or if the variable TILEWRIGHT_BIND_THREADS is 0, the system places workers freely.
 """
 
 from __future__ import annotations

@@ -8,8 +8,8 @@ One vector of channels is processed at a time, from the top row to the bottom. T
 first-level cache for the next row of outputs. The weights of a small window stay in registers. The loops over rows and
 tiles are split where windows cross the edge (`partition_loops`), so no tap is tested.
 
-The set of a cache line is determined by its address within a page. If pixels are a multiple of a large power of two
-apart, the rows of one vector of channels share few sets and evict each other. Then a column of tiles is processed with
+The set of a cache line is determined by its address within a page. If the pixel distance is a multiple of a large power
+of two, the rows of a vector of channels share few sets and evict each other. Then a column of tiles is processed with
 all channels, which are contiguous and use all sets:
 
     for image, tile of outputs (parallel): for row: for vector of channels: { … }
