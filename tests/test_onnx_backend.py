@@ -51,7 +51,7 @@ def test_devices_and_compatibility() -> None:
     assert not backend.is_compatible(model)
 
 
-def _mlp(**options: Any) -> onnx.ModelProto:
+def _mlp(**options: Any) -> backend.TilewrightRep:
     return backend.prepare(models.mlp(), **options)
 
 

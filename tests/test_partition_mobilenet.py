@@ -96,7 +96,7 @@ def test_the_text_of_a_partitioned_mobilenet(biases_on_the_npu: None) -> None:
         assert line in before
     assert before.index(BEFORE.strip().splitlines()[1]) < before.index("%6 = ")
 
-    weights = {v.name_hint: np.zeros([int(d) for d in v.type_annotation.shape], "float32") for v in network.params[1:]}
+    weights = {v.name_hint: np.zeros([int(d) for d in v.tensor_type.shape], "float32") for v in network.params[1:]}
     mod = tvm.IRModule.from_expr(relay.build_module.bind_params_by_name(network, weights))
     mod = transform.InferType()(mod)
     mod = transform.AnnotateTarget("npu")(mod)

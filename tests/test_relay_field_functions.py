@@ -42,7 +42,7 @@ def test_a_diagonal_is_set_with_the_arguments_of_the_field() -> None:
 
 @pytest.mark.parametrize(("op", "meaning"), [(relay.mod, np.fmod), (relay.floor_mod, np.mod)])
 def test_remainders_are_the_same_natively_and_interpreted(op: Any, meaning: np.ufunc) -> None:
-    a, b = np.float32([1e8, 3e38, 5.3, -5.3, np.inf, 7]), np.float32([7, 1e-3, np.inf, 0.1, 2, 0])
+    a, b = np.array([1e8, 3e38, 5.3, -5.3, np.inf, 7], np.float32), np.array([7, 1e-3, np.inf, 0.1, 2, 0], np.float32)
     x, y = (var(n, shape=(6,)) for n in "xy")
     function = Function([x, y], op(x, y))
     with np.errstate(invalid="ignore"):
@@ -101,11 +101,11 @@ def test_global_pools_of_rows_and_volumes(name: str, shape: tuple[int, ...]) -> 
 def test_layers_with_the_arguments_of_the_field() -> None:
     x = var("x", shape=(2, 8))
     assert relay.nn.mirror_pad(x, ((0, 0), (1, 1)), "REFLECT").op == OPS["nn.mirror_pad"]("REFLECT", ((0, 0), (1, 1)))
-    assert relay.nn.contrib_dense_pack(x, var("w", shape=(3, 8, 4)), "NK4n", 12).checked_type.shape == (2, 12)
+    assert relay.nn.contrib_dense_pack(x, var("w", shape=(3, 8, 4)), "NK4n", 12).tensor_type.shape == (2, 12)
     bits = relay.nn.bitpack(
         var("b", shape=(2, 64), dtype="int32"), bits=2, pack_axis=1, bit_axis=2, pack_type="uint32", name="packed"
     )
-    assert bits.checked_type.shape == (2, 2, 2)
+    assert bits.tensor_type.shape == (2, 2, 2)
     first, second = relay.meshgrid([var("a", shape=(2,)), var("b", shape=(3,))], indexing="xy").checked_type.fields
     assert first == second
     assert first.shape == (3, 2)
@@ -132,7 +132,7 @@ COUNTED: list[tuple[str, tuple[Array, ...]]] = [
     ("argwhere", (np.zeros((2, 2), bool),)),
     (
         "sparse_fill_empty_rows",
-        (np.asarray([[0, 1], [0, 3], [2, 0]]), np.asarray([1, 2, 3], "float32"), np.asarray([4, 4]), np.float32(-1))
+        (np.asarray([[0, 1], [0, 3], [2, 0]]), np.asarray([1, 2, 3], "float32"), np.asarray([4, 4]), np.array(-1, np.float32))
     ),
 ]
 

@@ -485,7 +485,7 @@ def test_ways_to_write_a_variable() -> None:
 
 
 def test_sizes_are_numbers_with_a_value() -> None:
-    shape = var("x", shape=(2, np.int64(3), tvm.tir.IntImm("int32", 4), relay.Any())).checked_type.shape
+    shape = var("x", shape=(2, np.int64(3), tvm.tir.IntImm("int32", 4), relay.Any())).tensor_type.shape
     assert [d.value for d in shape[:3]] == [2, 3, 4] == [int(d) for d in shape[:3]] and not hasattr(shape[3], "value")
     assert str(shape[0]) == "2" and type(shape[0].value) is int
 

@@ -13,7 +13,7 @@ from host_examples import HOST_EXAMPLES
 from op_examples import EXAMPLES, OWN, Example
 from te_numpy import evaluate as evaluate_te
 from tilewright import te
-from tilewright.base.types import DataType, TensorType, TupleType
+from tilewright.base.types import DataType, TensorType, TupleType, Type
 from tilewright.relay.expr import Call, Function, Tuple
 from tilewright.relay.interpreter import evaluate
 from tilewright.relay.op.registry import Op
@@ -136,7 +136,7 @@ def test_symbolic_dimensions() -> None:
 
     n, m = Symbol("n"), Symbol("m")
     image = TensorType((n, 3, 8, m))
-    cases: list[tuple[Op, tuple[TensorType, ...], tuple[Any, ...]]] = [
+    cases: list[tuple[Op, tuple[Type, ...], tuple[Any, ...]]] = [
         (elementwise.Exp(), (image,), (n, 3, 8, m)),
         (broadcast.Add(), (image, TensorType((3, 1, 1))), (n, 3, 8, m)),
         (broadcast.Add(), (image, TensorType((m,))), (n, 3, 8, m)),

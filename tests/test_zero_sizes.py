@@ -117,7 +117,7 @@ def along_axes(x: Array, axis: int) -> Iterator[Case]:
         Case("LayerNormalization", {"x": x}, {"w": np.ones(x.shape[axis:], np.float32)}, {"axis": axis})
     )
     yield from (
-        Case("OneHot", {"i": np.zeros(x.shape, np.int64)}, {"d": np.array(3), "v": np.float32([0, 1])}, {"axis": axis}),
+        Case("OneHot", {"i": np.zeros(x.shape, np.int64)}, {"d": np.array(3), "v": np.array([0, 1], np.float32)}, {"axis": axis}),
         *([Case("ArgMax", {"x": x}, attrs={"axis": axis}, outputs=(INT64,))] if size else [])
     )
 
@@ -164,7 +164,7 @@ def layers() -> Iterator[Case]:
         Case("SpaceToDepth", {"x": four}, attrs={"blocksize": 2}), Case("GridSample", {"x": x, "g": real(0, 2, 2, 2)})
     )
     yield from (
-        Case("Resize", {"x": x}, {"s": np.float32([1, 1, 2, 2])}, order="x,,s"), Case("Det", {"x": real(0, 3, 3)})
+        Case("Resize", {"x": x}, {"s": np.array([1, 1, 2, 2], np.float32)}, order="x,,s"), Case("Det", {"x": real(0, 3, 3)})
     )
     yield from (
         Case("Squeeze", {"x": real(*s)}, {"a": ints(axis)}) for s, axis in (((1, 0, 3), 0), ((0, 1), 1), ((1, 1, 0), 0))
