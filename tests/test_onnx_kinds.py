@@ -607,7 +607,9 @@ def test_remainders_by_infinity() -> None:
 
 
 def test_random_numbers() -> None:
-    draws: dict[str, dict[str, Any]] = {"RandomUniform": {"low": -1.0, "high": 3.0}, "RandomNormal": {"mean": 1.0, "scale": 2.0}}
+    draws: dict[str, dict[str, Any]] = {
+        "RandomUniform": {"low": -1.0, "high": 3.0}, "RandomNormal": {"mean": 1.0, "scale": 2.0}
+    }
     for op_type, attrs in draws.items():
         values = tvm.compile(node_model(op_type, {}, {}, {"y": TensorProto.FLOAT}, shape=[64, 64], seed=3.0, **attrs))()
         again = tvm.compile(node_model(op_type, {}, {}, {"y": TensorProto.FLOAT}, shape=[64, 64], seed=4.0, **attrs))()

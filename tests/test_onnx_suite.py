@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 from onnx import helper
 
-import onnx_suite
 import small_models as models
 from onnx_suite import Case, Outcome, cases, listed, page, reasons, run
 from onnx_verdict import APART, plain

@@ -60,7 +60,7 @@ def real(*shape: int) -> Any:
     return np.random.default_rng(sum(shape)).standard_normal(shape).astype(np.float32)
 
 
-def plans_of(program: Model) -> dict[Shapes, Executable]:
+def plans_of(program: tilewright.Model) -> dict[Shapes, Executable]:
     """The plans that a program for open sizes keeps, by the shapes of its inputs."""
     assert isinstance(program.executable, OpenExecutable)
     return program.executable._plans

@@ -132,7 +132,10 @@ COUNTED: list[tuple[str, tuple[Array, ...]]] = [
     ("argwhere", (np.zeros((2, 2), bool),)),
     (
         "sparse_fill_empty_rows",
-        (np.asarray([[0, 1], [0, 3], [2, 0]]), np.asarray([1, 2, 3], "float32"), np.asarray([4, 4]), np.array(-1, np.float32))
+        (
+            np.asarray([[0, 1], [0, 3], [2, 0]]), np.asarray([1, 2, 3], "float32"), np.asarray([4, 4]),
+            np.asarray(-1, "float32")
+        )
     ),
 ]
 

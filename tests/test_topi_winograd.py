@@ -68,7 +68,7 @@ def test_what_the_expressions_mean(m: int, block: int) -> None:
         out = convolution(data, weight, (0, 1, 2, 3), Cut(2, 9, 8, 5, 7, (2, 1, 1, 0), m, block))
     found = te_numpy.evaluate(out, {data: x, weight: w})
     wanted = nn.conv2d(var("x", shape=(2, 5, 9, 8)), const(w), padding=(2, 1, 1, 0), kernel_size=(3, 3), channels=7)
-    function = Function((wanted.args[0],), wanted)  # type: ignore[attr-defined]
+    function = Function((wanted.args[0],), wanted)
     np.testing.assert_allclose(
         found.transpose(0, 3, 1, 2), evaluate(function, x.transpose(0, 3, 1, 2)), rtol=1e-4, atol=1e-4
     )
@@ -100,7 +100,7 @@ def test_what_the_expressions_of_groups_mean(groups: int, parts: int) -> None:
     wanted = nn.conv2d(
         var("x", shape=(1, 16, 9, 8)), const(w), padding=(1, 1), kernel_size=(3, 3), channels=32, groups=groups
     )
-    function = Function((wanted.args[0],), wanted)  # type: ignore[attr-defined]
+    function = Function((wanted.args[0],), wanted)
     np.testing.assert_allclose(
         found.transpose(0, 3, 1, 2), evaluate(function, x.transpose(0, 3, 1, 2)), rtol=1e-4, atol=1e-4
     )
@@ -122,7 +122,7 @@ def test_what_the_expressions_of_volumes_mean(m: int, span: int, taps: int) -> N
     found = te_numpy.evaluate(out, {data: x, weight: w})
     padding = (front, 2, 1, back, 1, 0)
     wanted = nn.conv3d(var("x", shape=(2, 5, 4, 9, 8)), const(w), padding=padding, kernel_size=(taps, 3, 3), channels=7)
-    function = Function((wanted.args[0],), wanted)  # type: ignore[attr-defined]
+    function = Function((wanted.args[0],), wanted)
     np.testing.assert_allclose(
         found.transpose(0, 4, 1, 2, 3), evaluate(function, x.transpose(0, 4, 1, 2, 3)), rtol=1e-4, atol=1e-4
     )

@@ -14,7 +14,7 @@ here is what Python itself evaluates: the decorator and the parameters' annotati
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final, overload
+from typing import TYPE_CHECKING, Any, Final, overload
 
 from tilewright.tir.parser import parse_python
 from tilewright.tir.stmt import PrimFunc
@@ -48,5 +48,8 @@ def prim_func(function: Callable[..., Any] | None = None, *, name: str = "", pri
     """
     return parse_python if function is None else parse_python(function)
 
+
+if TYPE_CHECKING:
+    def __getattr__(name: str) -> Any: ...  # the other words of the language, which only the parser reads
 
 __all__ = ["Buffer", "handle", "prim_func"]
