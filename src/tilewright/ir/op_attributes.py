@@ -15,11 +15,13 @@ import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from types import FrameType
-from typing import Any, Final
+from typing import Any, Final, TypeVar, overload
 
 from tilewright.base.errors import OptionError, UnknownOperatorWarning
 from tilewright.base.plugins import offload_names
 from tilewright.ir import dialects
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +37,15 @@ OP_ATTRIBUTES: Final[dict[tuple[str, str], Registered]] = {}
 """The attributes by operator and key."""
 
 
-def register_op_attr(op_name: str, attr_key: str, value: Any = None, level: int = 10) -> Callable[[Any], Any] | Any:
+@overload
+def register_op_attr(op_name: str, attr_key: str, value: None = None, level: int = 10) -> Callable[[T], T]: ...
+
+
+@overload
+def register_op_attr(op_name: str, attr_key: str, value: T, level: int = 10) -> T: ...
+
+
+def register_op_attr(op_name: str, attr_key: str, value: Any = None, level: int = 10) -> Any:
     """Set the attribute `attr_key` of an operator; without `value`, a decorator of the value.
 
     Raises `OptionError` when the operator has this attribute with the same level or a higher one. Warns

@@ -265,7 +265,7 @@ def _declared(base: type[Pass], method: str, target: Any, info: PassInfo) -> Any
 def _declaration(
     base: type[Pass], method: str, pass_func: Any, opt_level: int, name: str | None, required: Sequence[str] | None,
     traceable: bool
-) -> Any:
+) -> Callable[..., Any]:
     def declare(target: Any) -> Any:
         if not callable(target):
             raise OptionError(f"a pass is made from a function or a class, not from {target!r}", code="TW0412")
@@ -279,7 +279,7 @@ def _declaration(
 def module_pass(
     pass_func: Any = None, opt_level: int = 0, name: str | None = None, required: Sequence[str] | None = None,
     traceable: bool = False
-) -> Any:
+) -> Callable[..., Any]:
     """Make a pass of `f(mod, context) -> mod`, or of a class with `transform_module(self, mod, context)`."""
     return _declaration(ModulePass, "transform_module", pass_func, opt_level, name, required, traceable)
 
@@ -290,7 +290,7 @@ def function_pass_of(base: type[FunctionPass]) -> Callable[..., Any]:
     def function_pass(
         pass_func: Any = None, opt_level: int = 0, name: str | None = None, required: Sequence[str] | None = None,
         traceable: bool = False
-    ) -> Any:
+    ) -> Callable[..., Any]:
         """Make a pass of `f(func, mod, context) -> func`, or of a class with `transform_function(self, func, mod,
         context)`."""
         return _declaration(base, "transform_function", pass_func, opt_level, name, required, traceable)

@@ -13,7 +13,7 @@ by identity; two equal calls are two calls until common subexpressions are merge
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -221,8 +221,9 @@ class Tuple(Expr):
     fields: tuple[Expr, ...]
     span: Origin | None = None
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "fields", tuple(self.fields))
+    def __init__(self, fields: Iterable[Expr], span: Origin | None = None) -> None:
+        object.__setattr__(self, "fields", tuple(fields))
+        object.__setattr__(self, "span", span)
         self.set_type(self.infer_type())
 
     def infer_type(self) -> Type | None:

@@ -127,7 +127,7 @@ def _sparse(given: tuple[Any, ...], named: Mapping[str, Any], what: str) -> tupl
     return tuple(p if isinstance(p, Expr) else const(np.asarray(p)) for p in parts)
 
 
-def __getattr__(name: str) -> Callable[..., Any]:
+def __getattr__(name: str) -> Callable[..., Call]:
     return public_function("nn." + name.removesuffix("_nchwc") + "_NCHWc" if name.endswith("_nchwc") else "nn." + name,
                            __name__)
 

@@ -36,7 +36,7 @@ def _scalar(value: Any, dtype: str) -> Any:
     return const(value, dtype) if isinstance(value, (int, float)) else value
 
 
-def __getattr__(name: str) -> Callable[..., Any]:
+def __getattr__(name: str) -> Callable[..., Call]:
     return public_function("random." + name, __name__)
 
 

@@ -129,7 +129,7 @@ class CallPattern(DFPattern):
     """A call of `op` on `args` (None: any arguments). Sums and products match in either order."""
 
     op: DFPattern
-    args: tuple[DFPattern, ...] | None
+    args: Sequence[DFPattern] | None
 
     def __post_init__(self) -> None:
         _sequence(self, "args")
@@ -142,7 +142,7 @@ class CallPattern(DFPattern):
 class FunctionPattern(DFPattern):
     """A function with the parameters `params` (None: any), whose body matches `body`."""
 
-    params: tuple[DFPattern, ...] | None
+    params: Sequence[DFPattern] | None
     body: DFPattern
 
     def __post_init__(self) -> None:
@@ -180,13 +180,13 @@ class LetPattern(DFPattern):
 class TuplePattern(DFPattern):
     """A tuple of `fields` (None: any)."""
 
-    fields: tuple[DFPattern, ...] | None
+    fields: Sequence[DFPattern] | None
 
     def __post_init__(self) -> None:
         _sequence(self, "fields")
 
     def inside(self) -> Parts:
-        return self.fields or ()
+        return tuple(self.fields or ())
 
 
 @node

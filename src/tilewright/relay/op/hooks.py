@@ -37,32 +37,32 @@ class OpPattern(enum.IntEnum):
     OPAQUE = Fusion.OPAQUE
 
 
-Registered = Callable[[Any], Any] | Any
+Function = Callable[..., Any]
 
 
-def register_legalize(op_name: str, legal_op: Any = None, level: int = 10) -> Registered:
+def register_legalize(op_name: str, legal_op: Function | None = None, level: int = 10) -> Function:
     """The hook of `Legalize`: `f(attrs, inputs, types)` -> an expression of the same type, or None."""
     return register_op_attr(op_name, LEGALIZE, legal_op, level)
 
 
-def register_qnn_legalize(op_name: str, legal_op: Any = None, level: int = 10) -> Registered:
+def register_qnn_legalize(op_name: str, legal_op: Function | None = None, level: int = 10) -> Function:
     """The hook of `qnn.transform.Legalize`, like that of `register_legalize`."""
     return register_op_attr(op_name, QNN_LEGALIZE, legal_op, level)
 
 
-def register_alter_op_layout(op_name: str, alter_layout: Any = None, level: int = 10) -> Registered:
+def register_alter_op_layout(op_name: str, alter_layout: Function | None = None, level: int = 10) -> Function:
     """The hook of `AlterOpLayout`: `f(attrs, inputs, tinfos, out_type)` -> an operator in other layouts over `inputs`,
     or None."""
     return register_op_attr(op_name, ALTER_OP_LAYOUT, alter_layout, level)
 
 
-def register_convert_op_layout(op_name: str, convert_layout: Any = None, level: int = 10) -> Registered:
+def register_convert_op_layout(op_name: str, convert_layout: Function | None = None, level: int = 10) -> Function:
     """The hook of `ConvertLayout`: `f(attrs, inputs, types, desired_layouts)` -> the operator in those layouts over
     `inputs`, or None."""
     return register_op_attr(op_name, CONVERT_OP_LAYOUT, convert_layout, level)
 
 
-def register_mixed_precision_conversion(op_name: str, func: Any = None, level: int = 10) -> Registered:
+def register_mixed_precision_conversion(op_name: str, func: Function | None = None, level: int = 10) -> Function:
     """The hook of `ToMixedPrecision`: `f(call, mixed_precision_type)` -> `[category, accumulation dtype, output
     dtype]`.
 
@@ -79,22 +79,22 @@ def is_replaced(op_name: str) -> bool:
     return any((op_name, key) in OP_ATTRIBUTES for key in (STRATEGY, SCHEDULE, COMPUTE))
 
 
-def register_compute(op_name: str, compute: Any = None, level: int = 10) -> Registered:
+def register_compute(op_name: str, compute: Function | None = None, level: int = 10) -> Function:
     """Register the computation of an operator: `f(attrs, inputs, out_type)` returns the list of the output tensors."""
     return register_op_attr(op_name, COMPUTE, compute, level)
 
 
-def register_strategy(op_name: str, fstrategy: Any = None, level: int = 10) -> Registered:
+def register_strategy(op_name: str, fstrategy: Function | None = None, level: int = 10) -> Function:
     """Register the strategy of an operator: `f(attrs, inputs, out_type, target)` returns a `relay.op.OpStrategy`."""
     return register_op_attr(op_name, STRATEGY, fstrategy, level)
 
 
-def register_schedule(op_name: str, schedule: Any = None, level: int = 10) -> Registered:
+def register_schedule(op_name: str, schedule: Function | None = None, level: int = 10) -> Function:
     """Register the schedule of an operator: `f(attrs, outs, target)` returns the te schedule of a kernel with the
     results `outs`."""
     return register_op_attr(op_name, SCHEDULE, schedule, level)
 
 
-def register_pattern(op_name: str, pattern: int, level: int = 10) -> Registered:
+def register_pattern(op_name: str, pattern: int, level: int = 10) -> int:
     """Register how an operator fuses with others, a value of `OpPattern`."""
     return register_op_attr(op_name, PATTERN, pattern, level)

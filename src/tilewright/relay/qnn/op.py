@@ -53,7 +53,7 @@ def _code(dtype: Any) -> Any:
     return const(SQNN_DTYPE_TO_CODE[dtype], "int32")
 
 
-def __getattr__(name: str) -> Callable[..., Any]:
+def __getattr__(name: str) -> Callable[..., Call]:
     return public_function("qnn." + name, __name__)
 
 

@@ -34,6 +34,9 @@ Buffer: Final = Annotation()
 handle: Final = Annotation()
 int8 = int16 = int32 = int64 = uint8 = uint16 = uint32 = uint64 = float32 = float64 = Annotation()
 
+if TYPE_CHECKING:  # the words of a function's body, which is read and never run
+    def __getattr__(name: str) -> Any: ...
+
 
 @overload
 def prim_func(function: Callable[..., Any]) -> PrimFunc: ...

@@ -48,7 +48,7 @@ list_offloads(_TABLES)
 list_offloads(_PARTITIONERS)
 
 
-def register_pattern_table(compiler: str, table: Callable[[], PatternTable] | None = None) -> Any:
+def register_pattern_table(compiler: str, table: Callable[[], PatternTable] | None = None) -> Callable[..., Any]:
     """Register the table that the function returns as that of `compiler`; without `table`, a decorator of such a
     function."""
 
