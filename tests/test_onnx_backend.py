@@ -17,7 +17,7 @@ X = np.random.default_rng(0).standard_normal((2, 16), np.float32)
 
 def test_inputs_by_order_by_name_and_alone() -> None:
     rep = backend.prepare(models.mlp(), threads=1)
-    expected = rep.run([X])
+    expected: Any = rep.run([X])  # a tuple that also takes names
     assert expected["y"] is expected[0] and expected[0].shape == (2, 10)
     for given in (X, (X,), {"x": X}):
         np.testing.assert_array_equal(rep.run(given)[0], expected[0])

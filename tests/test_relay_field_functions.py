@@ -12,6 +12,7 @@ import pytest
 
 from tilewright import relay
 from tilewright.base.errors import CompileError, ShapeError
+from tilewright.base.types import TensorType, TupleType
 from tilewright.ir import IRModule, assert_structural_equal
 from tilewright.relay.expr import Expr, Function, var
 from tilewright.relay.interpreter import evaluate
@@ -57,9 +58,9 @@ def test_products_of_bits_have_a_row_for_each_of_the_weights() -> None:
     data = var("d", shape=(2, 64), dtype="int16")
     weights, some = (var("w", shape=(n, 64), dtype="int16") for n in (5, relay.Any()))
     types = [
-        relay.nn.bitserial_dense(data, weights).checked_type, relay.nn.bitserial_dense(data, some, units=5).checked_type
+        relay.nn.bitserial_dense(data, weights).tensor_type, relay.nn.bitserial_dense(data, some, units=5).tensor_type
     ]
-    types.append(relay.nn.bitserial_dense(data, weights, out_dtype="int32").checked_type)
+    types.append(relay.nn.bitserial_dense(data, weights, out_dtype="int32").tensor_type)
     assert [(tuple(t.shape), t.dtype) for t in types] == [((2, 5), "int16"), ((2, 5), "int16"), ((2, 5), "int32")]
 
 
@@ -106,9 +107,11 @@ def test_layers_with_the_arguments_of_the_field() -> None:
         var("b", shape=(2, 64), dtype="int32"), bits=2, pack_axis=1, bit_axis=2, pack_type="uint32", name="packed"
     )
     assert bits.tensor_type.shape == (2, 2, 2)
-    first, second = relay.meshgrid([var("a", shape=(2,)), var("b", shape=(3,))], indexing="xy").checked_type.fields
+    grid = relay.meshgrid([var("a", shape=(2,)), var("b", shape=(3,))], indexing="xy").checked_type
+    assert isinstance(grid, TupleType)
+    first, second = grid.fields
     assert first == second
-    assert first.shape == (3, 2)
+    assert isinstance(first, TensorType) and first.shape == (3, 2)
 
 
 def test_a_sparse_matrix_is_three_tensors_or_an_object_that_has_them() -> None:

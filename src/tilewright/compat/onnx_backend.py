@@ -42,7 +42,7 @@ class TilewrightRep(OnnxBackendRep):
         self._inputs = [i.name for i in proto.graph.input]
         self._outputs = namedtupledict("Outputs", [o.name for o in proto.graph.output])
 
-    def run(self, inputs: Any, **kwargs: Any) -> Any:
+    def run(self, inputs: Any, **kwargs: Any) -> tuple[Any, ...]:
         """The outputs in the model's order, also by name: `rep.run(x)["y"]`.
 
         `inputs` are a mapping by name, a sequence in the order of the model, or one array for a model of one input. The
