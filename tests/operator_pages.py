@@ -94,8 +94,8 @@ def _signature(cls: type[Op]) -> str:
     parameters = [p for p in inspect.signature(cls.infer).parameters.values() if p.name != "self"]
     inputs = [p.name if p.default is p.empty else f"{p.name}={p.default!r}" for p in parameters]
     given = [
-        f.name if f.default is dataclasses.MISSING else f"{f.name}={f.default!r}" for f in dataclasses.fields(cls)
-    ]  # type: ignore[arg-type]
+        f.name if f.default is dataclasses.MISSING else f"{f.name}={f.default!r}" for f in dataclasses.fields(cls)  # type: ignore[arg-type]
+    ]
     return f"{cls.name}({', '.join(inputs + given)})"
 
 

@@ -327,7 +327,7 @@ class _Block:
         x = self.pick(lambda t: isinstance(t, TupleType) and len(t.fields) > 0)
         return None if x is None else TupleGetItem(
             x, self.random.randrange(len(x.checked_type.fields))
-        )  # type: ignore[attr-defined]
+        )
 
     def condition(self) -> Expr:
         x = self.pick(lambda t: t == TensorType((), "float32"))

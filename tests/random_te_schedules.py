@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import random
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 from tilewright import te
@@ -131,9 +132,14 @@ def shape_loops(stage: te.Stage, choose: Choose) -> None:
 def mark_loops(stage: te.Stage, choose: Choose) -> None:
     for axis in stage.leaf_iter_vars:
         if choose.random() < 0.2:
-            choose.choice(
-                [stage.vectorize, stage.unroll, stage.parallel, lambda a: stage.bind(a, te.thread_axis("vthread"))]
-            )(axis)
+            marks: list[Callable[[te.IterVar], None]] = [
+                stage.vectorize, stage.unroll, stage.parallel, lambda a: stage.bind(a, te.thread_axis("vthread"))
+            ]
+            choose.choice(marks)(axis)
+
+
+def compute_somewhere(stage: te.Stage, user: te.Stage, choose: Choose) -> None:
+    stage.compute_at(user, choose.choice(user.leaf_iter_vars))
 
 
 def rewritten(s: te.Schedule, e: Expressions, choose: Choose) -> None:
@@ -161,7 +167,7 @@ def scheduled(seed: int) -> tuple[te.Schedule, list[te.Tensor]]:
     attempt(lambda: rewritten(s, e, choose))
     computed = [x for x in s.stages if isinstance(x.op, te.ComputeOp)]
     for stage in computed:
-        attempt(lambda stage=stage: shape_loops(stage, choose))  # type: ignore[misc]
+        attempt(partial(shape_loops, stage, choose))
     for stage in computed[:-1]:
         where = choose.random()
         if where < 0.15:
@@ -170,11 +176,9 @@ def scheduled(seed: int) -> tuple[te.Schedule, list[te.Tensor]]:
             readers = [x for x in computed if any(t in x.op.inputs for t in stage.op.outputs) and not x.inlined]
             if readers:
                 user = choose.choice(readers)
-                attempt(
-                    lambda stage=stage, user=user: stage.compute_at(user, choose.choice(user.leaf_iter_vars))
-                )  # type: ignore[misc]
+                attempt(partial(compute_somewhere, stage, user, choose))
     for stage in computed:
-        attempt(lambda stage=stage: mark_loops(stage, choose))  # type: ignore[misc]
+        attempt(partial(mark_loops, stage, choose))
     return s, list(e.args)
 
 

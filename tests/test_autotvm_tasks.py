@@ -185,7 +185,7 @@ def test_a_build_takes_the_best_of_records(tmp_path: Path, caplog: pytest.LogCap
     def run(lib: Any) -> np.ndarray[Any, Any]:
         m = tvm.contrib.graph_executor.GraphModule(lib["default"](tvm.cpu()))
         m.run(data=x)
-        return m.get_output(0).numpy()  # type: ignore[no-any-return]
+        return m.get_output(0).numpy()
 
     with tvm.transform.PassContext(opt_level=3):
         plain = run(relay.build(mod, "llvm", params=params))

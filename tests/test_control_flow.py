@@ -141,7 +141,7 @@ def inputs_of(mod: IRModule, seed: int) -> list[Any] | None:
     types = [p.checked_type for p in mod["main"].params]
     if not all(isinstance(t, TensorType) for t in types):
         return None
-    return [(rng.random(t.shape) * 2).astype(t.dtype.numpy()) for t in types]  # type: ignore[attr-defined]
+    return [(rng.random(t.shape) * 2).astype(t.dtype.numpy()) for t in types]
 
 
 @pytest.mark.slow

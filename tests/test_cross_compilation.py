@@ -141,7 +141,7 @@ def test_windows(tmp_path: Path) -> None:
     with tarfile.open(tmp_path / "model.tar") as archive:
         objects = {
             m.name: archive.extractfile(m).read(2) for m in archive.getmembers() if m.name.endswith(".o")
-        }  # type: ignore[union-attr]
+        }
     assert {*objects.values()} == {b"\x64\x86"} and {"entry.o", "constants.o"} < {*objects}
     with pytest.raises(ArtifactError, match=r"made for Windows, this machine runs|made for x86_64, this machine is"):
         load(tmp_path / "model.tar")

@@ -154,7 +154,7 @@ def test_calls_of_functions_and_of_global_functions() -> None:
     assert not is_op("add")(None).match(f(x, y))
     name = relay.GlobalVar(
         "f", relay.FuncType([x.type_annotation], x.type_annotation)
-    )  # type: ignore[list-item, arg-type]
+    )
     assert is_expr(name)(wildcard()).match(name(x))
 
 

@@ -390,7 +390,7 @@ def test_it_works_on_the_memory_of_its_caller() -> None:
     assert any(r.buffer.kind == "input" for r in plan.steps[0].reads)
     reorders = len(plan.steps) - len(
         [o for o in module_.program.operations if o.kind != "reshape"]
-    )  # type: ignore[attr-defined]
+    )
     assert reorders <= 2
 
 

@@ -238,7 +238,7 @@ def test_the_page_on_c_runs(models_here: Path, capsys: pytest.CaptureFixture[str
                     ]):
         done = subprocess.run(
             command, capture_output=True, text=True, timeout=200, check=False, stdin=subprocess.DEVNULL
-        )  # type: ignore[arg-type]
+        )
         assert done.returncode == 0, done.stderr
     said = subprocess.run(
         ["./classify", "image.raw"], capture_output=True, text=True, timeout=60, check=True, stdin=subprocess.DEVNULL

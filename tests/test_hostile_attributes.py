@@ -93,12 +93,12 @@ INT64, TEXT = TensorProto.INT64, TensorProto.STRING
     ),
     (one(
         "Resize", [[1, 1, 4, 4], None, None, [4]], known={3: [1, 1, 0, 3]}, kinds={3: INT64}, mode="cubic", antialias=1
-    ),  # type: ignore[list-item]
+    ),
      r"antialias=1 takes \(1, 1, 4, 4\) to \(1, 1, 0, 3\); each size must be 1 or more"),
     (one(
         "Resize", [[1, 1, 0, 4], None, None, [4]], known={3: [1, 1, 2, 3]}, kinds={3: INT64}, mode="linear",
         keep_aspect_ratio_policy="not_larger"
-    ),  # type: ignore[list-item]
+    ),
      r"keep_aspect_ratio_policy is 'not_larger', and X has the shape \(1, 1, 0, 4\); each size must be 1 or more"),
     (one("Mod", [[4], [4]], fmod=3), "attribute 'fmod' is 3, and must be 0 or 1"),
     (one("ReduceMax", [[4, 2]], 16, keepdims=-2), "attribute 'keepdims' is -2, and must be 0 or 1"),

@@ -152,7 +152,7 @@ def test_numpy_archives_are_read_as_numpy_does(tmp_path: Path) -> None:
         "c": np.float64(3), "d": np.zeros((0, 4), bool), "e": np.array(["x", "yz"])
     }
     for save in (np.savez, np.savez_compressed):
-        save(tmp_path / "a.npz", **arrays)  # type: ignore[operator]
+        save(tmp_path / "a.npz", **arrays)
         found = read_npz(tmp_path / "a.npz")
         assert found.keys() == arrays.keys()
         for name, array in arrays.items():
@@ -429,13 +429,13 @@ def test_the_source_evaluates_no_texts_and_reads_no_pickles() -> None:
             words = {k.arg: k.value for k in node.keywords}
             assert not (
                 isinstance(words.get("shell"), ast.Constant) and words["shell"].value
-            ), where  # type: ignore[union-attr]
+            ), where
             assert not (
                 isinstance(words.get("allow_pickle"), ast.Constant) and words["allow_pickle"].value
-            ), where  # type: ignore[union-attr]
+            ), where
             assert not (of == "torch" and called == "load") or (
                 isinstance(words.get("weights_only"), ast.Constant) and words["weights_only"].value is True
-            ), where  # type: ignore[union-attr]
+            ), where
             assert not (of == "yaml" and called == "load"), where
 
 

@@ -120,7 +120,7 @@ def answer(function: Function, target: Target, constant: bool) -> Array:
         aligned(np.asarray(a.pack(*(values[i] for i in a.sources)) if a.pack else values[a.sources[0]]))
         for a in kernel.arguments
     ]
-    out = aligned(np.full(function.ret_type.shape, 99, np.int32))  # type: ignore[attr-defined]
+    out = aligned(np.full(function.ret_type.shape, 99, np.int32))
     native = Native(kernel.func, target)
     native(*args, out)
     native.close()
@@ -144,7 +144,7 @@ def test_loops_mean_the_same(name: str) -> None:
         np.asarray(a.pack(*(values[i] for i in a.sources)) if a.pack else values[a.sources[0]])
         for a in kernel.arguments
     ]
-    out = np.zeros(function.ret_type.shape, np.int32)  # type: ignore[attr-defined]
+    out = np.zeros(function.ret_type.shape, np.int32)
     run(kernel.func, [*args, out])
     np.testing.assert_array_equal(out, evaluate(function, *values))
 
@@ -231,7 +231,7 @@ def works(target: Target) -> tuple[list[Work], list[Array]]:
         ]
         made.append(
             Work(kernel.func, [*args, aligned(np.full(function.ret_type.shape, 99, np.int32))])
-        )  # type: ignore[attr-defined]
+        )
         wanted.append(evaluate(function, *values))
     return made, wanted
 

@@ -139,7 +139,7 @@ WRONG: dict[str, tuple[Callable[[], object], type[Exception], str]] = {
     "pointer": (
         lambda: tir.ir_builder.create().buffer_ptr(A), CompileError,
         "buffer_ptr takes a buffer, .* and was given a Tensor"
-    ),  # type: ignore[arg-type]
+    ),
     "view": (
         lambda: tir.ir_builder.create().buffer_ptr(Buffer("b", (4,)), (2, 2)), CompileError,
         "buffer 'b' has 1 dimensions and cannot be seen with 2"

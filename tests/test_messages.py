@@ -74,7 +74,7 @@ MESSAGES: dict[str, tuple[Callable[[], object], type[Exception], str]] = {
     ),
     "no expression": (
         lambda: E.as_expr("4"), CompileError, r"'4' \(str\) is not a scalar expression"
-    ),  # type: ignore[arg-type]
+    ),
     "no width": (lambda: DataType("bool16"), CompileError, r"'bool16' is not a data type: bool takes no width"),
     "no lanes": (lambda: DataType("int8x0"), CompileError, r"'int8x0' is not a data type: it needs at least one lane"),
     "no numpy type": (lambda: DataType("handle").numpy(), CompileError, "handle has no numpy type"),

@@ -135,7 +135,7 @@ def test_what_a_project_refuses(library: Path, tmp_path: Path) -> None:
     with pytest.raises(OptionError, match="not of a FactoryModule, which holds machine code"):
         micro.generate_project(
             HOST, tilewright.relay.build(tilewright.IRModule.from_expr(of_integers()), "llvm"), tmp_path / "other"
-        )  # type: ignore[arg-type]
+        )
     with pytest.raises(ArtifactError, match="is there already; choose another folder; -f makes it anew"):
         micro.generate_project_from_mlf(HOST, tmp_path / "made", library)
     assert not micro.generate_project_from_mlf(HOST, tmp_path / "made", library, force=True).is_built

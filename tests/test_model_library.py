@@ -38,7 +38,7 @@ def contents(path: Path) -> dict[str, bytes]:
     with tarfile.open(path) as archive:
         return {
             m.name.removeprefix("./"): archive.extractfile(m).read() for m in archive.getmembers()
-        }  # type: ignore[union-attr]
+        }
 
 
 def test_metadata_says_what_the_program_has(tmp_path: Path) -> None:

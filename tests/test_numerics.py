@@ -185,7 +185,7 @@ def average(
     return relay.qnn.op.avg_pool2d(
         x, scale, zero, scale, zero, pool_size=window, strides=strides, padding=padding, layout="NHWC",
         count_include_pad=False
-    )  # type: ignore[no-any-return]
+    )
 
 
 @pytest.mark.parametrize(

@@ -159,11 +159,11 @@ def _listed_twice(node: Any, inputs: Sequence[Any], outputs: Sequence[Any]) -> b
 
 
 def _of_doubles(node: Any, inputs: Sequence[Any], outputs: Sequence[Any]) -> bool:
-    return inputs[0].dtype == np.float64
+    return bool(inputs[0].dtype == np.float64)
 
 
 def _even_size(node: Any, inputs: Sequence[Any], outputs: Sequence[Any]) -> bool:
-    return attribute(node, "size") % 2 == 0
+    return bool(attribute(node, "size") % 2 == 0)
 
 
 def _has_shape(node: Any, inputs: Sequence[Any], outputs: Sequence[Any]) -> bool:
@@ -234,7 +234,7 @@ def _type_not_taken(node: Any, inputs: Sequence[Any], outputs: Sequence[Any]) ->
 
 
 def _one_size(node: Any, inputs: Sequence[Any], outputs: Sequence[Any]) -> bool:
-    return inputs[1].size != len(attribute(node, "axes", range(inputs[0].ndim)))
+    return bool(inputs[1].size != len(attribute(node, "axes", range(inputs[0].ndim))))
 
 
 def _training(node: Any, inputs: Sequence[Any], outputs: Sequence[Any]) -> bool:

@@ -21,7 +21,7 @@ from tilewright.tir.tensorize import TensorIntrin
 
 
 def decl_tensor_intrin(
-    op: ComputeOp, fcompute: Callable[[list[DeclaredBuffer], list[DeclaredBuffer]], Any], name: str = "tensor_intrin",
+    op: Operation, fcompute: Callable[[list[DeclaredBuffer], list[DeclaredBuffer]], Any], name: str = "tensor_intrin",
     binds: Mapping[Tensor, Buffer] | None = None, scalar_params: Any = None,
     default_buffer_params: Mapping[str, Any] | None = None,
 ) -> TensorIntrin:
