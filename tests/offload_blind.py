@@ -56,7 +56,7 @@ def explain(case: Case, mod: Any) -> Any:
     return relay.analysis.explain_offload(mod, case.target, tables=case.tables)
 
 
-def module(expr: Expr) -> Any:
+def module(expr: Expr) -> tvm.IRModule:
     return tvm.IRModule.from_expr(expr)
 
 

@@ -19,6 +19,8 @@ from onnx import TensorProto, helper, numpy_helper
 sys.path.append(str(Path(__file__).parent.parent / "benchmarks"))  # for programs that run without pytest's paths
 
 import models
+from tilewright.compiler.model import Model
+from tilewright.compiler.staged import Stages
 
 OPSET = 17
 Array = NDArray[Any]
@@ -94,6 +96,12 @@ def whole(name: str) -> Path:
         return models.ensure(name)
     except ImportError as missing:
         pytest.skip(f"{path} does not exist, and {missing.name} is not installed to make it")
+
+
+def stages_of(model: Model) -> Stages:
+    """The tree of stages that the last call of a model went through."""
+    assert model._stages is not None
+    return model._stages
 
 
 def onnxruntime_answers(model: onnx.ModelProto | Path, inputs: Mapping[str, Array]) -> list[Array]:

@@ -14,7 +14,7 @@ from typing import Any
 from tilewright.base.errors import CompileError
 from tilewright.scalar.expr import Buffer, PrimExpr
 from tilewright.te.create import create_prim_func
-from tilewright.te.tensor import ComputeOp, PlaceholderOp, Tensor
+from tilewright.te.tensor import ComputeOp, Operation, PlaceholderOp, Tensor
 from tilewright.tir.buffers import DeclaredBuffer, decl_buffer
 from tilewright.tir.stmt import Block, Evaluate, Stmt, walk_stmt
 from tilewright.tir.tensorize import TensorIntrin
