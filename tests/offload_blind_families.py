@@ -36,7 +36,8 @@ from tilewright.relay.op.contrib import Refusal
 Make = Callable[[Quantized, bool], Expr]
 
 
-def image(q: Quantized, dtype: str = "float32") -> relay.Var:
+def x4(q: Quantized, dtype: str = "float32") -> relay.Var:
+    """An image as the input of a network."""
     return relay.var("x", shape=(1, q.cin, q.size, q.size), dtype=dtype)
 
 
@@ -314,7 +315,6 @@ def float_families(target: str) -> None:
 
 def bnns_families() -> None:
     conv, t = "nn.conv2d", "bnns"
-    x4 = image
     parts: dict[str, tuple[Make, Cause]] = {
         "groups": (
             lambda q, c: block(q, attrs={"groups": 2} if c else {}), Cause(conv, LIMIT, r"groups", editable=False)
@@ -490,7 +490,6 @@ def joined(q: Quantized, axis: int) -> Expr:
 
 def edge_families() -> None:
     conv = "nn.conv2d"
-    x4 = image
     parts: dict[str, tuple[Make, Cause]] = {
         "dilation": (
             lambda q, c: squashed(q, attrs={"dilation": (2, 2)} if c else {}), Cause(conv, LIMIT, r"dilation")

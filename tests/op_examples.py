@@ -140,7 +140,8 @@ def _broadcast() -> list[Example]:
     b = broadcast
     found = [Example(cls(), (real(2, 3, 4), real(3, 1))) for cls in (b.Add, b.Subtract, b.Multiply, b.Divide, b.FloorDivide, b.Maximum, b.Minimum)]
     found += [Example(cls(), (whole(2, 3, 4, 2), whole(4, 1))) for cls in (b.Add, b.Subtract, b.Multiply, b.Maximum, b.Minimum)]
-    found += [Example(cls(), (whole(40), whole(40, low=1, high=9) * np.int32(1 - 2 * (k % 2)))) for k, cls in enumerate((b.Divide, b.Divide, b.FloorDivide, b.FloorDivide, b.Mod, b.Mod, b.FloorMod, b.FloorMod))]
+    quotients: tuple[type[Op], ...] = (b.Divide, b.Divide, b.FloorDivide, b.FloorDivide, b.Mod, b.Mod, b.FloorMod, b.FloorMod)
+    found += [Example(cls(), (whole(40), whole(40, low=1, high=9) * np.int32(1 - 2 * (k % 2)))) for k, cls in enumerate(quotients)]
     found += [Example(cls(), (real(9, low=-7, high=7), real(9, low=0.5, high=2))) for cls in (b.Mod, b.FloorMod)]
     found += [Example(cls(), (real(9, low=-7, high=7), real(9, low=0.5, high=2))) for cls in (b.TruncDivide, b.TruncMod)]
     found += [Example(cls(), (whole(20), whole(20, low=1, high=9) * np.int32(sign))) for cls in (b.TruncDivide, b.TruncMod) for sign in (1, -1)]

@@ -14,6 +14,7 @@ from typing import Any
 
 from tilewright import te
 from tilewright.base.errors import ScheduleError
+from tilewright.tir.stmt import IterVar
 
 Choose = random.Random
 
@@ -63,7 +64,8 @@ class Expressions:
     def pointwise(self, name: str) -> te.Tensor:
         a, number = self.value(), self.number()
         b = self.choose.choice([v for v in self.values if v.shape == a.shape])
-        return te.compute(a.shape, lambda i, j: self.small(a[i, j] * number) + b[i, j], name=name)
+        found: te.Tensor = te.compute(a.shape, lambda i, j: self.small(a[i, j] * number) + b[i, j], name=name)
+        return found
 
     def window(self, name: str) -> te.Tensor:
         a, at = self.value(), self.choose.randint(-2, 2)
@@ -101,10 +103,10 @@ class Expressions:
         a = self.value()
         m, n = a.shape
         k = te.reduce_axis((0, n), f"{name}k")
-        found = te.compute(
-            (m, 2), lambda i, j: best(int(n), self.dtype)((k.var.astype(self.dtype), a[i, k]), axis=k), name=name
-        )
-        return found[0]
+        places: te.Tensor = te.compute(
+            (m, 2), lambda i, j: best(a.extents[1], self.dtype)((k.var.astype(self.dtype), a[i, k]), axis=k), name=name
+        )[0]
+        return places
 
     def steps(self, name: str) -> te.Tensor:
         """A running sum along the rows."""
@@ -132,7 +134,7 @@ def shape_loops(stage: te.Stage, choose: Choose) -> None:
 def mark_loops(stage: te.Stage, choose: Choose) -> None:
     for axis in stage.leaf_iter_vars:
         if choose.random() < 0.2:
-            marks: list[Callable[[te.IterVar], None]] = [
+            marks: list[Callable[[IterVar], None]] = [
                 stage.vectorize, stage.unroll, stage.parallel, lambda a: stage.bind(a, te.thread_axis("vthread"))
             ]
             choose.choice(marks)(axis)

@@ -358,7 +358,9 @@ def test_c_program(tmp_path: Path, language: str, linker: Linker) -> None:
     (tmp_path / "model.h").write_text(model.header())
     source = tmp_path / "main.c"
     source.write_text(C_PROGRAM if language == "c" else C_PROGRAM.replace('return "', 'return (void*)"'))
-    flags = ["-Wall", "-Werror", "-x", language, source, "-x", "none", library, "-lpthread", f"-Wl,-rpath,{tmp_path}"]
+    flags: list[str | Path] = [
+        "-Wall", "-Werror", "-x", language, source, "-x", "none", library, "-lpthread", f"-Wl,-rpath,{tmp_path}"
+    ]
     subprocess.run([cc, *flags, "-o", tmp_path / "main"], check=True)
     for threads in ("", "1", "3", "junk"):
         run = subprocess.run(

@@ -31,6 +31,17 @@ def cache(tmp_path: Path) -> Cache:
     return Cache(tmp_path / "cache")
 
 
+def folder_of(cache: Cache) -> Path:
+    assert cache.folder is not None
+    return cache.folder
+
+
+def stored(cache: Cache) -> Artifact:
+    found = cache.get_artifact(KEY)
+    assert found is not None
+    return found
+
+
 def test_blobs(cache: Cache) -> None:
     assert cache.get(KEY) is None
     cache.put(KEY, b"one")
@@ -46,23 +57,23 @@ def test_artifacts(cache: Cache) -> None:
     assert cache.get_artifact(KEY) is None
     cache.put_artifact(KEY, programs.affine())
     cache.put_artifact(KEY, programs.affine())
-    stored = cache.get_artifact(KEY)
-    assert stored is not None and isinstance(stored.constants, np.memmap)
-    np.testing.assert_array_equal(stored.executable()(X), programs.affine_value(X))
-    assert len(list((cache.folder / "artifacts").iterdir())) == 1
+    found = stored(cache)
+    assert isinstance(found.constants, np.memmap)
+    np.testing.assert_array_equal(found.executable()(X), programs.affine_value(X))
+    assert len(list((folder_of(cache) / "artifacts").iterdir())) == 1
 
 
 def test_constants_are_mapped_and_aligned(cache: Cache) -> None:
     cache.put_artifact(KEY, _with_constants(32 << 20))
-    stored = cache.get_artifact(KEY)
-    executable = stored.executable()
-    assert executable._constants is stored.constants and stored.constants.ctypes.data % 4096 == 0
+    found = stored(cache)
+    executable = found.executable()
+    assert executable._constants is found.constants and found.constants.ctypes.data % 4096 == 0
     np.testing.assert_array_equal(executable(X), programs.affine_value(X))
 
 
 def test_a_saved_model_from_the_cache(cache: Cache, tmp_path: Path) -> None:
     cache.put_artifact(KEY, programs.affine())
-    direct, cached = programs.affine().save(tmp_path / "a.so"), cache.get_artifact(KEY).save(tmp_path / "b.so")
+    direct, cached = programs.affine().save(tmp_path / "a.so"), stored(cache).save(tmp_path / "b.so")
     assert direct.read_bytes() == cached.read_bytes()
 
 
@@ -97,7 +108,7 @@ def test_default_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None
 
 def test_damaged_blob_is_removed(cache: Cache) -> None:
     cache.put(KEY, b"contents")
-    path = next(cache.folder.glob("blobs/*/*"))
+    path = next(folder_of(cache).glob("blobs/*/*"))
     path.write_bytes(path.read_bytes()[:-1])
     assert cache.get(KEY) is None and not path.exists()
 
@@ -106,7 +117,7 @@ def test_damaged_blob_is_removed(cache: Cache) -> None:
 @pytest.mark.parametrize("damage", ["flip", "cut", "remove", "empty"])
 def test_damaged_artifact_is_removed(cache: Cache, name: str, damage: str) -> None:
     cache.put_artifact(KEY, programs.affine())
-    entry = cache.folder / "artifacts" / KEY
+    entry = folder_of(cache) / "artifacts" / KEY
     data = bytearray((entry / name).read_bytes())
     if damage == "remove":
         (entry / name).unlink()
@@ -148,12 +159,12 @@ def test_an_entry_that_was_moved_to_another_key_is_damaged(cache: Cache) -> None
     cache.put(KEY, b"one")
     cache.put_artifact(KEY, programs.affine())
     other = KEY[::-1]
-    moved = cache.folder / "blobs" / other[-2:] / other
+    moved = folder_of(cache) / "blobs" / other[-2:] / other
     moved.parent.mkdir(parents=True)
-    (cache.folder / "blobs" / KEY[-2:] / KEY).rename(moved)
-    (cache.folder / "artifacts" / KEY).rename(cache.folder / "artifacts" / other)
+    (folder_of(cache) / "blobs" / KEY[-2:] / KEY).rename(moved)
+    (folder_of(cache) / "artifacts" / KEY).rename(folder_of(cache) / "artifacts" / other)
     assert cache.get(other) is None and cache.get_artifact(other) is None
-    assert not moved.exists() and not (cache.folder / "artifacts" / other).exists()
+    assert not moved.exists() and not (folder_of(cache) / "artifacts" / other).exists()
 
 
 def test_a_large_artifact_is_written_meanwhile(cache: Cache, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -168,7 +179,7 @@ def test_a_large_artifact_is_written_meanwhile(cache: Cache, monkeypatch: pytest
     monkeypatch.setattr(cache_module, "_write_entry", slow)
     cache.put_artifact(KEY, _with_constants(2 << 20))
     assert started.wait(60)
-    assert not (cache.folder / "artifacts" / KEY).exists()
+    assert not (folder_of(cache) / "artifacts" / KEY).exists()
     let_go.set()
     assert cache.get_artifact(KEY) is not None  # waited for it
     assert cache_module._WRITING == {}
@@ -195,7 +206,9 @@ def test_clear(cache: Cache) -> None:
     assert cache.size() == 0 and cache.get(KEY) is None
 
 
-def test_the_command_says_what_is_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_says_what_is_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     folder = tmp_path / "kept"
     monkeypatch.setenv(VARIABLE, str(folder))
     Cache.default().put(KEY, b"x" * 68)

@@ -100,7 +100,7 @@ def test_odd_windows(name: str) -> None:
 def test_they_compute_the_same(name: str) -> None:
     function = WINDOWS[name]()
     x = np.random.default_rng(1).standard_normal(
-        [int(d) for d in function.params[0].checked_type.shape]
+        function.params[0].tensor_type.concrete_shape
     ).astype("float32")
     with tvm.transform.PassContext(opt_level=3):
         found = relay.create_executor(

@@ -153,7 +153,7 @@ def test_calls_of_functions_and_of_global_functions() -> None:
     assert wildcard()(None).match(f(x, y))
     assert not is_op("add")(None).match(f(x, y))
     name = relay.GlobalVar(
-        "f", relay.FuncType([x.type_annotation], x.type_annotation)
+        "f", relay.FuncType([x.tensor_type], x.tensor_type)
     )
     assert is_expr(name)(wildcard()).match(name(x))
 

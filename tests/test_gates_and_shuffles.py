@@ -45,9 +45,7 @@ def shuffled(x: Expr, groups: int) -> Expr:
 def check(x: Var, body: Expr, threads: int = 1, **config: Any) -> MemoryPlan:
     """Compile, run, compare with the interpreter; returns the plan."""
     mod = IRModule.from_expr(Function((x,), body))
-    given = np.random.default_rng(1).standard_normal(
-        x.checked_type.shape
-    ).astype("float32")  # type: ignore[attr-defined]
+    given = np.random.default_rng(1).standard_normal(x.tensor_type.concrete_shape).astype("float32")
     with PassContext(opt_level=3, config=config):
         found = relay.build(mod, "llvm").artifact.executable(threads)(given)
         plan = plan_memory(optimize(mod)["main"])

@@ -137,7 +137,7 @@ WRONG: dict[str, tuple[Callable[[], object], type[Exception], str]] = {
     ),
     "indices": (lambda: one()[0, 0], CompileError, "'b' has 3 dimensions and was given 2 indices"),
     "pointer": (
-        lambda: tir.ir_builder.create().buffer_ptr(A), CompileError,
+        lambda: tir.ir_builder.create().buffer_ptr(A), CompileError,  # type: ignore[arg-type]
         "buffer_ptr takes a buffer, .* and was given a Tensor"
     ),
     "view": (

@@ -115,7 +115,7 @@ def sources() -> Any:
 def compiled(files: dict[str, Any], source: str, numerics: str) -> Any:
     if source == "torch":
         return tilewright.compile(
-            files["torch"], shapes=[("input", files["net"].input.shape)], threads=1, numerics=numerics
+            files["torch"], shapes={"input": files["net"].input.shape}, threads=1, numerics=numerics
         )
     return tilewright.compile(files[source], threads=1, numerics=numerics)
 

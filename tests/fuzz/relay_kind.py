@@ -22,7 +22,7 @@ from tilewright.base.types import DataType, TensorType
 from tilewright.driver.diagnosis.case import Case as Program
 from tilewright.driver.diagnosis.case import case_of
 from tilewright.driver.diagnosis.shrink import Shrinker
-from tilewright.relay.expr import Call, Constant, Function, Tuple, var
+from tilewright.relay.expr import Call, Constant, Expr, Function, Tuple, var
 from tilewright.relay.visitor import post_order, rewrite
 
 SHAKEN: Final = 4

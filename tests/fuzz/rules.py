@@ -64,7 +64,7 @@ def _out_of_range(node: Any, inputs: Sequence[Any], outputs: Sequence[Any]) -> b
     if not outputs or inputs[0].dtype.kind in "iubOSU":
         return False
     try:
-        x, info = inputs[0].astype(np.float64), ml_dtypes.iinfo(outputs[0].dtype)
+        x, info = inputs[0].astype(np.float64), ml_dtypes.iinfo(outputs[0].dtype)  # type: ignore[no-untyped-call]
     except ValueError:  # no integers
         return False
     return not bool(((x > float(info.min) - 1) & (x < float(info.max) + 1)).all())

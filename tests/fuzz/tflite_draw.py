@@ -394,7 +394,7 @@ def bias(draw: Draw, x: T, scales: Sequence[float], channels: int) -> T:
     kind = "int64" if x.dtype == "int16" else "int32"
     values = draw.numbers.integers(-3000, 3000, (channels,)).astype(kind)
     return T(
-        "b", (channels,), kind, values, [s * float(x.scale) for s in scales], [0] * len(scales)
+        "b", (channels,), kind, values, [s * float(np.asarray(x.scale)) for s in scales], [0] * len(scales)
     )
 
 
