@@ -1,8 +1,7 @@
-"""Convolution and pooling of data in any layout, blocked layouts such as `NCHW8c` among them; the plain definitions of
-these operators.
+"""Plain definitions of convolution and pooling for data in any layout, including blocked ones such as `NCHW8c`.
 
-A point of the result is taken apart into batch, channel and place, and put together again for the data and the kernel;
-where both have the same blocks, nothing is left of it. The kernels of plain layouts are in `conv` and `pool`.
+A point of the result is split into batch, channel and position, which give the indices of data and kernel. If these
+have the same blocks, the conversions cancel. The kernels for plain layouts are in `conv` and `pool`.
 """
 
 from __future__ import annotations
@@ -24,7 +23,8 @@ Ints = Sequence[int]
 
 
 def plain_data(name: str, spatial: int) -> BijectiveLayout:
-    """From a layout of data to N, C, spatial order; raises `ShapeError` where the spatial dimensions have blocks."""
+    """Return the conversion from a layout of data to N, C, spatial order. Raises `ShapeError` for blocks of spatial
+    dimensions."""
     way = bijective_layout(name, "NC" + SPATIAL[spatial])
     for c in SPATIAL[spatial]:
         if way.src.factor_of(c) > 0:
@@ -36,7 +36,7 @@ def plain_data(name: str, spatial: int) -> BijectiveLayout:
 
 
 def plain_kernel(name: str, spatial: int) -> BijectiveLayout:
-    """From a layout of kernels to O, I, spatial order."""
+    """Return the conversion from a layout of kernels to O, I, spatial order."""
     return bijective_layout(name, "OI" + SPATIAL[spatial])
 
 
@@ -46,7 +46,7 @@ def is_blocked(*names: str) -> bool:
 
 
 class _Window:
-    """The taps of a window and the places under them."""
+    """The taps of a window, and the positions that they read."""
 
     def __init__(self, sizes: Sequence[int], ksize: Ints, strides: Ints, padding: Ints, dilation: Ints) -> None:
         n = len(ksize)
@@ -59,7 +59,7 @@ class _Window:
         ]
 
     def at(self, point: Sequence[PrimExpr]) -> tuple[list[PrimExpr], PrimExpr]:
-        """The place under each tap, and whether it is no padding."""
+        """Return the position that each tap reads, and the condition that it is not padding."""
         where: list[PrimExpr] = []
         inside: PrimExpr = all_of()
         for k, (o, tap) in enumerate(zip(point, self.taps, strict=True)):
@@ -76,10 +76,10 @@ def conv(
     data: te.Tensor, weight: te.Tensor, strides: Ints, padding: Ints, dilation: Ints, groups: int, data_layout: str,
     kernel_layout: str, out_layout: str, out_dtype: DataType, name: str = "conv_blocks", scheduled: bool = True,
 ) -> te.Tensor:
-    """A convolution of tensors in any layouts, such as NCHW8c, OIHW8i8o and NCHW8c, summed in `out_dtype`, half floats
-    in float32.
+    """Return the convolution of tensors in any layouts, such as NCHW8c, OIHW8i8o and NCHW8c, summed in `out_dtype`;
+    16-bit floats are summed in float32.
 
-    Unless it is `scheduled`, it is the plain definition, for any back end.
+    Without `scheduled`, it is the plain definition, for any back end.
     """
     rank = len(strides)
     d, w, o = plain_data(data_layout, rank), plain_kernel(kernel_layout, rank), plain_data(out_layout, rank)
@@ -114,8 +114,8 @@ def pool(
     reduce: Callable[..., PrimExpr], identity: PrimExpr,
     finish: Callable[[PrimExpr, Sequence[PrimExpr]], PrimExpr] | None, name: str, scheduled: bool = True,
 ) -> te.Tensor:
-    """`reduce` over each window, in which padding counts as `identity`; `finish(value, place)` makes the result of
-    it."""
+    """Apply `reduce` to each window, with padding as `identity`; `finish(value, position)` computes the result from it.
+    """
     way = plain_data(data_layout, len(ksize))
     batch, channels, *sizes = way.forward_shape(data.extents)
     window = _Window(sizes, ksize, strides, padding, dilation)
@@ -133,7 +133,7 @@ def _scheduled(
     shape: Sequence[Any], element: Callable[..., PrimExpr], out: BijectiveLayout, flops: int,
     finish: Callable[[PrimExpr, Sequence[PrimExpr]], PrimExpr] | None, name: str, scheduled: bool,
 ) -> te.Tensor:
-    """The sums, and the result of them."""
+    """Return the result computed from the scheduled sums."""
     row = out.src.index_of(out.dst[-1])
     total = te.compute(
         shape, element, name=name, schedule=ChannelBlocksSchedule(flops=2 * flops, row=row) if scheduled else None

@@ -1,4 +1,4 @@
-"""Transposed convolutions as sums over the taps that reach an element of the result."""
+"""Transposed convolutions as sums over the taps that contribute to an element of the result."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ def conv_transpose(
     data: te.Tensor, weight: te.Tensor, strides: Ints, before: Ints, dilation: Ints, groups: int, sizes: Ints,
     data_order: Ints, kernel_order: Ints, out_order: Ints, out_dtype: DataType,
 ) -> te.Tensor:
-    """`data_order` and `kernel_order` bring the inputs into NC… and IO…; `out_order` takes the result out of NC…."""
+    """Return the transposed convolution. `data_order` and `kernel_order` permute the inputs to NC… and IO…; `out_order`
+    permutes the result from NC…."""
     shape = [data.extents[d] for d in data_order]
     kernel = [weight.extents[d] for d in kernel_order]
     last = [0, len(shape) - 1, *range(1, len(shape) - 1)]
@@ -66,7 +67,8 @@ def _inverse(order: Ints) -> list[int]:
 def _without_overlap(
     data: te.Tensor, weight: te.Tensor, kernel: Ints, kernel_order: Ints, out_dtype: DataType
 ) -> te.Tensor:
-    """Each input pixel makes one block of the result: a matrix product whose columns are (tap…, channel)."""
+    """Return the result of non-overlapping taps: each input pixel makes one block, by a matrix product with columns
+    (tap…, channel)."""
     depth, channels, taps = kernel[0], kernel[1], tuple(kernel[2:])
     columns = channels * math.prod(taps)
 
@@ -98,7 +100,7 @@ def _without_overlap(
 
 
 def _placed(indices: Sequence[Any], order: Ints) -> list[Any]:
-    """Indices in normal order, each at the dimension where `order` finds it."""
+    """Return indices in normal order, rearranged to the dimensions that `order` gives."""
     where: list[Any] = [None] * len(order)
     for v, d in zip(indices, order, strict=True):
         where[d] = v

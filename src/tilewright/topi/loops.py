@@ -1,7 +1,7 @@
-"""Computations that are loops of their own: sorts, scans, scatters, suppression of boxes.
+"""Computations with explicit loops: sorts, scans, scatters, box suppression.
 
-Such a computation is one `te.extern`: its loops are written with the IR builder, address tensors by flat position, and
-run on several threads over the part of the work whose pieces do not meet.
+Each is one `te.extern`: its loops are written with the IR builder, access tensors by flat index, and run independent
+pieces of work on several threads.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from tilewright.topi import machine as machines
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """A tensor seen along one axis: `outer` x `length` x `inner` elements."""
+    """A tensor viewed along one axis: `outer` x `length` x `inner` elements."""
 
     outer: int
     length: int
@@ -37,7 +37,7 @@ class Rows:
         return self.outer * self.inner
 
     def at(self, row: Value, k: Value) -> PrimExpr:
-        """The flat position of element `k` of row `row`; rows are numbered outer first."""
+        """Return the flat index of element `k` of row `row`; rows are numbered outer first."""
         if self.inner == 1:
             return E.as_expr(row) * self.length + k
         outer, inner = E.floordiv(row, self.inner), E.floormod(row, self.inner)
@@ -45,18 +45,17 @@ class Rows:
 
 
 class Loops(IRBuilder):
-    """An IR builder with the few forms that these computations share."""
+    """An IR builder with helpers for these computations."""
 
     def variable(self, name: str, dtype: str | DataType, value: Value) -> BufferVar:
-        """A variable `v[0]` for the rest of the block, `value` at first."""
+        """Declare a variable `v[0]` for the rest of the block, with the initial value `value`."""
         cell = self.allocate(dtype, 1, name, "local")
         cell[0] = E.cast(dtype, value) if isinstance(value, PrimExpr) else value
         return cell
 
     @contextmanager
     def shared(self, trips: int, nanoseconds: float, name: str = "row") -> Iterator[PrimExpr]:
-        """A loop over `trips` pieces that do not meet, `nanoseconds` of work together: on several threads where that
-        pays."""
+        """Loop over `trips` independent pieces with `nanoseconds` of work in total, on several threads if that pays."""
         core = machines.current().core
         parallel = trips > 1 and nanoseconds > core.thread_ns
         with self.for_range(
@@ -67,7 +66,7 @@ class Loops(IRBuilder):
 
 
 Body = Callable[..., None]
-"""`body(loops, inputs…, outputs…)` on buffers."""
+"""A function `body(loops, inputs…, outputs…)` on buffers."""
 
 
 Output = tuple[Sequence[Any], str | DataType]
@@ -81,7 +80,8 @@ def loops(name: str, inputs: Sequence[te.Tensor], outputs: list[Output], body: B
 def loops(
     name: str, inputs: Sequence[te.Tensor], outputs: Output | list[Output], body: Body
 ) -> te.Tensor | tuple[te.Tensor, ...]:
-    """The tensors that `body` computes from `inputs`: one for an output alone, a tuple for a list of outputs."""
+    """Return the tensors that `body` computes from `inputs`: a tensor for a single output, a tuple for a list of
+    outputs."""
 
     def build(ins: list[E.Buffer], outs: list[E.Buffer]) -> Any:
         builder = Loops()
@@ -95,7 +95,7 @@ def loops(
 
 
 def before(x: PrimExpr, y: PrimExpr, ascending: bool) -> PrimExpr:
-    """Does `x` come strictly before `y`? What is no number is greater than all numbers, as numpy sorts."""
+    """Return whether `x` precedes `y` strictly. NaN is greater than all numbers, as in numpy's sorts."""
     low, high = (x, y) if ascending else (y, x)
     less = low < high
     if not x.dtype.is_float:
@@ -104,8 +104,8 @@ def before(x: PrimExpr, y: PrimExpr, ascending: bool) -> PrimExpr:
 
 
 def from_end(index: PrimExpr, size: int) -> PrimExpr:
-    """An index that counts from the end when it is negative, held in `[0, size)`: no value leads out of the memory of a
-    tensor."""
+    """Return an index clamped to `[0, size)`, so that no access is out of bounds; a negative one counts from the end.
+    """
     position = E.cast("int64", index)
     return held(
         E.if_then_else(position < 0, position + size, position) if index.dtype.code == "int" else position, size
@@ -113,5 +113,5 @@ def from_end(index: PrimExpr, size: int) -> PrimExpr:
 
 
 def held(index: PrimExpr, size: int) -> PrimExpr:
-    """An index held in `[0, size)`."""
+    """Return an index clamped to `[0, size)`."""
     return E.maximum(E.minimum(E.cast("int64", index), size - 1), 0)

@@ -1,8 +1,8 @@
-"""Pooling over windows of one to three spatial dimensions, in the layout they are given.
+"""Pooling over windows of one to three spatial dimensions, in the given layout.
 
-Where channels are last, they give the lanes, and each window is reduced at once. Where the width is last, it gives the
-lanes: a window is reduced down its rows first, into rows that have their padding beside them, and then along these;
-where such a row would be very long, each window is reduced at once, too.
+If channels are last, they are the vector lanes, and each window is reduced in one step. If the width is last, it gives
+the lanes: windows are first reduced over their rows, to rows with padding on both sides, and then along these. If such
+a row would be very long, each window is reduced in one step, too.
 """
 
 from __future__ import annotations
@@ -23,15 +23,16 @@ Reducer = Callable[..., PrimExpr]
 Finish = Callable[[PrimExpr, Sequence[PrimExpr]], PrimExpr]
 
 _LONGEST_ROW: Final = 4 << 20
-"""Bytes of a row that stands between the two steps of a pool."""
+"""Largest size in bytes of an intermediate row between the two steps of a pool."""
 
 
 def max_pool(
     data: te.Tensor, ksize: Ints, strides: Ints, padding: Ints, dilation: Ints, layout: str, scheduled: bool = True
 ) -> te.Tensor:
-    """The maximum of each window; padding counts as minus infinity. `padding` includes what ceil mode adds.
+    """Return the maximum of each window; padding counts as minus infinity. `padding` includes the additions of ceil
+    mode.
 
-    Unless it is `scheduled`, it is the plain definition, for any back end.
+    Without `scheduled`, it is the plain definition, for any back end.
     """
     if channel_blocks.is_blocked(layout) or not scheduled:
         return channel_blocks.pool(
@@ -46,10 +47,10 @@ def avg_pool(
     data: te.Tensor, ksize: Ints, strides: Ints, padding: Ints, dilation: Ints, layout: str, count_include_pad: bool,
     counted: Ints | None = None, scheduled: bool = True,
 ) -> te.Tensor:
-    """The mean of each window. `counted` is the part of `padding` that counts as elements when `count_include_pad` is
-    set.
+    """Return the mean of each window. `counted` is the part of `padding` that counts as elements with
+    `count_include_pad`.
 
-    Unless it is `scheduled`, it is the plain definition, for any back end.
+    Without `scheduled`, it is the plain definition, for any back end.
     """
     blocked = channel_blocks.is_blocked(layout) or not scheduled
     g = Geometry(data, channels_last(layout), ksize, strides, padding, dilation)
@@ -79,8 +80,7 @@ def avg_pool(
 
 
 def _pool(g: Geometry, reduce: Reducer, identity: PrimExpr, finish: Finish | None, name: str) -> te.Tensor:
-    """`reduce` over each window, in which padding counts as `identity`; `finish(value, point)` makes the result of
-    it."""
+    """Apply `reduce` to each window, with padding as `identity`; `finish(value, point)` computes the result from it."""
     if _by_rows(g):
         return (_each_window if _is_long(g) else _along_rows)(g, reduce, identity, finish, name)
     g = windows_of(g, identity)
@@ -104,13 +104,13 @@ def _is_long(g: Geometry) -> bool:
 
 
 def _row(g: Geometry) -> int:
-    """The elements of a row that windows reach, padding among them."""
+    """Return the number of elements of a row that windows reach, including padding."""
     row: int = (g.out[-1] - 1) * g.strides[-1] + (g.ksize[-1] - 1) * g.dilation[-1] + 1
     return row
 
 
 def _each_window(g: Geometry, reduce: Reducer, identity: PrimExpr, finish: Finish | None, name: str) -> te.Tensor:
-    """The pool in one step, without memory between."""
+    """Return the pool in one step, without intermediate memory."""
     taps = g.taps()
 
     def element(*i: Var) -> PrimExpr:
@@ -129,8 +129,8 @@ def _each_window(g: Geometry, reduce: Reducer, identity: PrimExpr, finish: Finis
 
 
 def _along_rows(g: Geometry, reduce: Reducer, identity: PrimExpr, finish: Finish | None, name: str) -> te.Tensor:
-    """The pool in two steps: down the windows, `down[n, c, o…, x]` for every x with the padding, and then along their
-    rows."""
+    """Return the pool in two steps: over the window's rows, `down[n, c, o…, x]` for every x including padding, then
+    along the rows."""
     along = g.taps()[-1]
     stride, step, before = g.strides[-1], g.dilation[-1], g.before[-1]
     wide = _row(g)

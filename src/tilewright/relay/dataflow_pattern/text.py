@@ -27,7 +27,7 @@ from tilewright.relay.dataflow_pattern.pattern import (
 
 
 def text_of(p: DFPattern) -> str:
-    """The text of a pattern; one that contains itself is `...` there."""
+    """Return the text of a pattern; a recursive reference is `...`."""
     return _text(p, ())
 
 
