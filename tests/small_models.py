@@ -66,7 +66,7 @@ def mlp(batch: int | str = 2, sizes: tuple[int, ...] = (16, 32, 10)) -> onnx.Mod
 def cnn(batch: int | str = 1) -> onnx.ModelProto:
     """Two convolutions with a residual sum, pooling and a dense layer: `x` (batch, 3, 16, 16) -> `y` (batch, 10)."""
     random = np.random.default_rng(0)
-    weights = {
+    weights: dict[str, Array] = {
         "w0": random.standard_normal((8, 3, 3, 3), np.float32) / 5,
         "b0": random.standard_normal(8, np.float32),
         "w1": random.standard_normal((8, 8, 3, 3), np.float32) / 8,

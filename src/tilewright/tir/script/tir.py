@@ -52,7 +52,4 @@ def prim_func(function: Callable[..., Any] | None = None, *, name: str = "", pri
     return parse_python if function is None else parse_python(function)
 
 
-if TYPE_CHECKING:
-    def __getattr__(name: str) -> Any: ...  # the other words of the language, which only the parser reads
-
 __all__ = ["Buffer", "handle", "prim_func"]
