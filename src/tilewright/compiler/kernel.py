@@ -20,6 +20,7 @@ from tilewright.backends.target import Target
 from tilewright.base.errors import InternalError, Origin
 from tilewright.base.memory_faults import Site
 from tilewright.base.recursion import KERNEL, room_for
+from tilewright.base.string_tensors import placeholder_shape
 from tilewright.base.types import DataType, TensorType, TupleType
 from tilewright.relay.expr import Call, Constant, Expr, Function, Tuple, TupleGetItem, Var
 from tilewright.relay.op.registry import Op
@@ -37,7 +38,7 @@ from tilewright.tir.transform.convert_ssa import convert_ssa
 from tilewright.tir.transform.instrument_memory import Checks
 from tilewright.tir.transform.lower_blocks import lower_blocks
 from tilewright.tir.transform.pipeline import lower_checked
-from tilewright.topi import decisions, texts
+from tilewright.topi import decisions
 from tilewright.topi import machine as machines
 from tilewright.topi.decisions import Decisions
 from tilewright.topi.machine import Machine
@@ -154,7 +155,7 @@ def parts_of(function: Function, constants: Sequence[bool]) -> Parts:
 def _placeholder(p: Var, constant: bool) -> Tensor:
     t = p.tensor_type
     if t.dtype.is_object:
-        return te.placeholder(texts.placeholder_shape(t.shape), "uint8", name=p.name_hint)
+        return te.placeholder(placeholder_shape(t.shape), "uint8", name=p.name_hint)
     return te.placeholder(t.shape, t.dtype, name=p.name_hint, constant=constant)
 
 

@@ -23,7 +23,7 @@ from tilewright.ir.module import IRModule
 from tilewright.tir.loop_steps import MAIN, LoopRV
 from tilewright.tir.sampling import SampleSteps
 from tilewright.tir.schedule import Schedule as Engine
-from tilewright.tir.steps import BlockAt, Step
+from tilewright.tir.steps import BlockAt, ScheduleStep
 from tilewright.tir.stmt import Block, PrimFunc, loaded_buffers, stored_buffers, walk_stmt
 from tilewright.tir.trace import Trace
 
@@ -125,7 +125,7 @@ def _blocks(e: Engine) -> list[Block]:
     return [s for s in walk_stmt(e.func.body) if isinstance(s, Block)]
 
 
-def replay(program: Any, steps: Trace | Iterable[Step]) -> Any:
+def replay(program: Any, steps: Trace | Iterable[ScheduleStep]) -> Any:
     """Apply steps to `program`, a function or a module, and return the result. Raises `ScheduleError` if a step does
     not fit."""
     sch = Schedule(program)

@@ -9,7 +9,7 @@ from typing import Any, Final
 import numpy as np
 
 from tilewright.relay.expr import Constant, Expr, Tuple
-from tilewright.relay.frontend.onnx.labels import strings
+from tilewright.relay.frontend.onnx.classic.labels import strings
 from tilewright.relay.frontend.onnx.node import Node
 from tilewright.relay.frontend.onnx.registry import converter
 from tilewright.relay.frontend.onnx.transform import gather

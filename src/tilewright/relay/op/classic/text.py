@@ -19,8 +19,8 @@ from tilewright.base.string_tensors import FORMS
 from tilewright.base.types import BOOL, FLOAT32, INT64, DataType, TensorType, TupleType, Type
 from tilewright.relay.op.registry import Array, Fusion, Op, op, tensors
 from tilewright.scalar.expr import UnknownDim
+from tilewright.topi.classic.texts import letters_of
 from tilewright.topi.shapes import broadcast_shapes
-from tilewright.topi.texts import letters_of
 
 STRING: Final = DataType("string")
 

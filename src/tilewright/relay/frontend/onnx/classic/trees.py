@@ -9,9 +9,7 @@ from typing import Final
 import numpy as np
 
 from tilewright.relay.expr import Constant, Expr
-from tilewright.relay.frontend.onnx.node import Node
-from tilewright.relay.frontend.onnx.registry import converter
-from tilewright.relay.frontend.onnx.scores import (
+from tilewright.relay.frontend.onnx.classic.scores import (
     TRANSFORMS,
     beside,
     chosen,
@@ -21,7 +19,9 @@ from tilewright.relay.frontend.onnx.scores import (
     rows_of,
     transformed,
 )
-from tilewright.relay.frontend.onnx.tree_tables import MEMBER, MODES, Array, Leaves, Nodes, ensemble
+from tilewright.relay.frontend.onnx.classic.tree_tables import MEMBER, MODES, Array, Leaves, Nodes, ensemble
+from tilewright.relay.frontend.onnx.node import Node
+from tilewright.relay.frontend.onnx.registry import converter
 from tilewright.relay.frontend.operators import op
 from tilewright.relay.frontend.shaping import cast, dtype_of, scalar
 
