@@ -237,7 +237,7 @@ def around(name: str, batch: int) -> IRModule:
     return parsed
 
 
-def kept(report: Report) -> IRModule:
+def kept(report: BuildReport) -> IRModule:
     assert report.module is not None
     return report.module
 
