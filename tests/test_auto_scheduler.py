@@ -322,4 +322,5 @@ def test_computations_that_read_at_what_they_read_are_detached() -> None:
     table, index = te.placeholder((8,), name="table"), te.placeholder((4,), "int64", name="index")
     found = te.compute((4,), lambda i: table[index[i]], name="found")
     _, _, made = detached([table, index], [found])
+    assert isinstance(made.op, te.ComputeOp) and isinstance(found.op, te.ComputeOp)
     assert str(made.op.body[0]) == str(found.op.body[0])

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any, Final, Literal, overload
 
 from tilewright.base.errors import OptionError
 from tilewright.base.settings import nearest
@@ -71,6 +71,10 @@ def _register(name: str, function: Callable[..., Any], override: bool) -> Callab
     return function
 
 
+@overload
+def get_global_func(name: str, allow_missing: Literal[False] = ...) -> GlobalFunction: ...
+@overload
+def get_global_func(name: str, allow_missing: bool) -> GlobalFunction | None: ...
 def get_global_func(name: str, allow_missing: bool = False) -> GlobalFunction | None:
     """Return the function of that name. If it is unknown, return None with `allow_missing`, else raise `OptionError`.
     """

@@ -16,6 +16,7 @@ from __future__ import annotations
 import importlib
 import inspect
 from pathlib import Path
+from typing import Literal, overload
 
 from tilewright.base import settings
 from tilewright.base.errors import OptionError
@@ -36,6 +37,10 @@ from tilewright.relay.op.registry import OPS
 __all__ = ["get_global_func", "list_global_func_names", "register_func", "remove_global_func", "where"]
 
 
+@overload
+def get_global_func(name: str, allow_missing: Literal[False] = ...) -> GlobalFunction: ...
+@overload
+def get_global_func(name: str, allow_missing: bool) -> GlobalFunction | None: ...
 def get_global_func(name: str, allow_missing: bool = False) -> GlobalFunction | None:
     """Return the function of that name. If it is unknown, return None with `allow_missing`, else raise `OptionError`
     with the nearest name or another kind of thing of that name."""

@@ -131,7 +131,8 @@ class ConfigSpace:
         for name in ("branches", "_sizes", "_valid"):
             self.__dict__.pop(name, None)
 
-    def __getitem__(self, name: str) -> Entity:
+    def __getitem__(self, name: str) -> Any:
+        """Return the answer of that name, an `Entity` of the class that its definition makes."""
         return self.entity_map[name]
 
     def __setitem__(self, name: str, entity: Entity) -> None:
