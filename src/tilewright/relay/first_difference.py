@@ -1,8 +1,9 @@
 """Finds the first value, in evaluation order, that a rewrite made wrong.
 
 Lets and function calls are inlined, and every value outside of branches is computed. The counterpart of a new value is
-the old value of the same model node, else the one at the same position in the sequence of operators and types. The
-result is the first value that differs from its counterpart and equals no other old value, with the lines of both texts.
+the old value of the same model node. Otherwise it is the one at the same position in the sequence of operators and
+types. The result is the first value that differs from its counterpart and equals no other old value, with the lines of
+both texts.
 """
 
 from __future__ import annotations

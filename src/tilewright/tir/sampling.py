@@ -75,9 +75,8 @@ class SampleSteps(BlockSteps):
         extent = self._engine(loop.func).extent(loop.var)
         if not 0 < partition_pos < n or extent % innerpart_factor:
             raise ScheduleError(
-            f"the extent {extent} of loop '{loop.var.name}' has no {n} factors with a product from position "
-            f"{partition_pos} on that is a multiple of "
-            f"{innerpart_factor}"
+            f"the extent {extent} of loop '{loop.var.name}' has no {n} factors with a product "
+            f"from position {partition_pos} on that is a multiple of {innerpart_factor}"
         )
         if decision is None:
             rest = self._factors(extent // innerpart_factor, n, extent)

@@ -1,8 +1,8 @@
 """Schedule steps as data, to be printed, stored, edited and replayed.
 
-A step is the name of a schedule method with its arguments. References to blocks and loops are valid for every copy of
-the program: a block by its name, a loop by a block inside it and the loop's index among those around this block,
-counted from outside before the step.
+A step is the name of a schedule method with its arguments. References are valid for every copy of the program. A block
+is given by its name, a loop by a block inside it and the loop's index among the loops around this block before the
+step, outermost first.
 
     {"step": "split", "args": [{"block": "C", "loop": 0}, [null, 16]]}      sch.split(sch.get_loops("C")[0], (None, 16))
 """
@@ -167,8 +167,8 @@ def _to_json(value: Any) -> Any:
             return value
         case _:
             raise ScheduleError(
-                f"a step holds {value!r} ({type(value).__name__}), which cannot be stored; annotate with numbers and "
-                "strings"
+                f"a step holds {value!r} ({type(value).__name__}), "
+                "which cannot be stored; annotate with numbers and strings"
             )
 
 

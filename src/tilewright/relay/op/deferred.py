@@ -70,7 +70,7 @@ class Waiting(Op):
         """The types of the converted node, unknown until it is converted."""
 
     def resolve(self, call: Call, ask: Ask) -> Expr | None:
-        """The graph, or None when `ask` does not know a value it needs; raises `CompileError` naming the node."""
+        """The graph, or None if `ask` lacks a value that it needs; raises `CompileError` naming the node."""
         raise NotImplementedError
 
     def reference(self, *inputs: Array) -> Any:

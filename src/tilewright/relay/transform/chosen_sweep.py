@@ -5,7 +5,7 @@
          layout_transform(%0, "NCHW8c", "NCHW")
 
 Permuted orders are reached by transposes, blocked ones by `layout_transform`; constants are transformed at compile
-time. Padded values are never stored: only the operand of a chosen call may be padded, and the rule guarantees that the
+time. Padded values are never stored. Only the operand of a chosen call may be padded; the rule guarantees that the
 zeros do not change the result.
 """
 

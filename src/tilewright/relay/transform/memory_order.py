@@ -1,5 +1,4 @@
-"""Order the calls of a graph to reduce the peak memory: of the operands of a call, the one that needs the most memory
-comes first.
+"""Order the calls of a graph to reduce the peak memory: the operand of a call that needs the most memory comes first.
 
     f(a(x), c(b(x)))        the results of a and c are small, that of b is large
       -> b, c, a, f           so that the result of a is not alive while that of b is

@@ -27,8 +27,8 @@ Bound = dict[Type, Type]
 def plain_closures(function: Function) -> Function:
     """Replace the generic inner functions of `function` by copies. Needs known types, and names for shared values.
 
-    Raises `CompileError` if a generic function is a value of a generic type, calls itself with other types, or has a
-    type parameter that a use does not determine.
+    Raises `CompileError` if a generic function has a generic type as a value, calls itself with other types, or has an
+    undetermined type parameter at a use.
     """
     while generic := [e for e in post_order(function.body) if isinstance(e, Function) and e.type_params
                       and not is_one_kernel(e)]:
@@ -153,8 +153,8 @@ class _Copies:
         for v in function.type_params:
             if v not in bound:
                 raise CompileError(
-                    f"the type {v!r} of {short(function)} cannot be inferred from the arguments and the "
-                    f"result of {short(e)}; annotate the types of the function there",
+                    f"the type {v!r} of {short(function)} cannot be inferred from the arguments "
+                    f"and the result of {short(e)}; annotate the types of the function there",
                     e.span or function.span, code="TW0404",
                 )
         return tuple(bound[v] for v in function.type_params)

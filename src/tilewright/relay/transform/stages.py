@@ -1,6 +1,6 @@
 """Split programs with dynamic shapes into stages, which are typed and compiled one after another.
 
-    def @main(%x, %n) { relu(frontend.deferred(exp(%x), add(%n, 1)) }
+    def @main(%x, %n) { relu(frontend.deferred(exp(%x), add(%n, 1))) }
     ->  stage       (%x, %n)  { (exp(%x), add(%n, 1)) }
         the rest    (%v0, %v1) { relu(frontend.deferred(%v0, %v1)) }
 
@@ -247,9 +247,9 @@ class _Cutter:
                 if isinstance(e, NOT_IN_STAGES):
                     what = f"the function @{e.name_hint}" if isinstance(e, GlobalVar) else f"a {type(e).__name__}"
                     raise CompileError(
-                        f"{what} stands among values whose sizes are only known while the program runs, and such a "
-                        "program is not run "
-                        "in stages; give the sizes, or evaluate it with relay.create_executor('debug')",
+                        f"{what} stands among values whose sizes are only known while the program runs, "
+                        "and such a program is not run in stages; give the sizes, "
+                        "or evaluate it with relay.create_executor('debug')",
                         getattr(e, "span", None), code="TW0403")
                 if isinstance(e, Tuple) or e not in self.ready:
                     stack.append((e, True))
@@ -328,8 +328,8 @@ def _is_of(e: Expr, values: Container[Expr]) -> bool:
 
 
 def work(function: Function) -> float:
-    """Estimate the average number of operations of an operator: one for each element of a result, and for a sum or
-    product one for each term. An operator's compile time is constant, so this decides whether compiling pays."""
+    """Estimate the average number of operations of an operator. It counts one for each element of a result, or for each
+    term of a sum or product. An operator's compile time is constant, so this decides whether compiling pays."""
     each = [_operations(e) for e in post_order(function.body) if isinstance(e, Call) and isinstance(e.op, Op)]
     return sum(each) / max(1, len(each))
 

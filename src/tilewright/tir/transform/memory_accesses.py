@@ -86,8 +86,8 @@ class _Reads:
             return
         if len(ways) == _MOST_WAYS:
             raise CompileError(
-                f"the accesses of an expression of {e.dtype} cannot be checked: more than {_MOST_WAYS} combinations of "
-                "conditions lead to it; "
+                f"the accesses of an expression of {e.dtype} cannot be checked: "
+                f"more than {_MOST_WAYS} combinations of conditions lead to it; "
                 "store the value that the branches share in a buffer, or switch tir.instrument_* off", code="TW0412",
             )
         ways.append(path)

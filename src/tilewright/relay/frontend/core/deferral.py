@@ -56,7 +56,7 @@ class NodeResolver:
         self._importer = importer
 
     def convert(self, op: Deferred, call: Call, ask: Ask) -> Expr | None:
-        """The converted node, or None when `ask` does not know a value it needs. Raises `CompileError`."""
+        """The converted node, or None if `ask` lacks a value that it needs. Raises `CompileError`."""
         from tilewright.relay.frontend.core.importer import Scope
 
         said: dict[str, Any] = json.loads(op.model)

@@ -99,7 +99,7 @@ class _Resolver:
     """Converts the deferred nodes of ONNX models."""
 
     def convert(self, op: Deferred, call: Call, ask: Ask) -> Expr | None:
-        """The converted node, or None when `ask` does not know a value it needs. Raises `CompileError`."""
+        """The converted node, or None if `ask` lacks a value that it needs. Raises `CompileError`."""
         from tilewright.relay.frontend.onnx.importer import convert_node
 
         model = _model(op.model)

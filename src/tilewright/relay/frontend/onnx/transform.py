@@ -397,7 +397,7 @@ def _pad(data: Expr, pads: Sequence[int], axes: Sequence[int] | None, mode: str,
 
 
 def _cropped(data: Expr, widths: Sequence[tuple[int, int]], node: Node) -> Expr:
-    """`data` without `widths[k]` elements before and after dimension k; refused where it has fewer."""
+    """`data` without `widths[k]` elements before and after dimension k; refuses to remove more than all elements."""
     for axis, (before, after) in enumerate(widths):
         if before or after:
             size = node.static(data, "data")[axis]

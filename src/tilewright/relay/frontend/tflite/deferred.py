@@ -64,7 +64,7 @@ class _Resolver:
     """Converts the deferred operators of TFLite models."""
 
     def convert(self, op: Deferred, call: Call, ask: Ask) -> Expr | None:
-        """The converted operator, or None when `ask` does not know a value it needs. Raises `CompileError`."""
+        """The converted operator, or None if `ask` lacks a value that it needs. Raises `CompileError`."""
         from tilewright.relay.frontend.core.importer import Scope
         from tilewright.relay.frontend.tflite.importer import Importer, TfliteGraph, source_node
         from tilewright.relay.frontend.tflite.registry import CONVERTERS
