@@ -18,6 +18,7 @@ from tilewright.backends.cpu.strategies.schedules.arrange import arrange, height
 from tilewright.backends.registry import find_backend
 from tilewright.backends.target import Target
 from tilewright.base.errors import InternalError, Origin
+from tilewright.base.graphs import reachable
 from tilewright.base.memory_faults import Site
 from tilewright.base.recursion import KERNEL, room_for
 from tilewright.base.string_tensors import placeholder_shape
@@ -319,31 +320,11 @@ def _packable(outputs: Sequence[Tensor], known: set[Tensor]) -> list[Tensor]:
 
 
 def _all(outputs: Sequence[Tensor]) -> list[ComputeOp]:
-    placeholders = [t for t in _reachable(outputs) if not isinstance(t.op, ComputeOp)]
+    placeholders = [t for t in reachable(outputs, lambda t: t.op.inputs) if not isinstance(t.op, ComputeOp)]
     return [op for op in computations(placeholders, outputs) if isinstance(op, ComputeOp)]
-
-
-def _reachable(outputs: Sequence[Tensor]) -> list[Tensor]:
-    found: dict[Tensor, None] = {}
-    stack = list(outputs)
-    while stack:
-        t = stack.pop()
-        if t not in found:
-            found[t] = None
-            stack.extend(t.op.inputs)
-    return list(found)
 
 
 def _needed(packed: Sequence[Tensor], outputs: Sequence[Tensor]) -> set[Tensor]:
     """The tensors read once `packed` are given."""
     given = set(packed)
-    found: set[Tensor] = set()
-    stack = list(outputs)
-    while stack:
-        t = stack.pop()
-        if t in found:
-            continue
-        found.add(t)
-        if t not in given:
-            stack.extend(t.op.inputs)
-    return found
+    return set(reachable(outputs, lambda t: () if t in given else t.op.inputs))

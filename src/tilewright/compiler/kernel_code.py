@@ -9,7 +9,6 @@ text of one kernel while the next one is lowered; the files are the same bytes f
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
@@ -21,6 +20,7 @@ from tilewright.backends.cpu.llvm.debug_info import Source
 from tilewright.backends.host_code import HostCode
 from tilewright.backends.target import Target
 from tilewright.base.errors import CompileError, InternalError, NoNativeKernel
+from tilewright.base.limits import usable_cores
 from tilewright.base.memory_faults import Site
 from tilewright.compiler import tuned
 from tilewright.compiler.cache import Cache
@@ -152,7 +152,7 @@ class ObjectFiles:
         """Start `workers` threads (0: compile in the caller's); by default `WORKERS` where this process may use several
         cores."""
         self.options, self.cache, self.report = options, cache, report
-        count = (WORKERS if _processors() > 1 else 0) if workers is None else workers
+        count = (WORKERS if usable_cores() > 1 else 0) if workers is None else workers
         self._pool = ThreadPoolExecutor(count, "tilewright-llvm") if count and cache is not None else None
 
     def __enter__(self) -> ObjectFiles:
@@ -188,11 +188,6 @@ class ObjectFiles:
                 found = compiler.compile(text, target, in_order=in_order)
             self.cache.put(key, found)
         return found
-
-
-def _processors() -> int:
-    """Return the number of logical processors that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 @dataclass(frozen=True, slots=True)

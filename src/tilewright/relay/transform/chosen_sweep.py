@@ -24,10 +24,11 @@ from tilewright.relay.op.registry import Op, Relaid
 from tilewright.relay.op.transform import Transpose
 from tilewright.relay.transform.canonicalize import canonical
 from tilewright.relay.transform.layout_sweep import Stored, Sweep
-from tilewright.relay.transform.permutations import Perm, axes_of, inverse, is_identity
+from tilewright.relay.transform.permutations import Perm, axes_of, is_identity
 from tilewright.relay.visitor import consumers, operands
 from tilewright.tir.data_layout import layout
 from tilewright.topi.orders import DIMENSIONS, Order, block, fits, has_blocks, layout_of, order_of, rank, renamed
+from tilewright.topi.shapes import inverse
 
 Choice = Callable[[Call], "Op | None"]
 

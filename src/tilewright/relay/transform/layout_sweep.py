@@ -23,13 +23,13 @@ from tilewright.relay.transform.permutations import (
     between,
     carried,
     gathered,
-    inverse,
     is_identity,
     reshaped,
     transposed,
 )
 from tilewright.relay.visitor import operands, with_operands
 from tilewright.topi.orders import rank, stored_shape
+from tilewright.topi.shapes import inverse
 
 CHANNELS_LAST: Final = ((0, 2, 3, 1), (0, 2, 3, 4, 1))
 """Storage orders of images and volumes."""

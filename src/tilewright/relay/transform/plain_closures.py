@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NoReturn
 
+from tilewright.base import graphs
 from tilewright.base.errors import CompileError
 from tilewright.base.types import FuncType, Type, bind_types, substitute_type
 from tilewright.relay.analysis.branches import is_one_kernel
@@ -92,18 +93,7 @@ class _Copies:
 
     def _order(self) -> list[Expr]:
         """Return the nodes outside of these functions, operands before users."""
-        order: list[Expr] = []
-        seen: set[Expr] = set()
-        stack: list[tuple[Expr, bool]] = [(self.root, False)]
-        while stack:
-            e, done = stack.pop()
-            if done:
-                order.append(e)
-            elif e not in seen:
-                seen.add(e)
-                stack.append((e, True))
-                stack.extend((o, False) for o in reversed(() if e in self.meant else operands(e)))
-        return order
+        return graphs.post_order([self.root], lambda e: () if e in self.meant else operands(e))
 
     def _rebuilt(self, e: Expr, new: dict[Expr, Expr]) -> Expr:
         if e in self.meant:

@@ -24,6 +24,7 @@ import numpy as np
 from tilewright.base.errors import CompileError
 from tilewright.base.types import FuncType, TensorType, TupleType, Type, tensors_of
 from tilewright.relay.adt import Match
+from tilewright.relay.analysis.operation_counts import elements_of
 from tilewright.relay.expr import Call, Constant, Expr, Function, GlobalVar, If, Let, Tuple, TupleGetItem, Var
 from tilewright.relay.op.create import NdarraySize, ShapeOf
 from tilewright.relay.op.deferred import Ask, pending
@@ -335,14 +336,10 @@ def work(function: Function) -> float:
 
 
 def _operations(call: Call) -> float:
-    read = [float(_elements(a.known_type())) for a in call.args]
-    made = float(_elements(call.known_type()))
+    read = [float(elements_of(a.known_type())) for a in call.args]
+    made = float(elements_of(call.known_type()))
     if call.op.kind <= Fusion.INJECTIVE or not read:
         return made
     if call.op.kind is Fusion.OUT_FUSABLE and len(read) > 1:
         return max(made, math.sqrt(made * read[0] * read[1]))  # exact for a product of matrices
     return made + (_OPAQUE if call.op.kind is Fusion.OPAQUE else 1) * sum(read)
-
-
-def _elements(t: Type | None) -> int:
-    return sum(math.prod(x.shape) for x in tensors_of(t) if x.is_static)

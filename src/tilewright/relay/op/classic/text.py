@@ -160,8 +160,8 @@ class StringTokenize(Op):
         t = _strings(*tensors(data))
         for pattern in (*self.separators, self.expression):
             if _PLACED.search(pattern):
-                raise ShapeError(f"the pattern {pattern!r} asks what stands around a token, which is not supported; "
-                                 "say what a token is made of: [a-z]+")
+                raise ShapeError(f"the pattern {pattern!r} matches positions, which is not supported; describe the "
+                                 "characters of a token: [a-z]+")
             try:
                 re.compile(pattern)
             except re.error as error:

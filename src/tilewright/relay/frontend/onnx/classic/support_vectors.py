@@ -18,10 +18,10 @@ from tilewright.relay.frontend.onnx.classic.scores import (
     transformed,
     width_of,
 )
-from tilewright.relay.frontend.onnx.linear import times_matrix
 from tilewright.relay.frontend.onnx.node import Node
 from tilewright.relay.frontend.onnx.registry import converter
 from tilewright.relay.frontend.operators import op
+from tilewright.relay.frontend.products import times_matrix
 from tilewright.relay.frontend.shaping import cast, scalar, shape_of
 
 ML: Final = "ai.onnx.ml"

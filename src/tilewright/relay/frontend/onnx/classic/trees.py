@@ -40,8 +40,8 @@ def tree_ensemble(
     nodes_trueleafs: Whole, nodes_truenodeids: Whole, post_transform: int = 0, tree_roots: Whole, node: Node,
 ) -> Expr:
     if not 0 <= aggregate_function < len(_AGGREGATES) or not 0 <= post_transform < len(TRANSFORMS):
-        node.refuse(f"aggregate_function {aggregate_function} or post_transform {post_transform} is none of those that "
-                    "there are")
+        node.refuse(f"aggregate_function {aggregate_function} or post_transform {post_transform} is not one of the "
+                    f"{len(_AGGREGATES)} aggregates and {len(TRANSFORMS)} transforms, which count from 0")
     data = rows_of(x, node)
     dtype = dtype_of(data).numpy()
     true, false, roots = (np.asarray(v, np.int64) for v in (nodes_truenodeids, nodes_falsenodeids, tree_roots))
