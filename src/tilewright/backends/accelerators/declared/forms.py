@@ -22,20 +22,6 @@ from tilewright.backends.accelerators.declared.quantized_forms import (
 )
 
 __all__ = [
-    "Form",
-    "Match",
-    "Reading",
-    "add",
-    "avg_pool2d",
-    "concatenate",
-    "conv2d",
-    "dense",
-    "float_add",
-    "float_conv2d",
-    "float_dense",
-    "max_pool2d",
-    "pad",
-    "relu",
-    "requantize",
-    "reshape",
+    "Form", "Match", "Reading", "add", "avg_pool2d", "concatenate", "conv2d", "dense", "float_add", "float_conv2d",
+    "float_dense", "max_pool2d", "pad", "relu", "requantize", "reshape",
 ]
