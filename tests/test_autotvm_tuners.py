@@ -142,6 +142,21 @@ def test_it_stops_without_hope() -> None:
     assert tuner.trials < 500
 
 
+def test_an_interrupt_keeps_finished_trials() -> None:
+    class Interrupted(Paper):
+        def run(self, built: Sequence[Built], on_measured: Any = None) -> list[Measured]:
+            super().run(built[:3], on_measured)
+            raise KeyboardInterrupt
+
+    seen: list[int] = []
+    bench = Interrupted()
+    with pytest.raises(KeyboardInterrupt):
+        GridSearchTuner(kernel_task("pointwise")).tune(
+            8, autotvm.measure_option(bench, bench),
+            callbacks=[lambda t, inputs, results: seen.extend(i.config.index for i in inputs)])
+    assert len(seen) == len(bench.measured) == 3
+
+
 @pytest.mark.slow
 def test_a_model_finds_the_valley_sooner_than_chance() -> None:
     task = kernel_task("pointwise")

@@ -53,8 +53,7 @@ def parts(text: str) -> list[str]:
     if len(targets) > 1 and not all(targets):
         raise TargetError(
             f"the target '{text}' has an empty part before or after a comma; write for example 'npu, llvm'",
-            code="TW0501"
-        )
+            code="TW0501")
     return targets
 
 

@@ -255,8 +255,7 @@ def written_in_place(program: FlowProgram) -> dict[Reg, int]:
     main, everything = program.functions[0], [i for f in program.functions for i in walk(f.body)]
     again = any(
         (isinstance(i, (Call, TailCall)) and i.callee == 0) or (isinstance(i, Record) and i.tag == 0 and not i.fields)
-        for i in everything
-    )
+        for i in everything)
     end = main.body[-1] if main.body else None
     if again or not isinstance(end, Return):
         return {}

@@ -46,16 +46,14 @@ class GenericFunc:
         if chosen is None:
             raise OptionError(
                 f"the generic function '{self.name}' has no implementation for the current target and no default",
-                code="TW0213",
-            )
+                code="TW0213")
         return chosen(*args, **named)
 
     def set_default(self, func: Function, allow_override: bool = False) -> None:
         """Set the default. Raises `OptionError` if there is one, unless `allow_override` is set."""
         if self.fdefault is not None and not allow_override:
             raise OptionError(
-                f"the generic function '{self.name}' has a default; replace it with allow_override=True", code="TW0212"
-            )
+                f"the generic function '{self.name}' has a default; replace it with allow_override=True", code="TW0212")
         self.fdefault = func
 
     def register(
@@ -74,8 +72,7 @@ class GenericFunc:
                 if key in self.functions and not replace:
                     raise OptionError(
                         f"the generic function '{self.name}' has an implementation for the key '{key}'; replace it "
-                        "with override=True", code="TW0212",
-                    )
+                        "with override=True", code="TW0212")
                 self.functions[key] = function
             return function
 

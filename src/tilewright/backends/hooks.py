@@ -28,13 +28,11 @@ def register_target_kind(kind: str, hooks: Mapping[str, Callable[..., Any]], ove
     for name in hooks:
         if name not in HOOKS:
             raise OptionError(
-                f"a target has no hook '{name}'{nearest(name, HOOKS)}; there are {', '.join(HOOKS)}", code="TW0213"
-            )
+                f"a target has no hook '{name}'{nearest(name, HOOKS)}; there are {', '.join(HOOKS)}", code="TW0213")
     if "TIRToRuntime" in hooks and "RelayToTIR" not in hooks and hook_of(kind, "RelayToTIR") is None:
         raise OptionError(
             f"the target '{kind}' has TIRToRuntime and nothing that makes loop programs; give it RelayToTIR, too",
-            code="TW0911"
-        )
+            code="TW0911")
     for name, function in hooks.items():
         register_func(f"relay.ext.{kind}.{HOOKS[name]}", function, override=override)
 

@@ -46,8 +46,7 @@ def own(function: FlowFunction) -> FlowFunction:
     body, needed = _owned(function.body, set())
     given = [*function.params, *function.captured, *([] if function.itself is None else [function.itself])]
     return FlowFunction(
-        function.name, function.params, function.captured, function.itself, [*_drops(given, needed), *body]
-    )
+        function.name, function.params, function.captured, function.itself, [*_drops(given, needed), *body])
 
 
 def _owned(body: Body, needed: set[Reg]) -> tuple[Body, set[Reg]]:
@@ -90,8 +89,7 @@ def _branches(i: If | Choose, needed: set[Reg], done: Body) -> set[Reg]:
     before = {asked}.union(*(n - b for (_, n), b in zip(inner, bound, strict=True)))
     cases = [
         Case(c.tests, tuple((r, p) for r, p in c.binds if r in n), [*_drops(before, n), *b])
-        for c, (b, n) in zip(i.cases, inner, strict=True)
-    ]
+        for c, (b, n) in zip(i.cases, inner, strict=True)]
     done.append(Choose(i.out, i.value, tuple(cases), i.site))
     return before
 

@@ -47,14 +47,12 @@ def find_backend(name: str) -> Backend:
     value = BUILT_IN.get(name) or _installed().get(name)
     if value is None:
         raise TargetError(
-            f"'{name}' is not a kind of target; the known kinds are {', '.join(backend_names())}", code="TW0502"
-        )
+            f"'{name}' is not a kind of target; the known kinds are {', '.join(backend_names())}", code="TW0502")
     found = import_plugin("back end", name, value)
     if not isinstance(found, Backend) or found.name != name:
         raise TargetError(
             f"the entry point '{name}' of {GROUP} is not a Backend of that name: {value}; repair or remove its package",
-            code="TW0502"
-        )
+            code="TW0502")
     return found
 
 

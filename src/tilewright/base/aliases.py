@@ -139,8 +139,7 @@ class AliasFinder(MetaPathFinder):
             warnings.warn(f"'{fullname}' is now '{_PREFIX}{real}'", MovedModuleWarning, stacklevel=2)
         spec = ModuleSpec(
             fullname, _Alias(_PREFIX + real), origin=found.origin,
-            is_package=found.submodule_search_locations is not None
-        )
+            is_package=found.submodule_search_locations is not None)
         if found.submodule_search_locations is not None:
             spec.submodule_search_locations = list(found.submodule_search_locations)
         return spec

@@ -28,8 +28,7 @@ def to_bytes(array: Array) -> bytes:
     if wrong is not None:
         raise CompileError(
             f"a constant holds objects of type {wrong}, which have no text; keep such values out of the module",
-            code="TW0407"
-        )
+            code="TW0407")
     return json.dumps(
         array.reshape(-1).tolist(), ensure_ascii=False, separators=(",", ":")
     ).encode("utf-8", "surrogatepass")

@@ -64,8 +64,7 @@ def _array(stream: IO[bytes], size: int) -> Array:
     nbytes = math.prod(shape) * dtype.itemsize
     if any(d < 0 for d in shape) or stream.tell() + nbytes != size:
         raise ValueError(
-            f"it has shape {shape} and type {dtype}, and the file does not have the {nbytes} bytes of that"
-        )
+            f"it has shape {shape} and type {dtype}, and the file does not have the {nbytes} bytes of that")
     flat = np.empty(math.prod(shape), dtype)
     view = flat.view(np.uint8)
     done = 0

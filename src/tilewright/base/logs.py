@@ -50,6 +50,5 @@ def _level(text: str) -> int:
     if text.upper() not in LEVELS:
         raise OptionError(
             f"there is no level '{text}' of "
-            f"logging{nearest(text.upper(), LEVELS) or '; the levels are ' + ', '.join(LEVELS)}", code="TW0210"
-        )
+            f"logging{nearest(text.upper(), LEVELS) or '; the levels are ' + ', '.join(LEVELS)}", code="TW0210")
     return int(getattr(logging, text.upper()))

@@ -102,8 +102,7 @@ class Site:
             return f"reads {element}, which nothing has written yet ({declared})"
         wrong = [
             f"index {k} is {i}, and may be 0 to {n - 1}" for k,
-            (i, n) in enumerate(zip(indices, sizes, strict=True)) if not 0 <= i < n
-        ]
+            (i, n) in enumerate(zip(indices, sizes, strict=True)) if not 0 <= i < n]
         return f"{self.kind}s out of bounds: {element} of {declared}: {'; '.join(wrong)}"
 
 

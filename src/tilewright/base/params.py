@@ -43,8 +43,7 @@ def _written(a: np.ndarray[Any, Any]) -> bytes:
     if a.dtype == object:
         raise CompileError(
             "strings have no place in the binary form of parameters; keep them as constants in the module",
-            code="TW0407"
-        )
+            code="TW0407")
     dtype, raw = DataType(str(a.dtype.newbyteorder("="))), little.tobytes()
     head = _HEAD.pack(ARRAY_MAGIC, 0, 1, 0, a.ndim, dtype.type_code, dtype.bits, dtype.lanes)
     return head + struct.pack(f"<{a.ndim}q", *a.shape) + struct.pack("<q", len(raw)) + raw
@@ -57,8 +56,7 @@ def load_param_dict(param_bytes: bytes | bytearray | memoryview) -> dict[str, ND
     magic, _ = reader.numbers("<QQ")
     if magic != LIST_MAGIC:
         raise ModelError(
-            "these bytes are no parameters: they do not begin with the number of TVM's lists of arrays", code="TW0116"
-        )
+            "these bytes are no parameters: they do not begin with the number of TVM's lists of arrays", code="TW0116")
     (count,) = reader.numbers("<Q")
     names = []
     for _ in range(reader.bounded(count, 8, "names")):
@@ -67,8 +65,7 @@ def load_param_dict(param_bytes: bytes | bytearray | memoryview) -> dict[str, ND
     (arrays,) = reader.numbers("<Q")
     if arrays != count or len(set(names)) != count:
         raise ModelError(
-            f"these parameters are damaged: {len(set(names))} different names, and {arrays} arrays", code="TW0116"
-        )
+            f"these parameters are damaged: {len(set(names))} different names, and {arrays} arrays", code="TW0116")
     return {name: array(reader.array()) for name in names}
 
 
@@ -87,8 +84,7 @@ class _Reader:
         if not 0 <= size <= len(self.raw) - self.at:
             raise ModelError(
                 f"the parameters are damaged at byte {self.at}: {size} more bytes are declared, but "
-                f"{len(self.raw) - self.at} exist", code="TW0116"
-            )
+                f"{len(self.raw) - self.at} exist", code="TW0116")
         self.at += size
         return self.raw[self.at - size : self.at]
 
@@ -101,8 +97,7 @@ class _Reader:
         if count * least > len(self.raw) - self.at:
             raise ModelError(
                 f"these parameters are damaged at byte {self.at}: {count} {what} are announced, and "
-                f"{len(self.raw) - self.at} bytes are there", code="TW0116"
-            )
+                f"{len(self.raw) - self.at} bytes are there", code="TW0116")
         return count
 
     def text(self, length: int) -> str:
@@ -127,6 +122,5 @@ class _Reader:
         if any(d < 0 for d in shape) or math.prod(shape) * kind.itemsize != size:
             raise ModelError(
                 f"these parameters are damaged at byte {begin}: an array of {kind} of shape {shape} does not have "
-                f"{size} bytes", code="TW0116"
-            )
+                f"{size} bytes", code="TW0116")
         return np.frombuffer(self.taken(size), kind).reshape(shape)

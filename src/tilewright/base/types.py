@@ -106,12 +106,10 @@ class DataType(str):
         if match is None and text.startswith("custom["):
             raise CompileError(
                 f"'{text}' is a custom data type, and there are none here; compute in float32, int8 or another type of "
-                "the machine", code="TW0302"
-            )
+                "the machine", code="TW0302")
         if match is None:
             raise CompileError(
-                f"'{text}' is not a data type; write for example float32, int8, bfloat16 or float32x4", code="TW0302"
-            )
+                f"'{text}' is not a data type; write for example float32, int8, bfloat16 or float32x4", code="TW0302")
         code, bits, lanes = match[1], int(match[2] or 0), int(match[3] or 1)
         if code in _NAMED:
             allowed = (0, 1, 8) if code == "bool" else (0, 64) if code == "handle" else (0,)
@@ -147,8 +145,7 @@ class DataType(str):
             )
             raise CompileError(
                 f"{wrong}; the codes are {', '.join(f'{c.value} ({c.name.lower()})' for c in DataTypeCode)}",
-                code="TW0302"
-            )
+                code="TW0302")
         code = DataTypeCode(type_code)
         name = code.name.lower()
         base = "bool" if (code, bits) == (DataTypeCode.UINT, 1) else name if name in _NAMED else f"{name}{bits}"
@@ -355,8 +352,7 @@ class FuncType(Type):
         if type_constraints:
             raise CompileError(
                 f"types are not constrained here, and {type_constraints!r} are given; leave type_constraints out",
-                code="TW0215"
-            )
+                code="TW0215")
         self.arg_types = tuple(arg_types)
         self.ret_type = ret_type
         self.type_params = tuple(type_params or ())
@@ -506,8 +502,7 @@ def bind_types(pattern: Type, given: Type, variables: AbstractSet[Type], bound: 
     if isinstance(pattern, TypeCall) and isinstance(given, TypeCall) and pattern.func != given.func:
         return False
     return (bool(ours) or pattern == given) and all(
-        bind_types(p, g, variables, bound) for p, g in zip(ours, theirs, strict=True)
-    )
+        bind_types(p, g, variables, bound) for p, g in zip(ours, theirs, strict=True))
 
 
 def join_types(a: Type, b: Type) -> Type | None:
@@ -525,8 +520,7 @@ def join_types(a: Type, b: Type) -> Type | None:
             [
                 x if same_shape((x,), (y,)) else (y if isinstance(x, int) else x) for x,
                 y in zip(a.shape, b.shape, strict=True)
-            ], a.dtype
-        )
+            ], a.dtype)
     ours, theirs = type_children(a), type_children(b)
     if type(a) is not type(b) or not ours or len(ours) != len(theirs) or getattr(
         a, "func", None
@@ -539,8 +533,7 @@ def join_types(a: Type, b: Type) -> Type | None:
 def sizes_fit(wanted: Sequence[Any], given: Sequence[Any]) -> bool:
     """Whether two shapes may be equal: a dimension that is not static matches any."""
     return len(wanted) == len(given) and all(
-        not isinstance(w, int) or not isinstance(g, int) or w == g for w, g in zip(wanted, given, strict=True)
-    )
+        not isinstance(w, int) or not isinstance(g, int) or w == g for w, g in zip(wanted, given, strict=True))
 
 
 def scalar_type(dtype: str | DataType = "float32") -> TensorType:
@@ -553,8 +546,7 @@ def same_shape(a: Sequence[Any], b: Sequence[Any]) -> bool:
     return len(a) == len(b) and all(
         x is y or (isinstance(x, int) and isinstance(y, int) and x == y)
         or (getattr(x, "unknown", False) and getattr(y, "unknown", False))
-        for x, y in zip(a, b, strict=True)
-    )
+        for x, y in zip(a, b, strict=True))
 
 
 def _dim(value: Any) -> Any:

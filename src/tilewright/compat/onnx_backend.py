@@ -51,8 +51,7 @@ class TilewrightRep(OnnxBackendRep):
         if kwargs:
             raise OptionError(
                 f"run takes inputs only, and was given {', '.join(kwargs)}; say how to compile in prepare()",
-                code="TW0214"
-            )
+                code="TW0214")
         found = self.model(self._by_name(inputs))
         return self._outputs(*(found if isinstance(found, tuple) else (found,)))
 
@@ -70,8 +69,7 @@ class TilewrightRep(OnnxBackendRep):
         if len(given) != len(names):
             raise InputError(
                 f"the model takes {len(needed)} inputs ({', '.join(needed) or 'none'}), and {len(given)} were given",
-                code="TW0701"
-            )
+                code="TW0701")
         return {n: v for n, v in zip(names, given, strict=True) if n not in self._stored}
 
 
@@ -93,8 +91,7 @@ class TilewrightBackend(OnnxBackend):
             raise OptionError(
                 f"prepare has no option '{unknown[0]}'; its options are those of tilewright.compile: "
                 f"{', '.join(_OPTIONS)}",
-                code="TW0214"
-            )
+                code="TW0214")
         return TilewrightRep(model, compile(model, **kwargs))
 
     @classmethod
@@ -117,12 +114,10 @@ class TilewrightBackend(OnnxBackend):
         if list(given) != names and set(given) != set(names):
             raise InputError(
                 f"{node.op_type} takes {len(names)} inputs ({', '.join(names)}), and {len(given)} were given",
-                code="TW0701"
-            )
+                code="TW0701")
         graph = helper.make_graph(
             [node], node.op_type, [_value_info(n, given[n]) for n in names],
-            [ValueInfoProto(name=n) for n in node.output if n],
-        )
+            [ValueInfoProto(name=n) for n in node.output if n])
         domain = "" if node.domain == "ai.onnx" else node.domain
         imports = {"": defs.onnx_opset_version(), **({domain: version or _newest(domain)} if domain or version else {})}
         model = helper.make_model(graph, opset_imports=[helper.make_opsetid(d, v) for d, v in imports.items()])
@@ -137,8 +132,7 @@ class TilewrightBackend(OnnxBackend):
 def _check_device(device: str) -> None:
     if not TilewrightBackend.supports_device(device):
         raise TargetError(
-            f"there is no device '{device}' to run on; code is compiled for the CPU: device='CPU'", code="TW0506"
-        )
+            f"there is no device '{device}' to run on; code is compiled for the CPU: device='CPU'", code="TW0506")
 
 
 def _newest(domain: str) -> int:
@@ -153,12 +147,10 @@ def _type_of(value: Any, name: str) -> TypeProto:
     """Return the ONNX type of an array or of a list of arrays; only the type of an array has dimensions."""
     if isinstance(value, (list, tuple)) and value and all(isinstance(v, np.ndarray) for v in value):
         return helper.make_sequence_type_proto(
-            helper.make_tensor_type_proto(helper.np_dtype_to_tensor_dtype(value[0].dtype), None)
-        )
+            helper.make_tensor_type_proto(helper.np_dtype_to_tensor_dtype(value[0].dtype), None))
     if value is None:
         raise InputError(
-            f"input '{name}' is None, which does not say its type; run a model that declares it instead", code="TW0701"
-        )
+            f"input '{name}' is None, which does not say its type; run a model that declares it instead", code="TW0701")
     x = np.asarray(value)
     return helper.make_tensor_type_proto(helper.np_dtype_to_tensor_dtype(x.dtype), x.shape)
 

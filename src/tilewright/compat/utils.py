@@ -43,8 +43,7 @@ def estimate_peak_fma_flops(target: str | Target, dev: Device, dtype: str = "flo
         raise OptionError(
             f"this machine has no instructions that make '{dtype}' faster than others; there are figures for "
             f"{', '.join(found)}",
-            code="TW0210"
-        )
+            code="TW0210")
     return found[dtype]
 
 
@@ -61,5 +60,4 @@ def _check_local(target: str | Target, remote: Any) -> None:
     if remote is not None or arch not in ("", host_arch()):
         raise OptionError(
             f"peaks are measured on this machine ({host_arch()}), with a target of its own; run this there",
-            code="TW0505"
-        )
+            code="TW0505")

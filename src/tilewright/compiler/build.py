@@ -35,11 +35,8 @@ def build_module(
 
 
 def build(
-    mod: IRModule | Expr,
-    target: str | Mapping[str, Any] | Target | None = None,
-    target_host: str | Target | None = None,
-    params: Mapping[str, Any] | None = None,
-    mod_name: str = "default",
+    mod: IRModule | Expr, target: str | Mapping[str, Any] | Target | None = None,
+    target_host: str | Target | None = None, params: Mapping[str, Any] | None = None, mod_name: str = "default",
 ) -> FactoryModule:
     """Compile a module or function under the current `PassContext`, with `params` bound to its parameters by name.
 
@@ -49,8 +46,7 @@ def build(
     chosen = _target(target, target_host)
     if not isinstance(mod, (IRModule, Expr)):
         raise CompileError(
-            f"relay.build takes an IRModule or a Relay function, but was given a {type(mod).__name__}", code="TW0215"
-        )
+            f"relay.build takes an IRModule or a Relay function, but was given a {type(mod).__name__}", code="TW0215")
     module = mod if isinstance(mod, IRModule) else IRModule.from_expr(mod)
     with no_garbage_collection():
         bound = bind_params(module, params) if params else module
@@ -115,6 +111,5 @@ def _target(target: str | Mapping[str, Any] | Target | None, host: str | Target 
     if host is not None and Target(host) != chosen:
         raise OptionError(
             f"target_host is '{Target(host)}', and code for '{chosen}' runs on that target itself; leave target_host "
-            "out", code="TW0505"
-        )
+            "out", code="TW0505")
     return chosen

@@ -58,8 +58,7 @@ def known_answers(
     artifact = compile_module(make, Target("llvm"), name, None, cache)
     random = np.random.default_rng(0)
     given = [np.ascontiguousarray(x) for x in inputs] if inputs is not None else [
-        _filled(t, random) for t in artifact.manifest.inputs
-    ]
+        _filled(t, random) for t in artifact.manifest.inputs]
     answer = artifact.executable(threads=1)(*given)
     return given, [np.ascontiguousarray(a) for a in (answer if isinstance(answer, tuple) else (answer,))]
 
@@ -77,8 +76,7 @@ def write_model(model: CModel, path: Path) -> Path:
     if path.stem != model.name:
         raise ArtifactError(
             f"{path}: the model is called '{model.name}', and its file includes {model.name}.h; write "
-            f"{path.with_name(model.name + '.c')}", code="TW0802"
-        )
+            f"{path.with_name(model.name + '.c')}", code="TW0802")
     write_files({f"{model.name}.c": model.source, f"{model.name}.h": model.header}, path.parent)
     return path
 

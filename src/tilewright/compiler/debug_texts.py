@@ -45,8 +45,7 @@ def asked_for(target: Target) -> str:
     if kind not in ("", OFF):
         raise OptionError(
             f"{SETTING}='{kind}' is for targets of LLVM; a debugger shows the C text itself where it is compiled with "
-            "-g: export_library('….so', options=['-g'])", code="TW0204"
-        )
+            "-g: export_library('….so', options=['-g'])", code="TW0204")
     return OFF
 
 
@@ -60,8 +59,7 @@ def loops_source(func: PrimFunc, declared: PrimFunc, *, written: bool, title: st
         folder = write_source(file, "\n".join(printed.lines) + "\n")
     shapes = {b.name: b.shape for b in declared.params}
     return Source(
-        file, folder, title or func.name, lambda s, origin: printed.line_of(s), head, printed.name, shapes, written
-    )
+        file, folder, title or func.name, lambda s, origin: printed.line_of(s), head, printed.name, shapes, written)
 
 
 def kernel_source(kind: str, func: PrimFunc, declared: PrimFunc, function: Function) -> Source:

@@ -44,8 +44,7 @@ def digest_file(path: Path) -> str:
             count = os.preadv(descriptor, [buffer[: end - begin]], begin)
             if not count:
                 raise ModelError(
-                    f"{path}: the file became shorter while it was read; compile it when it is complete", code="TW0101"
-                )
+                    f"{path}: the file became shorter while it was read; compile it when it is complete", code="TW0101")
             found.update(buffer[:count])
             begin += count
         return found.digest()

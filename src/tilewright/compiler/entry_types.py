@@ -38,8 +38,7 @@ def check_entry_types(main: Function) -> None:
             advice = _GIVEN.get(type(t), "give it a plain type")
             raise CompileError(
                 f"{what} a value of type {t!r}, but compiled programs return tensors and tuples of them; {advice}",
-                main.span, code="TW0403"
-            )
+                main.span, code="TW0403")
 
 
 def input_error(p: Var, kind: Type) -> CompileError:
@@ -47,8 +46,7 @@ def input_error(p: Var, kind: Type) -> CompileError:
     advice = _TAKEN.get(type(kind), "give it a plain type")
     return CompileError(
         f"input '{p.name_hint}' of @main is {kind!r}, and a compiled program takes tensors of known sizes; {advice}",
-        p.span, code="TW0403"
-    )
+        p.span, code="TW0403")
 
 
 def result_types(result: Type | None) -> Iterator[tuple[tuple[int, ...], Type]]:

@@ -38,8 +38,7 @@ def create_executor(
     """
     if kind not in KINDS:
         raise OptionError(
-            f"there is no executor '{kind}'{nearest(kind, KINDS)}; the executors are {', '.join(KINDS)}", code="TW0210"
-        )
+            f"there is no executor '{kind}'{nearest(kind, KINDS)}; the executors are {', '.join(KINDS)}", code="TW0210")
     module = IRModule() if mod is None else mod
     if params:
         module = bind_params(module, params)
@@ -96,15 +95,13 @@ def _arranged(function: Function, args: tuple[Any, ...], named: Mapping[str, Any
         if name not in left:
             known = ", ".join(p.name_hint for p in function.params)
             raise InputError(
-                f"'{name}' is not a parameter, or was given twice; the parameters are {known or 'none'}", code="TW0702"
-            )
+                f"'{name}' is not a parameter, or was given twice; the parameters are {known or 'none'}", code="TW0702")
     missing = [n for n in left if n not in named]
     if missing or len(args) > len(function.params):
         given = len(args) + len(named)
         raise InputError(
             f"{given} arguments were given, and there are {len(function.params)}"
-            + (f"; missing: {', '.join(missing)}" if missing else ""), code="TW0701"
-        )
+            + (f"; missing: {', '.join(missing)}" if missing else ""), code="TW0701")
     return [_number(p, v) for p, v in zip(function.params, [*args, *(named[n] for n in left)], strict=True)]
 
 

@@ -45,8 +45,7 @@ def save(artifact: Artifact, path: Path, linker: Linker | None = None) -> Path:
     if write is None:
         raise ArtifactError(
             f"{path}: a compiled model is saved as {', '.join(f'{form} ({said})' for form, said in FORMS.items())}, "
-            f"not as '{path.suffix}'", code="TW0802"
-        )
+            f"not as '{path.suffix}'", code="TW0802")
     try:
         if artifact.library is not None and artifact.path is not None:
             _copy(artifact.path, path)
@@ -65,17 +64,14 @@ def _check_form(artifact: Artifact, path: Path) -> None:
     known = {".so": "elf", ".dll": "coff", ".wasm": "wasm"}.get(path.suffix, form)
     if known != form:
         forms = [
-            suffix for suffix in FORMS if {".so": "elf", ".dll": "coff", ".wasm": "wasm"}.get(suffix, form) == form
-        ]
+            suffix for suffix in FORMS if {".so": "elf", ".dll": "coff", ".wasm": "wasm"}.get(suffix, form) == form]
         raise ArtifactError(
             f"{path}: code for {manifest.triple} is not saved as {path.suffix}; save it as {', '.join(forms)}",
-            code="TW0802"
-        )
+            code="TW0802")
     if path.suffix == ".wasm" and processors.pointer_bytes(manifest.triple) != 4:
         raise ArtifactError(
             f"{path}: modules of WebAssembly have addresses of 32 bits; compile for -mtriple=wasm32-unknown-unknown",
-            code="TW0802"
-        )
+            code="TW0802")
     if path.suffix in (".o", ".a", ".dll", ".wasm") and (
         manifest.functions or not manifest.is_native or manifest.symbols
     ):
@@ -103,8 +99,7 @@ def _copy(source: Path, path: Path) -> None:
     if path.suffix != source.suffix:
         raise ArtifactError(
             f"{path}: a model loaded from {source.name} has no object files left; save it as {source.suffix}, or "
-            "compile it again", code="TW0807"
-        )
+            "compile it again", code="TW0807")
     with source.open("rb") as file:
         write_atomically(path, lambda target: shutil.copyfileobj(file, target), 0o777)
 
@@ -159,8 +154,7 @@ def _link(
 ) -> None:
     """Link the objects of a program into `out` with the back end that made them. Raises `ArtifactError`."""
     Target(manifest.target).backend.link(
-        objects, out, exports, manifest.triple or host_triple(), linker, manifest.scratch.stack
-    )
+        objects, out, exports, manifest.triple or host_triple(), linker, manifest.scratch.stack)
 
 
 def _save_library(artifact: Artifact, path: Path, linker: Linker | None) -> None:

@@ -63,8 +63,7 @@ def _partitioned(accelerator: Accelerator, mod: IRModule) -> IRModule:
     if not isinstance(made, IRModule):
         raise CompileError(
             f"the accelerator {accelerator.name} made a {type(made).__name__} of a network; partition_for(mod, params) "
-            "returns a module", code="TW0911"
-        )
+            "returns a module", code="TW0911")
     return made
 
 
@@ -106,8 +105,7 @@ def _kernel(e: Expr) -> Expr | None:
     body = rewrite(e.op.body, lambda c: params.get(c) if isinstance(c, Constant) else None)
     function = Function(
         (*e.op.params, *params.values()), body, attrs={"Primitive": 1, STAND_IN: e.op.attrs["Composite"]},
-        span=e.op.span
-    )
+        span=e.op.span)
     return Call(function, (*e.args, *constants), span=e.span)
 
 
@@ -127,8 +125,7 @@ def take_external(mod: IRModule, target: Target | None = None) -> tuple[IRModule
     rounding = mod["main"].attrs.get(NUMERICS)
     external = {
         name: with_numerics(f, rounding) if rounding else f
-        for name, f in mod.items() if name != "main" and isinstance(f, Function) and _is_external(f)
-    }
+        for name, f in mod.items() if name != "main" and isinstance(f, Function) and _is_external(f)}
 
     def called(e: Expr) -> Expr | None:
         if not (isinstance(e, Call) and isinstance(e.op, GlobalVar) and e.op.name_hint in external):
@@ -147,8 +144,7 @@ def take_external(mod: IRModule, target: Target | None = None) -> tuple[IRModule
     symbols = {_symbol(name, f): name for name, f in external.items()}
     kernels, modules = take_hooked(
         {s: external[n] for s, n in symbols.items()}, {s: _results(n, external[n]) for s, n in symbols.items()},
-        target or Target("llvm")
-    )
+        target or Target("llvm"))
     rest.update(kernels)
     generated = {s: n for s, n in symbols.items() if hook_of(str(external[n].attrs["Compiler"]), "RelayToTIR") is None}
     modules += [_generated(name, external[name]) for name in generated.values()]
@@ -169,8 +165,7 @@ def _constants(function: Function, symbol: str) -> dict[str, NDArray] | None:
     ):
         raise CompileError(
             f"the constant updater of '{compiler}', at {hook.where}, returned {type(found).__name__}; it returns "
-            "arrays by name", function.span, code="TW0911"
-        )
+            "arrays by name", function.span, code="TW0911")
     return {k: array(v) for k, v in found.items()}
 
 
@@ -189,8 +184,7 @@ def _results(name: str, function: Function) -> tuple[TensorType, ...]:
     if not all(isinstance(t, TensorType) and t.is_static for t in types):
         raise CompileError(
             f"the function @{name}, for '{function.attrs['Compiler']}', gives {found!r}; it gives a tensor of known "
-            "shape, or a tuple of them", function.span, code="TW0904"
-        )
+            "shape, or a tuple of them", function.span, code="TW0904")
     return types  # type: ignore[return-value]
 
 
@@ -203,18 +197,15 @@ def _generated(name: str, function: Function) -> ModuleNode:
         generator = get_global_func(f"{_GENERATOR}{compiler}", allow_missing=True)
     if generator is None:
         known = ", ".join(
-            sorted(n.removeprefix(_GENERATOR) for n in FUNCTIONS if n.startswith(_GENERATOR) and n.count(".") == 2)
-        )
+            sorted(n.removeprefix(_GENERATOR) for n in FUNCTIONS if n.startswith(_GENERATOR) and n.count(".") == 2))
         raise CompileError(
             f"the function @{name} is for '{compiler}', which has no code generator; register one, a function of a "
             "relay function that returns a "
             f"module: @tvm.register_func('{_GENERATOR}{compiler}'); those there are: {known or 'none'}", function.span,
-            code="TW0910"
-        )
+            code="TW0910")
     made: Any = generator(function)
     if not isinstance(made, ModuleNode):
         raise CompileError(
             f"the code generator of '{compiler}', at {generator.where}, returned a {type(made).__name__} for @{name}; "
-            "it returns a tvm.runtime.ModuleNode", function.span, code="TW0911"
-        )
+            "it returns a tvm.runtime.ModuleNode", function.span, code="TW0911")
     return made

@@ -88,8 +88,7 @@ def kernel_code(spec: KernelSpec, options: CodeOptions, report: BuildReport, fir
         if isinstance(spec.function, PrimFunc):
             kernel = None
             func, sites = host_kernel(
-                spec.function, spec.symbol, spec.storage, options.target, options.checks, first_site
-            )
+                spec.function, spec.symbol, spec.storage, options.target, options.checks, first_site)
         else:
             kernel = _lowered(spec, spec.function, options, first_site)
             if kernel is None:
@@ -106,8 +105,7 @@ def _lowered(spec: KernelSpec, function: Function, options: CodeOptions, first_s
     try:
         return tuned.lower(
             function, spec.constants, options.target, spec.symbol, storage=spec.storage, symbols=options.symbols,
-            flat=options.has_code, checks=options.checks, first_site=first_site,
-        )
+            flat=options.has_code, checks=options.checks, first_site=first_site)
     except NoNativeKernel:
         return None
     except CompileError as error:
@@ -127,8 +125,7 @@ def _emitted(
         return "", backend.scratch(func)
     with report.phase("emit"):
         return backend.emit(
-            (func,), options.target, [_source(spec, func, kernel, options.debug)] if options.debug else []
-        )
+            (func,), options.target, [_source(spec, func, kernel, options.debug)] if options.debug else [])
 
 
 def _source(spec: KernelSpec, func: PrimFunc, kernel: Kernel | None, kind: str) -> Source:
@@ -179,8 +176,7 @@ class ObjectFiles:
         target, in_order = self.options.target, bool(self.options.debug)
         key = Cache.key(
             "object", __version__, str(target), target.backend.identity(target), text,
-            *(["in order"] if in_order else [])
-        )
+            *(["in order"] if in_order else []))
         found = self.cache.get(key)
         if found is None:
             with self.report.phase("llvm"):

@@ -72,8 +72,7 @@ class KernelTable:
         function = step.call.op
         if not isinstance(function, Function):
             raise InternalError(
-                f"a step of the plan calls {type(function).__name__}; only primitive functions have kernels"
-            )
+                f"a step of the plan calls {type(function).__name__}; only primitive functions have kernels")
         external = external_call(function)
         if external is None:
             self._of[step] = self._function(function, step)

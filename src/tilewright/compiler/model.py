@@ -53,20 +53,10 @@ _HIGHEST_LEVEL: Final = 4
 
 
 def compile(
-    model: Any,
-    shapes: Shapes | None = None,
-    target: str | Target = "llvm",
-    threads: int | None = None,
-    *,
-    opt_level: int = 3,
-    config: Mapping[str, Any] | None = None,
-    disabled_pass: Sequence[str] = (),
-    mixed_precision: str = "",
-    numerics: str = "",
-    max_arena: int = 0,
-    cache: Cache | None = None,
-    specialise_after: int = 0,
-    records: Any = None,
+    model: Any, shapes: Shapes | None = None, target: str | Target = "llvm", threads: int | None = None, *,
+    opt_level: int = 3, config: Mapping[str, Any] | None = None, disabled_pass: Sequence[str] = (),
+    mixed_precision: str = "", numerics: str = "", max_arena: int = 0, cache: Cache | None = None,
+    specialise_after: int = 0, records: Any = None,
 ) -> Model:
     """Compile a model for this machine, or for `target`.
 
@@ -93,8 +83,7 @@ def compile(
     """
     if not isinstance(opt_level, int) or not 0 <= opt_level <= _HIGHEST_LEVEL:
         raise OptionError(
-            f"opt_level is {opt_level!r}; it must be an integer from 0 to {_HIGHEST_LEVEL}", code="TW0209"
-        )
+            f"opt_level is {opt_level!r}; it must be an integer from 0 to {_HIGHEST_LEVEL}", code="TW0209")
     named = {
         "relay.ToMixedPrecision.type": mixed_precision, "relay.qnn.numerics": numerics,
         "relay.backend.max_arena": max_arena
@@ -107,8 +96,7 @@ def compile(
     if chosen.accelerators and has_open(shapes or {}):
         raise OptionError(
             "programs for accelerators have known sizes; give numbers in shapes, or leave "
-            f"{chosen.accelerators[0].name} out of the target '{chosen}'", code="TW0204"
-        )
+            f"{chosen.accelerators[0].name} out of the target '{chosen}'", code="TW0204")
     kept, report = cache or Cache.default(), BuildReport()
     if not isinstance(model, (str, bytes, os.PathLike)) and format_of(model) is PYTORCH:
         model, shapes = PYTORCH.read(model, shapes)[0], None  # a module of torch has no bytes as identity
@@ -193,8 +181,7 @@ class Model:
         """Make the tree of programs, and its first program where no call decides it; `module` has the model where it
         was read."""
         groups = {
-            n: given_shape(self._shapes[n]) for n, dims, _ in self._signature if is_group(dims) and n in self._shapes
-        }
+            n: given_shape(self._shapes[n]) for n, dims, _ in self._signature if is_group(dims) and n in self._shapes}
         if any(is_group(dims) and n not in groups for n, dims, _ in self._signature):
             return
         self._stages = self._tree(groups, module)
@@ -258,15 +245,13 @@ class Model:
         made = Stages(
             inputs, root, lambda point, values: self._grown(made, point, values, module),
             lambda make, edge: self._compiled(made, make, edge),
-            lambda key: self._known(made, key), groups, lambda edge: self._kept(made, edge),
-        )
+            lambda key: self._known(made, key), groups, lambda edge: self._kept(made, edge))
         return made
 
     def specializations(self) -> list[Specialization]:
         """Return the programs so far, each with the guards under which a call uses it."""
         return [self._single] if self._single is not None else [
-            s for tree in self._trees.values() for s in tree.specializations()
-        ]
+            s for tree in self._trees.values() for s in tree.specializations()]
 
     @property
     def artifact(self) -> Artifact:
@@ -348,8 +333,7 @@ class Model:
         if out is not None and (lists or self._has_groups):
             raise InputError(
                 "the model takes or gives sequences or optionals, and out= needs tensors alone; leave it out",
-                code="TW0705"
-            )
+                code="TW0705")
         return grouped(results, lists) if lists else results
 
     def _tensors(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Stages, Sequence[Any]]:
@@ -360,8 +344,7 @@ class Model:
         values = in_order(self._signature, args, kwargs)
         groups = {
             n: shape_of(n, dtype, v) for (n, dims, dtype),
-            v in zip(self._signature, values, strict=True) if is_group(dims)
-        }
+            v in zip(self._signature, values, strict=True) if is_group(dims)}
         for n, shape in groups.items():
             if n in self._shapes and given_shape(self._shapes[n]) != shape:
                 raise InputError(
@@ -386,15 +369,13 @@ class Model:
         if self._has_groups:
             raise InputError(
                 "the model takes sequences or optionals and is compiled in stages, and such a program is not saved; "
-                "give it tensors", code="TW0807"
-            )
+                "give it tensors", code="TW0807")
         from tilewright.compiler.saved_stages import Way, save_stages
 
         decided = bool(tree.root.asked) and not tree.root.open
         main = self._compiler.read(self._shapes_of(tree, ()), BuildReport())["main"] if decided else None
         return save_stages(
-            tree, Way(self._compiler.source.name, self.target, self._compiler.options, self._threads), main, Path(path)
-        )
+            tree, Way(self._compiler.source.name, self.target, self._compiler.options, self._threads), main, Path(path))
 
     def save_c(self, path: str | os.PathLike[str], target: str | Target | None = None) -> Path:
         """Write the model as C99 for any processor to `path`, with its header. See `export_c`."""
@@ -440,8 +421,7 @@ class Model:
         with compiler.context():
             given = [np.asarray(x) for x in inputs] if inputs else None
             known = known_answers(
-                lambda: compiler.read(shapes, BuildReport()), compiler.source.name, compiler.cache, given
-            )
+                lambda: compiler.read(shapes, BuildReport()), compiler.source.name, compiler.cache, given)
         return model, files(model, *known)
 
     def _as_c(self, name: str, target: str | Target | None) -> CModel:
@@ -454,15 +434,13 @@ class Model:
         if "c" not in chosen.processor.backend.stages:
             raise OptionError(
                 "C files are written for a target of the kind c, such as 'c' or 'c -vector-width=128', and this is "
-                f"'{chosen}'", code="TW0204"
-            )
+                f"'{chosen}'", code="TW0204")
         one = self._single is not None or (
             self._stages is not None and not self._has_groups and not self._stages.root.asked
         )
         if self._open is not None or not one:
             raise InputError(
-                "one C file needs inputs of known sizes; give all of them in shapes=, and only tensors", code="TW0511"
-            )
+                "one C file needs inputs of known sizes; give all of them in shapes=, and only tensors", code="TW0511")
         shapes = self._input_shapes()
         with self._compiler.context():
             return c_model(lambda: self._compiler.read(shapes, BuildReport()), chosen, name)
@@ -489,8 +467,7 @@ class Model:
         if stage not in ("relay", "tir", *backend.stages):
             raise OptionError(
                 f"a program for '{self.target}' has no stage '{stage}'; it has {' and '.join(backend.stages)}",
-                code="TW0204"
-            )
+                code="TW0204")
         report = self.report
         if stage == "relay" or not report.kernels or not self._only:
             report = BuildReport(keeps_module=stage == "relay")
@@ -525,8 +502,7 @@ class Model:
         if self._stages is None:
             raise InputError(
                 f"the model has symbolic dimensions ({described(self._signature)}); call it once, or compile it with "
-                "shapes=", code="TW0708"
-            )
+                "shapes=", code="TW0708")
         if self._stages.last is None:
             raise InputError(self._stages.why_not_one(), code="TW0708")
         return self._stages.last

@@ -61,8 +61,7 @@ def export_model_library_format(
     twice = next((n for n in names if names.count(n) > 1), None)
     if twice is not None:
         raise ArtifactError(
-            f"{path}: two models are called '{twice}'; give relay.build another mod_name for each", code="TW0809"
-        )
+            f"{path}: two models are called '{twice}'; give relay.build another mod_name for each", code="TW0809")
     stamp = _stamp(now)
     members: dict[str, bytes] = {}
     modules = {}
@@ -122,14 +121,12 @@ def artifact_members(content: Mapping[str, bytes], path: Path) -> bytes:
     manifests = [name for name in content if name.startswith("executor-config/aot/") and name.endswith(".json")]
     if len(manifests) != 1:
         raise ArtifactError(
-            f"{path}: {len(manifests)} programs are in this model library; one can be run", code="TW0809"
-        )
+            f"{path}: {len(manifests)} programs are in this model library; one can be run", code="TW0809")
     text = content[manifests[0]]
     objects = {name.rpartition("/")[2]: data for name, data in content.items() if name.startswith("codegen/host/lib/")}
     external = sorted(
         (n for n in content if n.startswith("external/")),
-        key=lambda n: int(n.removeprefix("external/").partition(".")[0])
-    )
+        key=lambda n: int(n.removeprefix("external/").partition(".")[0]))
     modules = b"".join(content[n] for n in external)
     members = {
         **{name: data for name, data in objects.items() if name != "constants.o"},
@@ -150,8 +147,7 @@ def _files_of(lib: FactoryModule, is_one_of_several: bool, path: Path) -> tuple[
     if not artifact.objects:
         raise ArtifactError(
             f"{path}: '{name}' was loaded from a library, which has no object files left; compile the model again",
-            code="TW0807"
-        )
+            code="TW0807")
     if is_one_of_several and not artifact.manifest.is_native:
         raise ArtifactError(
             f"{path}: '{name}' has parts that are not native code, and stands beside other models; export it on its own", code="TW0807"  # noqa: E501

@@ -49,8 +49,7 @@ def _note(s: PlanStep, value: Callable[[Location], HostValue]) -> Note:
         else DataType("float32"),
         reads=total(lambda loc: loc.place is not MemorySpace.CONSTANT),
         constants=total(lambda loc: loc.place is MemorySpace.CONSTANT),
-        outputs=tuple(map(value, made)),
-    )
+        outputs=tuple(map(value, made)))
 
 
 SPAN: Final = 2_000_000

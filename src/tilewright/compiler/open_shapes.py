@@ -17,8 +17,7 @@ from tilewright.base.errors import InputError
 
 _DIMENSION: Final = re.compile(
     r"(?:(?P<name>[^\W\d]\w*)\s*=?\s*)?(?:(?P<least>\d+)\s*\.\.\s*(?P<most>\d*))?(?:\s*:\s*(?P<step>[1-9]\d*))?",
-    re.ASCII
-)
+    re.ASCII)
 _NAMELESS: Final = frozenset({"", "?", "*", "-1", "None"})
 
 Dims = tuple["int | str", ...]
@@ -53,8 +52,7 @@ class OpenShapes:
             if most is not None and -(-least // step) > most // step:
                 raise InputError(
                     f"dimension '{name}' is asked for from {least} to {most} in multiples of {step}, of which there is "
-                    "none", code="TW0305"
-                )
+                    "none", code="TW0305")
             found[symbol] = -(-least // step), None if most is None else most // step
         return found
 
@@ -76,27 +74,23 @@ def open_shapes(
         if len(given) != len(own):
             raise InputError(
                 f"input '{name}' has {len(own)} dimensions ({', '.join(map(str, own))}), and {len(given)} are given: "
-                f"{given}", code="TW0305"
-            )
+                f"{given}", code="TW0305")
         found.dims[name] = tuple(
-            _dimension(found, name, k, d, o) for k, (d, o) in enumerate(zip(given, own, strict=True))
-        )
+            _dimension(found, name, k, d, o) for k, (d, o) in enumerate(zip(given, own, strict=True)))
     return found
 
 
 def _dimension(found: OpenShapes, name: str, axis: int, given: Any, own: int | str) -> int | str:
     where = f"dimension {axis} of input '{name}'"
     made = int(given) if not isinstance(given, str) else _named(
-        found, where, given, f"{name}_{axis}" if own in _NAMELESS else own
-    )
+        found, where, given, f"{name}_{axis}" if own in _NAMELESS else own)
     if isinstance(own, int):
         if own != made:
             raise InputError(f"{where} is {own} in the model, and {given!r} is asked for; give {own}", code="TW0305")
     elif own not in _NAMELESS and found.names.setdefault(own, made) != made:
         raise InputError(
             f"dimension '{own}' of the model is given as {found.names[own]!r} and as {made!r}; the shapes of the "
-            "inputs contradict each other", code="TW0305"
-        )
+            "inputs contradict each other", code="TW0305")
     return made
 
 
@@ -105,8 +99,7 @@ def _named(found: OpenShapes, where: str, text: str, own: int | str) -> int | st
     if match is None or not text.strip():
         raise InputError(
             f"{where} is {text!r}; write a number, a name (\"n\"), a range (\"1..64\") or both (\"n=1..64\"), with "
-            "\":32\" behind it for multiples of 32", code="TW0305"
-        )
+            "\":32\" behind it for multiples of 32", code="TW0305")
     if isinstance(own, int):
         raise InputError(f"{where} is {own} in the model, and {text!r} is asked for; give {own}", code="TW0305")
     name = match["name"] or own
@@ -114,12 +107,10 @@ def _named(found: OpenShapes, where: str, text: str, own: int | str) -> int | st
         limits = int(match["least"]), int(match["most"]) if match["most"] else None
         if limits[1] is not None and limits[1] < limits[0]:
             raise InputError(
-                f"{where} is {text!r}, a range without numbers; write the smaller number first", code="TW0305"
-            )
+                f"{where} is {text!r}, a range without numbers; write the smaller number first", code="TW0305")
         if found.ranges.setdefault(name, limits) != limits:
             raise InputError(f"dimension '{name}' has two ranges; {where} has {text!r}", code="TW0305")
     if match["step"] is not None and found.steps.setdefault(name, int(match["step"])) != int(match["step"]):
         raise InputError(
-            f"dimension '{name}' is given in multiples of two numbers; {where} has {text!r}", code="TW0305"
-        )
+            f"dimension '{name}' is given in multiples of two numbers; {where} has {text!r}", code="TW0305")
     return name

@@ -45,8 +45,7 @@ def peaks(threads: int | None = None, cache: Cache | None = None) -> Peaks:
     count = default_threads() if threads is None else checked_threads(threads)
     kept = cache or Cache.default()
     key = Cache.key(
-        "peaks", __version__, _processor(), ",".join(sorted(host_features())), str(os.cpu_count()), str(count)
-    )
+        "peaks", __version__, _processor(), ",".join(sorted(host_features())), str(os.cpu_count()), str(count))
     stored = kept.get(key)
     if stored is not None:
         return Peaks.from_json(stored)
@@ -59,8 +58,7 @@ def measure_peaks(threads: int, runs: int = _RUNS) -> Peaks:
     """Measure the peaks now."""
     operations = {
         kind: _operations(*types, threads, runs)
-        for kind, types in _TYPES.items() if kind not in _NEEDED or host_features().intersection(_NEEDED[kind])
-    }
+        for kind, types in _TYPES.items() if kind not in _NEEDED or host_features().intersection(_NEEDED[kind])}
     return Peaks(threads, operations, tuple((size, _bandwidth(size, threads, runs)) for size in _SIZES))
 
 
@@ -93,5 +91,4 @@ def _processor() -> str:
     lines = cpuinfo.read_text(encoding="utf-8", errors="replace").splitlines() if cpuinfo.exists() else []
     return next(
         (line.partition(":")[2].strip() for line in lines if line.startswith("model name")),
-        platform.processor() or platform.machine()
-    )
+        platform.processor() or platform.machine())

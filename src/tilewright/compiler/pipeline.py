@@ -132,8 +132,7 @@ class FrontHalf:
     def functions(self) -> list[Function]:
         """The optimized functions, in order."""
         names: Sequence[str] = ("main",) if self.control is None else [
-            f"block_{k}" for k in range(len(self.control.blocks))
-        ]
+            f"block_{k}" for k in range(len(self.control.blocks))]
         return [self.optimized[name] for name in names]
 
     @property

@@ -53,8 +53,7 @@ def quantize(
         if name not in known:
             raise OptionError(
                 "quantize: there is no option "
-                f"'{name}'{nearest(name, known) or '; the options are: ' + ', '.join(known)}", code="TW1001"
-            )
+                f"'{name}'{nearest(name, known) or '; the options are: ' + ', '.join(known)}", code="TW1001")
     config = PostTraining(**options)
     samples = _read(data)
     params: dict[str, Any] = {}
@@ -82,8 +81,7 @@ def _read(data: Any) -> Any:
     if not isinstance(data, Iterable):
         raise InputError(
             "calibration data are a dictionary of arrays, an iterable of them, an array or the path of a .npz, and a "
-            f"{type(data).__name__} was given", code="TW1002"
-        )
+            f"{type(data).__name__} was given", code="TW1002")
     return list(data)
 
 
@@ -100,8 +98,7 @@ def _sizes(
         if found is None:
             raise InputError(
                 f"input '{name}' has open sizes, and the data have none of that name; give shapes={{'{name}': (1, …)}}",
-                code="TW1002"
-            )
+                code="TW1002")
         whole = tuple(np.shape(found))
         shapes[name] = (1, *whole[1:]) if isinstance(data, Mapping) or hasattr(data, "shape") else whole
     return shapes

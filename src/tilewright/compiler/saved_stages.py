@@ -63,8 +63,7 @@ class Way:
         """Compile one stage."""
         with self.options.context():
             return compile_module(
-                lambda: IRModule.from_expr(function), self.target, self.name, BuildReport(), Cache.default()
-            )
+                lambda: IRModule.from_expr(function), self.target, self.name, BuildReport(), Cache.default())
 
 
 def save_stages(tree: Stages, way: Way, main: Function | None, path: Path) -> Path:
@@ -76,8 +75,7 @@ def save_stages(tree: Stages, way: Way, main: Function | None, path: Path) -> Pa
     if path.suffix != ".tar":
         raise ArtifactError(
             f"{path}: a program in stages, which goes on growing while it runs, is saved as .tar, not as "
-            f"'{path.suffix}'", code="TW0802"
-        )
+            f"'{path.suffix}'", code="TW0802")
     try:
         with tempfile.TemporaryDirectory(prefix="tilewright-stages-") as folder:
             write_atomically(path, _Writer(Path(folder), tree, way, main).write)
@@ -112,8 +110,7 @@ class _Writer:
 
     def _point(self, point: Point, function: Function | None) -> dict[str, Any]:
         edges = [
-            self._edge(e) for e in list(point.edges.values()) if e.ready and (function is None or not _needs_python(e))
-        ]
+            self._edge(e) for e in list(point.edges.values()) if e.ready and (function is None or not _needs_python(e))]
         return {
             "function": self._function(function), "open": point.open, "asked": point.asked, "met": point.met,
             "edges": edges
@@ -130,8 +127,7 @@ class _Writer:
 
     def _function(self, function: Function | None) -> str | None:
         return None if function is None else self._member(
-            "function", "json", lambda path: path.write_text(save_json(function))
-        )
+            "function", "json", lambda path: path.write_text(save_json(function)))
 
     def _program(self, program: Specialization | None) -> str | None:
         return None if program is None else self._member("program", "tar", program.artifact.save)
@@ -168,8 +164,7 @@ class SavedStages(Stages):
         results, lists = self.run(self.arrays(args, kwargs), out)
         if out is not None and lists:
             raise InputError(
-                "the program gives sequences or optionals, and out= needs tensors alone; leave it out", code="TW0705"
-            )
+                "the program gives sequences or optionals, and out= needs tensors alone; leave it out", code="TW0705")
         return grouped(results, lists) if lists else results
 
 
@@ -191,8 +186,7 @@ def load_stages(path: Path, threads: int | None = None) -> SavedStages:
 def _damaged(path: Path) -> ArtifactError:
     return ArtifactError(
         f"{path}: the file is damaged (its contents do not match its checksum); copy it again, or compile the model "
-        "again", code="TW0804"
-    )
+        "again", code="TW0804")
 
 
 class _Reader:
@@ -210,8 +204,7 @@ class _Reader:
         if said["format"] != FORMAT:
             raise ArtifactError(
                 f"{self.path}: a program in stages of the form '{said['format']}', and '{FORMAT}' is read; compile the "
-                "model again", code="TW0806"
-            )
+                "model again", code="TW0806")
         for name, wanted in said["sums"].items():
             if hashlib.sha256(self._bytes(name)).hexdigest() != wanted:
                 raise _damaged(self.path)
@@ -249,8 +242,7 @@ class _Reader:
 
     def _program(self, name: str | None) -> Specialization | None:
         return None if name is None else Specialization(
-            load_tar(self.path, self.members[name].offset_data, is_whole=False), self.threads
-        )
+            load_tar(self.path, self.members[name].offset_data, is_whole=False), self.threads)
 
     def _point(self, said: dict[str, Any], name: str) -> Point:
         point = Point(self._function(said["function"]), said["open"])

@@ -36,8 +36,7 @@ def shape_of(name: str, dtype: str, value: Any) -> Any:
         wanted = "a list of arrays" if sequence else "an array"
         raise InputError(
             f"input '{name}' is {dtype}, and takes {wanted}{', or None' if optional else ''}; it was given a "
-            f"{type(value).__name__}", code="TW0703"
-        )
+            f"{type(value).__name__}", code="TW0703")
     return tuple(tuple(np.shape(v)) for v in value) if sequence else tuple(np.shape(value))
 
 
@@ -71,6 +70,5 @@ def grouped(results: Any, lists: Sequence[int | str | None]) -> Any:
     """Return the outputs as the model declares them: a single value, or a tuple."""
     left = iter(results if isinstance(results, (tuple, list)) else (results,))
     found = tuple(
-        None if n is None else next(left) if isinstance(n, str) else [next(left) for _ in range(n)] for n in lists
-    )
+        None if n is None else next(left) if isinstance(n, str) else [next(left) for _ in range(n)] for n in lists)
     return found[0] if len(found) == 1 else found

@@ -84,8 +84,7 @@ class Edge:
             tuple(takes), tuple(gives), after, stage, tuple(sizers), small
         )
         self.is_whole = after is None and not self.sizers and (*self.takes, *self.gives) == tuple(
-            range(len(self.takes) + len(self.gives))
-        )
+            range(len(self.takes) + len(self.gives)))
         """Whether the stage is all that there is to do: its results are the outputs."""
         self.program: Specialization | None = None
         self.use = Use()
@@ -178,8 +177,7 @@ class Point:
         point."""
         shapes = dict(zip(self.open, key, strict=False))
         infos = tuple(
-            TensorInfo(name, tuple(shapes.get(k, dims)), dtype) for k, (name, dims, dtype) in enumerate(inputs)
-        )
+            TensorInfo(name, tuple(shapes.get(k, dims)), dtype) for k, (name, dims, dtype) in enumerate(inputs))
         return Guards(infos, (), tuple(zip(self.asked, key[len(self.open):], strict=True)))
 
     def key(self, values: Sequence[Array]) -> Key:
@@ -233,8 +231,7 @@ class Stages:
         self.signature = [(name, tuple(dims), DataType(dtype), DataType(dtype).numpy()) for name, dims, dtype in inputs]
         self._plain = [
             (element, len(dims), [(k, d) for k, d in enumerate(dims) if isinstance(d, int)]) for _, dims, _,
-            element in self.signature
-        ]
+            element in self.signature]
         self.root, self._grow, self._compile, self._known, self._kept = root, grow, compiler, known, kept
         self._lock = new_reentrant_lock()
         self._conversions: Conversions | None = None
@@ -382,8 +379,7 @@ class Stages:
         if self.open:
             raise InputError(
                 f"the model has symbolic dimensions ({self.described()}); call it once, or compile it with shapes=",
-                code="TW0708"
-            )
+                code="TW0708")
         return tuple(TensorInfo(n, dims, t) for n, dims, t, _ in self.signature)
 
     def why_not_one(self) -> str:
@@ -418,8 +414,7 @@ class Stages:
         if len(shape) != len(dims) or any(isinstance(w, int) and w != d for w, d in zip(dims, shape, strict=True)):
             raise InputError(
                 f"input '{name}' has the shape {shape}, and the model takes ({', '.join(map(str, dims))})",
-                code="TW0704"
-            )
+                code="TW0704")
         return readable(TensorInfo(name, shape, dtype), dtype.numpy(), value)
 
     def edges(self) -> Iterator[Edge]:

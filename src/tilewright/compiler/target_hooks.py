@@ -49,8 +49,7 @@ def take_hooked(
         if not isinstance(made, IRModule):
             raise CompileError(
                 f"RelayToTIR of '{kind}', at {hook.where}, returned a {type(made).__name__}; it returns an IRModule of "
-                "loop programs", code="TW0911"
-            )
+                "loop programs", code="TW0911")
         for symbol, function in functions.items():
             _check(kind, symbol, function, results[symbol], dict(made.items()).get(symbol))
         finish = hook_of(kind, "TIRToRuntime")
@@ -59,16 +58,14 @@ def take_hooked(
             if more:
                 raise CompileError(
                     f"RelayToTIR of '{kind}' made {', '.join(more)}, which nothing calls on the host; give the target "
-                    "TIRToRuntime, or leave them out", code="TW0911"
-                )
+                    "TIRToRuntime, or leave them out", code="TW0911")
             kernels |= {s: made[s] for s in functions}
             continue
         module = finish(made, target)
         if not isinstance(module, ModuleNode):
             raise CompileError(
                 f"TIRToRuntime of '{kind}', at {finish.where}, returned a {type(module).__name__}; it returns a "
-                "tvm.runtime.ModuleNode", code="TW0911"
-            )
+                "tvm.runtime.ModuleNode", code="TW0911")
         modules.append(module)
     return kernels, modules
 
@@ -79,15 +76,13 @@ def _check(kind: str, symbol: str, function: Function, results: Sequence[TensorT
     if not isinstance(found, PrimFunc):
         raise CompileError(
             f"RelayToTIR of '{kind}' made no loop program '{symbol}'; it makes one for each function, of the same name",
-            function.span, code="TW0911"
-        )
+            function.span, code="TW0911")
     given = [(tuple(p.shape), p.dtype) for p in found.params]
     if given != wanted:
         listed = ", ".join(f"{dtype}[{', '.join(map(str, shape))}]" for shape, dtype in wanted)
         raise CompileError(
             f"the loop program '{symbol}' that RelayToTIR of '{kind}' made takes {', '.join(map(str, found.params))}; "
-            f"inputs and outputs are {listed}", function.span, code="TW0911"
-        )
+            f"inputs and outputs are {listed}", function.span, code="TW0911")
 
 
 def host_kernel(
@@ -101,16 +96,14 @@ def host_kernel(
     with machines.use(target.machine):
         flat = simplify(lower_blocks(func) if any(isinstance(s, Block) for s in walk_stmt(func.body)) else func)
         return lower_checked(
-            replace(_in_corners(flat, storage), name=name), checks, first_site, target.backend.loop_passes
-        )
+            replace(_in_corners(flat, storage), name=name), checks, first_site, target.backend.loop_passes)
 
 
 def _in_corners(func: PrimFunc, storage: Sequence[tuple[int, ...] | None]) -> PrimFunc:
     """Return the function with the row strides of the larger arrays in its buffers."""
     new = {
         b: Buffer(b.name, b.shape, b.dtype, b.scope, _strides(s))
-        for b, s in zip(func.params, storage, strict=True) if s is not None
-    }
+        for b, s in zip(func.params, storage, strict=True) if s is not None}
     if not new:
         return func
 

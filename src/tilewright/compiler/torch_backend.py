@@ -108,9 +108,7 @@ class _Program:
                 lambda: _CompiledGraph(whole, given),
                 lambda refused: _CompiledGraph(
                     traced(decompositions(lambda name, overload: name in refused or missing(name, overload), True)),
-                    given
-                ),
-            )
+                    given))
         except InternalError:
             raise
         except CompileError as error:
@@ -171,8 +169,7 @@ def _described(name: str, x: Any) -> tuple[str, tuple[int, ...], str]:
     if x.device.type != "cpu":
         raise ModelError(
             f"a tensor on {x.device} is given to a model that is compiled for the CPU; move it there with .cpu()",
-            code="TW0114"
-        )
+            code="TW0114")
     return name, tuple(x.shape), str(x.dtype).removeprefix("torch.")
 
 

@@ -90,8 +90,7 @@ class SplitProgram:
             else:
                 with torch.no_grad():
                     env[step] = step.target(
-                        *torch.fx.map_arg(step.args, env.__getitem__), **torch.fx.map_arg(step.kwargs, env.__getitem__)
-                    )
+                        *torch.fx.map_arg(step.args, env.__getitem__), **torch.fx.map_arg(step.kwargs, env.__getitem__))
         return torch.fx.map_arg(self._nodes[-1].args[0], env.__getitem__)
 
 

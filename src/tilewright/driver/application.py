@@ -53,8 +53,7 @@ def application(name: str, words: str) -> typer.Typer:
     """Return an empty command line. Its help has a fixed line width, so that pages can quote it."""
     return typer.Typer(
         name=name, help=words, rich_markup_mode=None, pretty_exceptions_enable=False,
-        context_settings={"help_option_names": ["-h", "--help"], "terminal_width": _WIDTH, "max_content_width": _WIDTH},
-    )
+        context_settings={"help_option_names": ["-h", "--help"], "terminal_width": _WIDTH, "max_content_width": _WIDTH})
 
 
 def examples(*lines: str) -> str:
@@ -76,8 +75,7 @@ def with_fields(command: Callable[..., None]) -> Callable[..., None]:
         groups[p.name], of_fields = kind, get_type_hints(kind, include_extras=True)
         parameters += [
             inspect.Parameter(f.name, inspect.Parameter.KEYWORD_ONLY, default=f.default, annotation=of_fields[f.name])
-            for f in fields(kind)
-        ]
+            for f in fields(kind)]
 
     @functools.wraps(command)
     def called(**given: Any) -> None:
@@ -143,29 +141,25 @@ Target = Annotated[
     typer.Option(
         "-t", "--target", callback=_whole_target,
         help="The target, such as 'llvm -mcpu=x86-64-v3' (quote it); JSON, or a .json file. "
-        "--target-llvm-mcpu=x86-64-v3 adds an option to one part.",
-    ),
+        "--target-llvm-mcpu=x86-64-v3 adds an option to one part."),
 ]
 Accelerators = Annotated[
     str,
     typer.Option(
-        "--target", callback=_with_processor, help="Accelerators, then the processor, such as 'npu, llvm' (quote it)."
-    )
+        "--target", callback=_with_processor, help="Accelerators, then the processor, such as 'npu, llvm' (quote it).")
 ]
 Verbose = Annotated[
     int,
     typer.Option(
         "-v", "--verbose", count=True, show_default=False, callback=_count_verbose,
-        help="Show warnings and tracebacks; -vv shows the actions, -vvv details."
-    )
+        help="Show warnings and tracebacks; -vv shows the actions, -vvv details.")
 ]
 Version = Annotated[bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version.")]
 Config = Annotated[
     str,
     typer.Option(
         "--config", metavar="FILE|NAME", callback=_configure, is_eager=True,
-        help="A JSON file of options, or the name of one of this package. The command line takes precedence."
-    ),
+        help="A JSON file of options, or the name of one of this package. The command line takes precedence."),
 ]
 
 

@@ -29,8 +29,7 @@ def cache_command(
         return
     typer.echo(
         f"{cache.folder}: {_megabytes(total)}, of at most {_megabytes(cache.limit)}; the variable {VARIABLE} names "
-        "another folder"
-    )
+        "another folder")
     for kind, (count, nbytes) in found.items():
         typer.echo(f"  {kind:10s} {count:8d} {_megabytes(nbytes):>12s}")
 

@@ -23,8 +23,7 @@ Shapes = Annotated[
     str,
     typer.Option(
         "--input-shapes",
-        help='Sizes of inputs: "x:[1,3,224,224] y:[1,10]"; dynamic ones by name or range: "x:[1..64,3,h,w]".'
-    )
+        help='Sizes of inputs: "x:[1,3,224,224] y:[1,10]"; dynamic ones by name or range: "x:[1..64,3,h,w]".')
 ]
 Threads = Annotated[int | None, typer.Option("--threads", min=1, help="Number of threads. Default: all cores.")]
 Level = Annotated[int, typer.Option("--opt-level", min=0, max=4, help="Skip passes above this level.")]
@@ -37,8 +36,7 @@ Mixed = Annotated[
     str,
     typer.Option(
         "--mixed-precision", "--mixed-precision-calculation-type", metavar="TYPE",
-        help="Compute products, and operators between them, in bfloat16 or float16.",
-    ),
+        help="Compute products, and operators between them, in bfloat16 or float16."),
 ]
 Sums = Annotated[
     str,
@@ -48,22 +46,19 @@ Numerics = Annotated[
     str,
     typer.Option(
         "--numerics", metavar="RUNTIME",
-        help="Rounding of quantized networks: tflite, onnx, torch or fast. Default: that of the model's framework."
-    ),
+        help="Rounding of quantized networks: tflite, onnx, torch or fast. Default: that of the model's framework."),
 ]
 Plugins = Annotated[
     list[str] | None,
     typer.Option(
         "--plugin", metavar="FILE",
-        help="A Python file, or the name of a module, that registers accelerators; it is executed. May be repeated."
-    )
+        help="A Python file, or the name of a module, that registers accelerators; it is executed. May be repeated.")
 ]
 Records = Annotated[
     Path | None,
     typer.Option(
         "--tuning-records", exists=True, dir_okay=False, metavar="FILE",
-        help="Records written by tilewright tune; kernels use the best measured configurations."
-    )
+        help="Records written by tilewright tune; kernels use the best measured configurations.")
 ]
 
 
@@ -125,8 +120,7 @@ class Compilation(Pipeline):
         made = tilewright.compile(
             model, self.shapes or dict(sizes or {}) or None, target or self.target, self.threads,
             opt_level=self.opt_level, config={**self.config, **options.pass_config(switches)},
-            disabled_pass=self.disabled, records=self.tuning_records,
-        )
+            disabled_pass=self.disabled, records=self.tuning_records)
         try:
             _ = made.inputs
         except InputError as error:

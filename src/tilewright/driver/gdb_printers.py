@@ -127,8 +127,7 @@ if gdb is not None:
             if found is None:
                 raise gdb.GdbError(
                     f"'{name.strip()}' is a {value.type}, not a buffer of compiled code; `info locals` and `info args` "
-                    "list the buffers"
-                )
+                    "list the buffers")
             print(text_of(int(value), *found, begin=[int(i) for i in begin.split(",") if i.strip()]))
 
     class NodesCommand(gdb.Command):  # type: ignore[misc]

@@ -33,17 +33,14 @@ class MeasuringOptions:
         chosen = [f"--{word}" for word in ("cluster", "tracker", "ssh") if getattr(self, word)]
         if len(chosen) > 1:
             raise OptionError(
-                f"{' and '.join(chosen)} are different places to measure; give one of them", code="TW0204"
-            )
+                f"{' and '.join(chosen)} are different places to measure; give one of them", code="TW0204")
         if self.worker_tag and not self.cluster:
             raise OptionError(
                 "--worker-tag chooses workers of a cluster; give its scheduler by --cluster tcp://HOST:PORT",
-                code="TW0204"
-            )
+                code="TW0204")
         if bool(self.tracker) != bool(self.rpc_key):
             raise OptionError(
-                "a tracker needs a key of devices; give both HOST:PORT of the tracker and --rpc-key", code="TW0204"
-            )
+                "a tracker needs a key of devices; give both HOST:PORT of the tracker and --rpc-key", code="TW0204")
         if self.ssh_config and not self.ssh:
             raise OptionError("--ssh-config is read for a board; give it by --ssh user@host", code="TW0204")
         if self.tracker:
@@ -71,8 +68,7 @@ class MeasuringOptions:
                     there = ", ".join(sorted(k.removeprefix("server:") for k in keys)) or "none"
                     raise RPCError(
                         f"the tracker at {self.tracker} has no device '{self.rpc_key}'; it has: {there}; start "
-                        "tilewright.compat.exec.rpc_server with this key", code="TW1201"
-                    )
+                        "tilewright.compat.exec.rpc_server with this key", code="TW1201")
                 time.sleep(0.2)
 
     def builder(self, timeout: float = 10, n_parallel: int | None = None) -> Builder:
@@ -105,16 +101,14 @@ class MeasuringOptions:
             from tilewright.search.cluster import ClusterRunner
 
             return ClusterRunner(
-                self.cluster, threads=threads, resources={self.worker_tag: 1} if self.worker_tag else None, **timing
-            )
+                self.cluster, threads=threads, resources={self.worker_tag: 1} if self.worker_tag else None, **timing)
         if self.tracker:
             from tilewright.search.remote import RPCRunner
 
             if threads is not None:
                 raise OptionError(
                     "how many threads a session uses is said where its server is started: python -m "
-                    "tilewright.compat.exec.rpc_server --threads", code="TW0204"
-                )
+                    "tilewright.compat.exec.rpc_server --threads", code="TW0204")
             return RPCRunner(self.rpc_key, *address(self.tracker), **timing)
         if self.ssh:
             from tilewright.search.boards import SSHRunner

@@ -21,8 +21,7 @@ MANY: Final = ("--project-option",)
 
 app = typer.Typer(
     name="micro", help="Projects of models in C for small systems: create, build, flash and test them.",
-    rich_markup_mode=None
-)
+    rich_markup_mode=None)
 
 Project = Annotated[Path, typer.Argument(metavar="PROJECT_DIR", help="The folder of the project.")]
 Platform = Annotated[
@@ -53,8 +52,7 @@ def _template(name: str, folder: Path | None) -> TemplateProject:
         raise OptionError(
             f"--template-dir: give the folder of your template together with the word {_OWN}; the templates that are "
             f"here are {', '.join(shipped_templates())}",
-            code="TW0204"
-        )
+            code="TW0204")
     return TemplateProject.from_directory(folder or get_microtvm_template_projects(name))
 
 
@@ -64,16 +62,14 @@ def _project(folder: Path, name: str) -> GeneratedProject:
     if name not in ("", _OWN, made.template.name):
         raise OptionError(
             f"the project '{folder}' is of the template {made.template.name}, not of {name}; leave the name out",
-            code="TW0204"
-        )
+            code="TW0204")
     return made
 
 
 @app.command("create-project", epilog=examples(
     "tvmc compile model.tflite --target c -f mlf -o model.tar",
     "tvmc micro create-project project model.tar qemu-arm --project-option board=mps2-an500",
-    "tvmc micro create-project project model.tar template --template-dir my-board",
-))
+    "tvmc micro create-project project model.tar template --template-dir my-board"))
 def create_command(
     project_dir: Project,
     library: Annotated[
@@ -100,8 +96,7 @@ def create_command(
     made = generate_project_from_mlf(template.folder, project_dir, library, named(project_option), force=force)
     typer.echo(
         f"Created {project_dir} of '{made.model}' for {made.template.name}; build it with: tvmc micro build "
-        f"{project_dir}"
-    )
+        f"{project_dir}")
 
 
 @app.command("build")

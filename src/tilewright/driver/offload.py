@@ -33,8 +33,7 @@ def accelerators_of(target: str) -> tuple[Accelerator, ...]:
     if not found:
         raise OptionError(
             f"--target: '{target}' names no accelerator; name it before the processor: --target \"npu, llvm\"",
-            code="TW0204"
-        )
+            code="TW0204")
     return found
 
 
@@ -77,8 +76,7 @@ def check_picture(path: Path | None) -> None:
     """Raise `OptionError` early if a picture cannot be written to `path`."""
     if path is not None and path.suffix not in PICTURES:
         raise OptionError(
-            f"--output: '{path}' has none of the supported extensions: {', '.join(PICTURES)}", code="TW0206"
-        )
+            f"--output: '{path}' has none of the supported extensions: {', '.join(PICTURES)}", code="TW0206")
 
 
 def write_picture(report: Offload, path: Path) -> None:

@@ -45,21 +45,18 @@ def input_shapes(text: str, below_one_is_open: bool = False) -> dict[str, tuple[
             raise OptionError(
                 f"--input-shapes: cannot read '{text[position:].strip()}'; write for example \"x:[1,3,224,224] "
                 "y:[1,10]\"",
-                code="TW0202"
-            )
+                code="TW0202")
         name, sizes = match[1], [size.strip() for size in match[2].split(",")] if match[2].strip() else []
         if below_one_is_open:
             sizes = [
                 f"{re.sub(r'[^A-Za-z0-9_]', '_', f'd_{name}_{k}')}" if re.fullmatch(r"-\d+|0+", size) else size
-                for k, size in enumerate(sizes)
-            ]
+                for k, size in enumerate(sizes)]
         wrong = next((size for size in sizes if not _SIZE.fullmatch(size)), None)
         if wrong is not None:
             raise OptionError(
                 f"--input-shapes: '{wrong}' in the shape of '{name}' is not a size; sizes are whole numbers, none "
                 "negative, or open: n, 1..64, n=1..64, n=32..1280:32",
-                code="TW0202"
-            )
+                code="TW0202")
         if name in shapes:
             raise OptionError(f"--input-shapes: '{name}' is given twice", code="TW0202")
         shapes[name] = tuple(int(size) if size.isdecimal() else size for size in sizes)
@@ -103,8 +100,7 @@ def mixed_precision(kind: str, sums: str) -> list[str]:
     if sums not in ("float32", kind):
         raise OptionError(
             f"--mixed-precision-acc-type: products of {kind} are summed in float32 or in {kind}, not in '{sums}'",
-            code="TW0202"
-        )
+            code="TW0202")
     return [f"relay.ToMixedPrecision.type={kind}", f"relay.ToMixedPrecision.acc_type={sums}"]
 
 
@@ -135,8 +131,7 @@ def linker(compiler: str, words: str) -> Linker | None:
         raise OptionError(
             "--cross-compiler-options are those of the program after --cross-compiler; name it, for example "
             "--cross-compiler aarch64-linux-gnu-gcc",
-            code="TW0204"
-        )
+            code="TW0204")
     from tilewright.backends.cpu.link import user_linker
 
     return user_linker(compiler, words) if compiler else None

@@ -85,14 +85,12 @@ def _absent(option: TargetOption, text: str) -> OptionError:
     part, _ = option.split(known)
     if part:
         return OptionError(
-            f"{option}: the target '{text}' has no {part}; name it in --target, or leave the option out", code="TW0204"
-        )
+            f"{option}: the target '{text}' has no {part}; name it in --target, or leave the option out", code="TW0204")
     near = nearest(option.words.partition("-")[0], known)
     return OptionError(
         f"{option}: there is no target that is called so{near}; write --target-<part>-<option>, where a part is one of "
         f"{', '.join(known)}",
-        code="TW0204"
-    )
+        code="TW0204")
 
 
 def _text(text: str) -> str:

@@ -40,14 +40,12 @@ def filled(info: Any, fill: Fill, random: np.random.Generator) -> NDArray[Any]:
         raise OptionError(
             f"input '{info.name}' has the open shape [{shape}]; say which with --input-shapes \"{info.name}:[…]\", or "
             "give it with --inputs",
-            code="TW0113"
-        )
+            code="TW0113")
     if (needed := info.nbytes) > (there := machine_bytes()):
         raise InputError(
             f"input '{info.name}' has {shown_bytes(needed)}, and there are {shown_bytes(there)} of memory; say which "
             f"size with --input-shapes \"{info.name}:[…]\"",
-            code="TW0710"
-        )
+            code="TW0710")
     dtype = np.dtype(getattr(info.dtype, "numpy", lambda: info.dtype)())
     if dtype.kind == "O":
         return np.full(info.shape, {Fill.ZEROS: "", Fill.ONES: "1", Fill.RANDOM: "text"}[fill], object)

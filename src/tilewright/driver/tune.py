@@ -41,8 +41,7 @@ EXAMPLES: Final = examples(
     'tilewright tune model.onnx --input-shapes "x:[1,3,224,224]" --threads 4 --tuner ga',
     "tilewright tune model.onnx --cluster tcp://scheduler:8786 --worker-tag board",
     'tilewright tune model.onnx --ssh pi@192.168.1.17 --target "llvm -mtriple=aarch64-linux-gnu -mcpu=cortex-a72"',
-    "tilewright tune model.onnx --replay trials.json -o records.json",
-)
+    "tilewright tune model.onnx --replay trials.json -o records.json")
 
 
 def tune_command(
@@ -218,8 +217,7 @@ class _Session:
             table.add_row(
                 f"{s.task.title[:56]}{f' x{s.calls}' if s.calls > 1 else ''}", str(s.trials),
                 f"{1e6 * s.best:.1f}" if measured else "", saved, f"{100 * t.share(s):.1f} %" if measured else "",
-                "done" if s.is_done else f"{100 * t.share(s) * s.gain:.1f} %",
-            )
+                "done" if s.is_done else f"{100 * t.share(s) * s.gain:.1f} %")
         rest = ranked[_SHOWN:]
         if rest:
             share = f"{100 * sum(map(t.share, rest)):.1f} %"

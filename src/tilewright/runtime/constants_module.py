@@ -44,21 +44,18 @@ class ConstantsModule(ModuleNode):
             raise ArtifactError(
                 f"the module '{module.type_key}' has constants for '{symbol}', and no function '{INITIALIZER}{symbol}' "
                 "that takes them",
-                code="TW0808"
-            )
+                code="TW0808")
         take(*found.values())
 
     def save_to_binary(self) -> bytes:
         listed = {
-            s: [[n, list(a.shape), str(a.dtype)] for n, a in named.items()] for s, named in self.constants.items()
-        }
+            s: [[n, list(a.shape), str(a.dtype)] for n, a in named.items()] for s, named in self.constants.items()}
         head = json.dumps(listed, separators=(",", ":")).encode()
         return b"".join(
             [
                 _HEAD.pack(len(head)), head,
                 *(as_numpy(a).tobytes() for named in self.constants.values() for a in named.values())
-            ]
-        )
+            ])
 
     @classmethod
     def load_from_binary(cls, blob: bytes) -> ConstantsModule:

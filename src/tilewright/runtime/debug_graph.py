@@ -55,8 +55,7 @@ def debug_nodes(manifest: Manifest) -> list[DebugNode]:
         raise RunError(
             f"'{manifest.name}' cannot be debugged step by step: it has control flow or dynamic shapes, or was "
             "compiled by an older version; compile it again",
-            code="TW0714"
-        )
+            code="TW0714")
     found = [DebugNode(t.name, "null", -1, (tuple(t.shape),), (t.dtype,), ()) for t in manifest.inputs]
     writers: list[tuple[Place, int]] = [(Place(INPUT, k), k) for k in range(len(manifest.inputs))]
     taken: dict[str, int] = {}
@@ -66,13 +65,11 @@ def debug_nodes(manifest: Manifest) -> list[DebugNode]:
         reads, writes = _places(step, note)
         sources = tuple(dict.fromkeys(at for place in reads for at in _writers(writers, place, k, manifest)))
         shapes = tuple(
-            (v.shape[0] * manifest.parts, *v.shape[1:]) if manifest.parts != 1 else v.shape for v in note.outputs
-        )
+            (v.shape[0] * manifest.parts, *v.shape[1:]) if manifest.parts != 1 else v.shape for v in note.outputs)
         writers += [(place, len(found)) for place in writes]
         found.append(DebugNode(
             name if count == 1 else f"{name}_{count - 1}", name, k, shapes, tuple(v.dtype for v in note.outputs),
-            sources, getattr(step, "origin", ""), note,
-        ))
+            sources, getattr(step, "origin", ""), note))
     return found
 
 
@@ -98,14 +95,11 @@ def _writers(writers: list[tuple[Place, int]], place: Place, step: int, manifest
     held = next(
         (
             h for h in manifest.arena
-            if h.birth <= step <= h.death and h.offset <= place.offset < h.offset + max(1, h.nbytes)
-        ),
-        None
-    )
+            if h.birth <= step <= h.death and h.offset <= place.offset < h.offset + max(1, h.nbytes)),
+        None)
     if held is None:
         return []
     return [
         at for p, at in writers
         if p.kind == WORKSPACE and at - first >= held.birth
-        and held.offset <= p.offset < held.offset + max(1, held.nbytes)
-    ]
+        and held.offset <= p.offset < held.offset + max(1, held.nbytes)]

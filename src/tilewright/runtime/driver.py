@@ -98,14 +98,12 @@ class Driver:
             raise TargetError(
                 f"the driver {path} is for version {found.version} of the interface, and this is version {VERSION}; "
                 f"build it with {HEADER}",
-                code="TW0916"
-            )
+                code="TW0916")
         self.kind = (found.kind or b"").decode("utf-8", "replace")
         self.one_at_a_time = bool(found.flags & _ONE_AT_A_TIME)
         self.functions: dict[str, Callable[..., Any]] = {
             name: ctypes.CFUNCTYPE(result, *args)(getattr(found, name)) for name, result, args in _SIGNATURES
-            if getattr(found, name)
-        }
+            if getattr(found, name)}
         missing = [name for name in _REQUIRED if name not in self.functions]
         partial = [name for name in _OF_DEVICES if name not in self.functions]
         if missing or (partial and len(partial) < len(_OF_DEVICES)):
@@ -114,8 +112,7 @@ class Driver:
         self.lock = new_lock()
         self.type: type[CModule] = type(
             f"CModule_{self.kind}", (CModule,),
-            {"type_key": self.kind, "driver": self, "__module__": f"{__name__}:{path}"}
-        )
+            {"type_key": self.kind, "driver": self, "__module__": f"{__name__}:{path}"})
         register_module(self.type)
 
     @property
@@ -140,8 +137,7 @@ class CModule(ModuleNode):
         if not handle:
             raise ArtifactError(
                 f"the driver of '{self.type_key}' ({self.driver.path}) refused the module: {_said(message)}",
-                code="TW0917"
-            )
+                code="TW0917")
         self._handle, self._blob = int(handle), bytes(blob)
         weakref.finalize(self, self.driver.functions["destroy"], self._handle)
 
@@ -160,8 +156,7 @@ class CModule(ModuleNode):
         if int(save(self._handle, data, room)) != room:
             raise ArtifactError(
                 f"the driver of '{self.type_key}' says that a module takes {room} bytes, and then another number",
-                code="TW0917"
-            )
+                code="TW0917")
         return data.raw
 
     @classmethod
@@ -178,8 +173,7 @@ class CModule(ModuleNode):
             raise TargetError(
                 f"the driver of '{self.type_key}' asks for memory in '{scope}', and has no functions for it: "
                 f"{', '.join(_OF_DEVICES)}",
-                code="TW0916"
-            )
+                code="TW0916")
         return scope, int(memory.alignment)
 
 
@@ -196,8 +190,7 @@ class _Call:
             raise RunError(
                 f"'{self.name}' of the driver of '{driver.kind}' takes {function.inputs} inputs and {function.outputs} "
                 f"outputs, and was given {len(arrays)} arrays",
-                code="TW0917"
-            )
+                code="TW0917")
         message = ctypes.create_string_buffer(_MESSAGE)
         with driver.lock if driver.one_at_a_time else contextlib.nullcontext(), contextlib.ExitStack() as held:
             placed = [_Placed(self.module, self.asked[k], as_numpy(a), held) for k, a in enumerate(arrays)]
@@ -206,8 +199,7 @@ class _Call:
                 p.copy_in()
             if driver.functions["call"](self.module._handle, ctypes.byref(function), tensors, message):
                 raise RunError(
-                    f"the driver of '{driver.kind}' cannot go on in '{self.name}': {_said(message)}", code="TW0917"
-                )
+                    f"the driver of '{driver.kind}' cannot go on in '{self.name}': {_said(message)}", code="TW0917")
             for p in placed[function.inputs :]:
                 p.copy_out()
 
@@ -231,8 +223,7 @@ class _Placed:
         dtype = self.memory.dtype
         self.tensor = _Tensor(
             place, self._shape, self.memory.nbytes, len(array.shape), dtype.type_code, dtype.bits, dtype.lanes,
-            self.memory.scope.encode()
-        )
+            self.memory.scope.encode())
 
     def _allocated(self, held: contextlib.ExitStack) -> int:
         scope = self.memory.scope.encode()
@@ -241,24 +232,21 @@ class _Placed:
             raise RunError(
                 f"the driver of '{self.driver.kind}' has no {self.memory.allocated} bytes of '{self.memory.scope}'; "
                 "give it a smaller part of the network",
-                code="TW0917"
-            )
+                code="TW0917")
         held.callback(self.driver.functions["release"], self.handle, scope, place)
         return int(place)
 
     def copy_in(self) -> None:
         if self.memory.scope != HOST_SCOPE:
             self._checked(
-                self.driver.functions["copy_in"](self.handle, self.place, _address(self.array), self.memory.nbytes)
-            )
+                self.driver.functions["copy_in"](self.handle, self.place, _address(self.array), self.memory.nbytes))
         elif self.near is not self.array:
             np.copyto(self.near, self.array)
 
     def copy_out(self) -> None:
         if self.memory.scope != HOST_SCOPE:
             self._checked(
-                self.driver.functions["copy_out"](self.handle, _address(self.array), self.place, self.memory.nbytes)
-            )
+                self.driver.functions["copy_out"](self.handle, _address(self.array), self.place, self.memory.nbytes))
         elif self.near is not self.array:
             np.copyto(self.array, self.near)
 
@@ -267,8 +255,7 @@ class _Placed:
             raise RunError(
                 f"the driver of '{self.driver.kind}' cannot copy {self.memory.nbytes} bytes from or to "
                 f"'{self.memory.scope}' (status {status})",
-                code="TW0917"
-            )
+                code="TW0917")
 
 
 def load_driver(path: str | os.PathLike[str]) -> Driver:

@@ -103,8 +103,7 @@ class NativeFunction:
             raise InputError(
                 f"{self.name} takes {len(self.params)} {'arguments' if self.scalars else 'arrays'} and was given "
                 f"{len(args)}: {self}",
-                code="TW0701"
-            )
+                code="TW0701")
         known: dict[str, Any] = {}
         arrays: list[Array] = []
         for k, (p, x) in enumerate(zip(self.params, args, strict=True)):
@@ -118,9 +117,7 @@ class NativeFunction:
             known.update(
                 {
                     s: step // x.itemsize for s, step in zip(p.strides, x.strides, strict=False)
-                    if isinstance(s, str) and s.isidentifier()
-                }
-            )
+                    if isinstance(s, str) and s.isidentifier()})
         return arrays, passed, [known[p.name] for p in self.scalars]
 
     def _number(self, k: int, p: Scalar, value: Any) -> Any:
@@ -138,8 +135,7 @@ class NativeFunction:
         what = f"argument {k} of {self.name}, '{p.name}',"
         if not isinstance(value, (np.ndarray, NDArray)) and not hasattr(value, "__dlpack__"):
             raise InputError(
-                f"{what} is a {type(value).__name__}; pass an array: tvm.nd.array(…) of {p}", code="TW0706"
-            )
+                f"{what} is a {type(value).__name__}; pass an array: tvm.nd.array(…) of {p}", code="TW0706")
         x = as_numpy(value)
         if x.dtype != p.dtype.numpy():
             raise InputError(
@@ -168,8 +164,7 @@ class NativeFunction:
                 raise InputError(
                     f"argument {self.params.index(p)} of {self.name}, '{p.name}', has shape {list(x.shape)}, expected "
                     f"{p} where {sizes}",
-                    code="TW0704"
-                )
+                    code="TW0704")
 
     def __repr__(self) -> str:
         return f"{self.name}({', '.join(map(str, self.params))})"
@@ -181,8 +176,7 @@ def _vectors(x: Array, p: Parameter, what: str) -> Array:
         raise InputError(
             f"{what} has shape {list(x.shape)}, expected {p}: its last axis must hold the {p.dtype.lanes} lanes, side "
             "by side",
-            code="TW0704"
-        )
+            code="TW0704")
     return x.view(np.dtype((np.void, p.dtype.itemsize)))[..., 0]
 
 
@@ -224,8 +218,7 @@ class FunctionModule:
         if params is None:
             raise InputError(
                 f"the module has no function '{name}'; it has {', '.join(self.artifact.manifest.functions)}",
-                code="TW0707"
-            )
+                code="TW0707")
         if self._code is None:
             self._code = self.artifact.code()
         return NativeFunction(name, params, self._code, self.artifact.manifest)
@@ -235,13 +228,11 @@ class FunctionModule:
         `tir` for its loops."""
         if not self._sources:
             raise ArtifactError(
-                f"{self.artifact.path}: a library has no source; build the function again to see it", code="TW0807"
-            )
+                f"{self.artifact.path}: a library has no source; build the function again to see it", code="TW0807")
         wanted = {"": next(iter(self._sources)), "s": "asm"}.get(fmt, fmt)
         if wanted not in self._sources:
             raise OptionError(
-                f"there is no source '{fmt}' of this module; there is {', '.join(self._sources)}", code="TW0210"
-            )
+                f"there is no source '{fmt}' of this module; there is {', '.join(self._sources)}", code="TW0210")
         return self._sources[wanted]()
 
     def time_evaluator(
@@ -254,8 +245,7 @@ class FunctionModule:
         function = self.get_function(self.entry_name if func_name == "__tvm_main__" else func_name)
         pace = Pace(limit_zero_time_iterations, cooldown_interval_ms, repeats_to_cooldown)
         return lambda *args: function.benchmark(
-            *args, number=number, repeat=repeat, min_repeat_ms=min_repeat_ms, pace=pace
-        )
+            *args, number=number, repeat=repeat, min_repeat_ms=min_repeat_ms, pace=pace)
 
     def export_library(
         self, file_name: str | os.PathLike[str], *, cc: str | None = None, options: Sequence[str] = (),
@@ -280,8 +270,7 @@ class FunctionModule:
                 raise OptionError(
                     f"{path}: cc=, options= and sanitize= compile the C text of a module built for 'c' into a .so or "
                     f".tar; this module is for '{target}'",
-                    code="TW0211"
-                )
+                    code="TW0211")
             if sanitize:
                 return compiler_hooks.export_sanitized(self.artifact, self.get_source("c"), path, cc, options, sanitize)
             return compiler_hooks.compiled_again(self.artifact, self.get_source("c"), cc, options).save(path)
@@ -328,8 +317,7 @@ def _fits(p: Parameter, x: Array) -> bool:
     """Whether an array has those strides of the parameter that are numbers."""
     return all(
         step % x.itemsize == 0 and (isinstance(s, str) or s * x.itemsize == step)
-        for s, step in zip(p.strides, x.strides, strict=True)
-    )
+        for s, step in zip(p.strides, x.strides, strict=True))
 
 
 def _c_type(dtype: DataType) -> Any:
@@ -338,8 +326,7 @@ def _c_type(dtype: DataType) -> Any:
     found = getattr(ctypes, name, None)
     if found is None:
         raise ArtifactError(
-            f"a number of type {dtype} cannot be passed by value; pass an array of one element", code="TW0703"
-        )
+            f"a number of type {dtype} cannot be passed by value; pass an array of one element", code="TW0703")
     return found
 
 

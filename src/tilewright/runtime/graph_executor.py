@@ -63,8 +63,7 @@ class GraphModule:
             raise InputError(f"the model has no output {index}; it has {count}", code="TW0707")
         if not outputs:
             raise InputError(
-                "the sizes of the outputs are only known when the model has run; call run() first", code="TW0708"
-            )
+                "the sizes of the outputs are only known when the model has run; call run() first", code="TW0708")
         return outputs[index] if out is None else outputs[index].copyto(out)
 
     def get_num_inputs(self) -> int:
@@ -99,17 +98,9 @@ class GraphModule:
                 self.module.inputs[self.get_input_index(name)] = other.get_input(name)
 
     def benchmark(
-        self,
-        device: Device,
-        func_name: str = "run",
-        repeat: int = 5,
-        number: int = 5,
-        min_repeat_ms: float | None = None,
-        limit_zero_time_iterations: int = 100,
-        end_to_end: bool = False,
-        cooldown_interval_ms: float = 0,
-        repeats_to_cooldown: int = 1,
-        **inputs: Any,
+        self, device: Device, func_name: str = "run", repeat: int = 5, number: int = 5,
+        min_repeat_ms: float | None = None, limit_zero_time_iterations: int = 100, end_to_end: bool = False,
+        cooldown_interval_ms: float = 0, repeats_to_cooldown: int = 1, **inputs: Any,
     ) -> BenchmarkResult:
         """Time `run` after setting `inputs`; `end_to_end` includes copies of inputs and outputs.
 
@@ -121,5 +112,4 @@ class GraphModule:
         self.set_input(**inputs)
         return self.module.benchmark(
             repeat, number, min_repeat_ms or 0, end_to_end,
-            Pace(limit_zero_time_iterations, cooldown_interval_ms, repeats_to_cooldown)
-        )
+            Pace(limit_zero_time_iterations, cooldown_interval_ms, repeats_to_cooldown))

@@ -73,5 +73,4 @@ def check_graph(text: str, manifest: Manifest) -> None:
         raise ArtifactError(
             f"the graph is of another program: its inputs are {', '.join(map(str, names)) or 'none'}, and those of the "
             f"library are {found}",
-            code="TW0812"
-        )
+            code="TW0812")

@@ -67,8 +67,7 @@ class Guards:
             if any(value(w, known) != d for w, d in zip(info.shape, shape, strict=True)):
                 told = ", ".join(f"{name} = {n}" for name, n in known.items())
                 raise InputError(
-                    f"input '{info.name}' has shape {list(shape)}, expected {info} where {told}", code="TW0704"
-                )
+                    f"input '{info.name}' has shape {list(shape)}, expected {info} where {told}", code="TW0704")
         for s in self.symbols:
             if not s.least <= known[s.name] or (s.most is not None and known[s.name] > s.most):
                 raise self._out_of_range(s, known[s.name])
@@ -83,12 +82,10 @@ class Guards:
                     place = f"dimension {axis} of input '{t.name}' is {number * found[1]}"
                     return InputError(
                         f"{place}, and the program was compiled for {told}; compile it with a wider range of '{size}'",
-                        code="TW0709"
-                    )
+                        code="TW0709")
         return InputError(
             f"the size {symbol.name} is {number}, and the program was compiled for {symbol}; compile it with a wider "
-            "range", code="TW0709"
-        )
+            "range", code="TW0709")
 
     def __str__(self) -> str:
         known = {self.inputs[k].name for k, _ in self.contents}
@@ -101,8 +98,7 @@ def number(size: Size, known: Mapping[str, int]) -> int:
     found = value(size, known)
     if found is None:
         raise InputError(
-            f"the size {size} is not known from the inputs, which tell {', '.join(known) or 'none'}", code="TW0709"
-        )
+            f"the size {size} is not known from the inputs, which tell {', '.join(known) or 'none'}", code="TW0709")
     return found
 
 

@@ -31,8 +31,7 @@ def values_of_steps(program: Executable, inputs: Sequence[Any], last: int | None
         parts = [_run_part(subject, part, count if last is None else last + 1) for part in range(subject.parts)]
     return [
         [values[0] if len(values) == 1 else np.concatenate(values) for values in zip(*found, strict=True)]
-        for found in zip(*parts, strict=True)
-    ]
+        for found in zip(*parts, strict=True)]
 
 
 def _run_part(subject: Subject, part: int, count: int) -> list[list[Array]]:

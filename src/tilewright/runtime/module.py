@@ -130,8 +130,7 @@ class FactoryModule:
         if name != "default":
             raise InputError(
                 f"a compiled model has no entry '{name}'; it has 'default', and '{DEBUG_CREATE}' for contrib.debugger",
-                code="TW0707"
-            )
+                code="TW0707")
         return lambda device=None: self.session(device or Device())
 
     def session(self, device: Device) -> Session:
@@ -162,8 +161,7 @@ class FactoryModule:
         """Write to `path`; `fmt` (`so` or `tar`) is appended unless it is the extension."""
         target = Path(path)
         return self.artifact.save(
-            target.with_name(f"{target.name}.{fmt}") if fmt and target.suffix != f".{fmt}" else target
-        )
+            target.with_name(f"{target.name}.{fmt}") if fmt and target.suffix != f".{fmt}" else target)
 
     def export_library(self, file_name: str | os.PathLike[str]) -> Path:
         """Write a `.so` (with any linker found) or a `.tar`."""

@@ -57,5 +57,4 @@ class Note:
             raise ValueError(f"{fields!r} is no note of a step")
         return Note(
             tuple(map(str, operators)), operations, DataType(str(dtype)), reads, constants,
-            tuple(map(value_from_json, outputs))
-        )
+            tuple(map(value_from_json, outputs)))

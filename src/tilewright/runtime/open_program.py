@@ -96,8 +96,7 @@ class OpenExecutable(Executable):
         if self.last is None:
             raise InputError(
                 f"the program takes open sizes ({self._signature()}); call it once, or give the inputs to time it with",
-                code="TW0708"
-            )
+                code="TW0708")
         return self.last.benchmark(**options)
 
     def example_inputs(self, seed: int = 0) -> dict[str, Array]:
@@ -153,6 +152,5 @@ class OpenExecutable(Executable):
             manifest, symbols=(), sizes=(), pieces=(), workspace_bytes=manifest.workspace_bytes + workspace,
             parts=number(manifest.parts, sizes),
             inputs=tuple(replace(t, shape=shape_of(t, sizes)) for t in manifest.inputs),
-            outputs=tuple(replace(t, shape=shape_of(t, sizes)) for t in manifest.outputs),
-        )
+            outputs=tuple(replace(t, shape=shape_of(t, sizes)) for t in manifest.outputs))
         return Executable(concrete, self.code, self._constants, self._given_threads, table)

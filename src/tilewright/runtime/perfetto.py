@@ -32,15 +32,13 @@ def perfetto_bytes(trace: Trace) -> bytes:
     out = bytearray()
     process = _number(1, _PID) + _text(6, f"tilewright: {trace.program}")
     out += _packet(
-        _number(_FLAGS, _CLEARED) + _message(_DESCRIPTOR, _number(_UUID, _OF_PROCESS) + _message(_PROCESS, process))
-    )
+        _number(_FLAGS, _CLEARED) + _message(_DESCRIPTOR, _number(_UUID, _OF_PROCESS) + _message(_PROCESS, process)))
     for k, lane in enumerate(trace.lanes):
         thread = _number(1, _PID) + _number(2, _PID + k) + _text(5, lane)
         out += _packet(
             _message(
                 _DESCRIPTOR, _number(_UUID, _FIRST_LANE + k) + _number(_PARENT, _OF_PROCESS) + _message(_THREAD, thread)
-            )
-        )
+            ))
     counter = (
         _number(_UUID, _OF_ARENA) + _text(_NAME, ARENA) + _number(_PARENT, _OF_PROCESS)
         + _message(_COUNTER, _number(_UNIT, _SIZE_BYTES))
@@ -69,8 +67,7 @@ def _slice(s: Slice, track: int) -> Iterator[bytes]:
     for inner in s.inside:
         yield from _slice(inner, track)
     yield _packet(
-        _number(_TIMESTAMP, s.end) + _message(_EVENT, _number(_EVENT_TYPE, _END) + _number(_EVENT_TRACK, track))
-    )
+        _number(_TIMESTAMP, s.end) + _message(_EVENT, _number(_EVENT_TYPE, _END) + _number(_EVENT_TRACK, track)))
 
 
 def _packet(fields: bytes) -> bytes:

@@ -130,8 +130,7 @@ class Report:
         widths = [max(map(len, (c, *(line[k] for line in lines)))) for k, c in enumerate(columns)]
         shown = [
             [text.rjust(w) if right else text.ljust(w) for text, w, right in zip(line, widths, numeric, strict=True)]
-            for line in (columns, *lines)
-        ]
+            for line in (columns, *lines)]
         head = ["  ".join(line).rstrip() for line in shown]
         said = [f"{name}: {value}" for name, value in self.configuration.items()]
         return "\n".join([*head, *([""] if said else []), *said]) + "\n"
@@ -146,9 +145,7 @@ class Report:
             writer.writerow(
                 [
                     "" if c not in row else row[c] if isinstance(row[c], str) else _plain(number_of(row[c]))
-                    for c in columns
-                ]
-            )
+                    for c in columns])
         return out.getvalue()
 
     def json(self) -> str:
@@ -167,8 +164,7 @@ class Report:
             rows = [_from_json(row) for row in content["calls"]]
             return Report(
                 rows, {d: _from_json(row) for d, row in content["device_metrics"].items()},
-                _from_json(content.get("configuration", {}))
-            )
+                _from_json(content.get("configuration", {})))
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise InputError(f"this is no report: {error!r}; give what Report.json() returned", code="TW0716") from None
 
@@ -185,8 +181,7 @@ def _aggregated(calls: Sequence[Mapping[str, Metric]]) -> list[Mapping[str, Metr
         else {
             name: _together(name, [row[name] for row in rows if name in row])
             for name in dict.fromkeys(n for r in rows for n in r)
-        } for rows in groups.values()
-    ]
+        } for rows in groups.values()]
 
 
 def _together(name: str, values: Sequence[Metric]) -> Metric:

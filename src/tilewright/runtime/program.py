@@ -222,14 +222,12 @@ def step_from_json(fields: Any) -> NativeStep | ExternalStep:
             return Copy(_place_from_json(source), _place_from_json(destination), nbytes)
         case ["external", str(symbol), str(origin), [*inputs], [*outputs]]:
             return ExternalStep(
-                symbol, tuple(map(value_from_json, inputs)), tuple(map(value_from_json, outputs)), origin
-            )
+                symbol, tuple(map(value_from_json, inputs)), tuple(map(value_from_json, outputs)), origin)
         case ["call", str(symbol), str(origin), *places]:
             return KernelCall(symbol, tuple(map(_place_from_json, places)), origin)
         case ["checked", [*checks], str(symbol), str(origin), *places]:
             return KernelCall(
-                symbol, tuple(map(_place_from_json, places)), origin, tuple(map(_check_from_json, checks))
-            )
+                symbol, tuple(map(_place_from_json, places)), origin, tuple(map(_check_from_json, checks)))
         case _:
             raise ArtifactError(
                 f"the manifest has a step that is not known: {str(fields)[:80]}; compile the model again", code="TW0804"
@@ -243,8 +241,7 @@ def _check_from_json(fields: Any) -> Check:
         case _:
             raise ArtifactError(
                 f"the manifest has a check that is not known: {str(fields)[:80]}; compile the model again",
-                code="TW0804"
-            )
+                code="TW0804")
 
 
 def value_to_json(value: HostValue) -> list[Any]:
@@ -265,8 +262,7 @@ def value_from_json(fields: Any) -> HostValue:
         case _:
             raise ArtifactError(
                 f"the manifest has a value that is not known: {str(fields)[:80]}; compile the model again",
-                code="TW0804"
-            )
+                code="TW0804")
 
 
 def _place_to_json(place: Place) -> str:
@@ -278,6 +274,5 @@ def _place_from_json(text: Any) -> Place:
     offset, plus, skip = where.partition("+")
     if kind not in _KINDS or not offset.isdecimal() or (plus and kind != PIECE and not skip.isdecimal()):
         raise ArtifactError(
-            f"the manifest has a place that is not known: {str(text)[:40]}; compile the model again", code="TW0804"
-        )
+            f"the manifest has a place that is not known: {str(text)[:40]}; compile the model again", code="TW0804")
     return Place(kind, int(offset), int(skip or 0) if skip.isdecimal() or not plus else check_size(skip))

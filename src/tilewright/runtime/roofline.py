@@ -67,8 +67,7 @@ class Peaks:
             {
                 "threads": self.threads, "operations": dict(self.operations),
                 "bandwidths": [list(b) for b in self.bandwidths]
-            }
-        )
+            })
 
     @staticmethod
     def from_json(text: str | bytes) -> Peaks:
@@ -77,16 +76,14 @@ class Peaks:
             content = read_json(text)
             found = Peaks(
                 int(content["threads"]), {str(k): float(v) for k, v in content["operations"].items()},
-                tuple((int(n), float(r)) for n, r in content["bandwidths"])
-            )
+                tuple((int(n), float(r)) for n, r in content["bandwidths"]))
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise InputError(
                 f"these are no peaks of a machine: {error!r}; give what Peaks.to_json() returned", code="TW0716"
             ) from None
         if not found.bandwidths or _FLOAT not in found.operations:
             raise InputError(
-                "peaks of a machine have operations of float32, and bytes a second of at least one size", code="TW0716"
-            )
+                "peaks of a machine have operations of float32, and bytes a second of at least one size", code="TW0716")
         return found
 
 

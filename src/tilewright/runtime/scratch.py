@@ -39,8 +39,7 @@ class Scratch:
         size = f"{shown_bytes(self.heap)} for each thread" if self.heap >= 64 else "as much as its sizes ask for"
         return RunError(
             f"there is too little memory for the scratch buffers of '{name}': {self.kernel} needs the most, {size}; "
-            "use smaller sizes, or fewer threads", code="TW0710"
-        )
+            "use smaller sizes, or fewer threads", code="TW0710")
 
 
 NOTHING: Final = Scratch()
@@ -52,8 +51,7 @@ def most(found: Iterable[Scratch]) -> Scratch:
     largest = max(every, key=lambda s: s.stack + s.heap, default=Scratch())
     return Scratch(
         max((s.stack for s in every), default=0), max((s.heap for s in every), default=0),
-        largest.kernel if largest.stack + largest.heap else ""
-    )
+        largest.kernel if largest.stack + largest.heap else "")
 
 
 def refused(context: int) -> int:

@@ -69,8 +69,7 @@ def plain_members(archive: tarfile.TarFile, nbytes: int) -> list[tarfile.TarInfo
         total += info.size
         if info.issparse() or not (info.isfile() or info.isdir()):
             raise tarfile.TarError(
-                f"its member {info.name[:80]!r} is no plain file; archives have no sparse files, links or devices"
-            )
+                f"its member {info.name[:80]!r} is no plain file; archives have no sparse files, links or devices")
         parts = PurePosixPath(info.name.replace("\\", "/"))
         if parts.is_absolute() or ".." in parts.parts or not info.name.isprintable() or info.name[1:2] == ":":
             raise tarfile.TarError(f"its member {info.name[:80]!r} points outside of the archive")

@@ -49,8 +49,7 @@ class Subject:
         if not isinstance(self.manifest.parts, int):
             raise RunError(
                 f"the steps of '{self.manifest.name}' cannot be timed separately: how many parts it is computed in is "
-                "known when it is called; time it as a whole", code="TW0714"
-            )
+                "known when it is called; time it as a whole", code="TW0714")
         return self.manifest.parts
 
 
@@ -70,8 +69,7 @@ def memory_of_part(subject: Subject, part: int) -> Memory:
     moved = {INPUT: away[:counts], OUTPUT: away[counts:]}
     return {
         kind: [a + b for a, b in zip(bases, moved.get(kind, [0]), strict=True)]
-        for kind, bases in subject.memory.items()
-    }
+        for kind, bases in subject.memory.items()}
 
 
 def step_name(step: Step) -> str:
@@ -100,8 +98,7 @@ def _call(step: Step, subject: Subject, memory: Memory) -> Callable[[], object]:
         case Copy():
             if not isinstance(step.nbytes, int):
                 raise RunError(
-                    "a copy of dynamic size cannot be timed separately; time the program as a whole", code="TW0714"
-                )
+                    "a copy of dynamic size cannot be timed separately; time the program as a whole", code="TW0714")
             to, source, count = address_of(step.destination, memory), address_of(step.source, memory), step.nbytes
             return lambda: ctypes.memmove(to, source, count)
         case KernelCall():
@@ -134,7 +131,6 @@ def address_of(place: Place, memory: Memory) -> int:
     """Return the address of a place. Raises `RunError` if it is dynamic."""
     if not isinstance(place.skip, int):
         raise RunError(
-            "a value at a dynamic location cannot be timed separately; time the program as a whole", code="TW0714"
-        )
+            "a value at a dynamic location cannot be timed separately; time the program as a whole", code="TW0714")
     bases = memory[place.kind]
     return bases[0] + place.offset if place.kind in (CONSTANT, WORKSPACE) else bases[place.offset] + place.skip

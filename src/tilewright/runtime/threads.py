@@ -129,8 +129,7 @@ def _check_binding() -> None:
         raise OptionError(
             f"{BINDING} is '{text}'; set it to 0 to let the system place the threads, or to 1, or unset it, to keep "
             "them off the caller's core",
-            code="TW0208"
-        )
+            code="TW0208")
 
 
 def checked_threads(count: int) -> int:

@@ -101,8 +101,7 @@ def _chunks(profile: Profile, run: Run) -> dict[int, dict[int, list[Slice]]]:
         at = max(0, bisect.bisect_right(begins, chunk.begin) - 1)
         name = f"{profile.steps[run.spans[at].step].name} [{chunk.first}, {chunk.last})"
         found.setdefault(chunk.thread, {}).setdefault(at, []).append(
-            Slice(name, chunk.begin, chunk.end, {"iterations": chunk.last - chunk.first})
-        )
+            Slice(name, chunk.begin, chunk.end, {"iterations": chunk.last - chunk.first}))
     return found
 
 
@@ -126,8 +125,7 @@ def chrome_json(trace: Trace) -> str:
         events += _chrome_slices(slices, start, pid, tid)
     events += [
         {"ph": "C", "name": ARENA, "pid": pid, "tid": 0, "ts": (time - start) / 1000, "args": {"bytes": count}}
-        for time, count in trace.arena
-    ]
+        for time, count in trace.arena]
     return json.dumps({"displayTimeUnit": "ns", "traceEvents": events})
 
 

@@ -51,8 +51,7 @@ def arrays_of(name: str, params: Sequence[Parameter | Scalar]) -> tuple[Paramete
         raise InputError(
             f"{name} takes numbers or arrays of dynamic shape, and only functions of static shapes are measured; lower "
             "it for fixed sizes",
-            code="TW0717"
-        )
+            code="TW0717")
     return arrays
 
 
@@ -93,8 +92,7 @@ def difference(found: Array, wanted: Array, name: str) -> str:
         with np.errstate(invalid="ignore"):
             off = np.abs(a - b)
         wrong = np.where(
-            finite, ~(off <= tolerance * np.maximum(np.abs(b), scale)), (a != b) & ~(np.isnan(a) & np.isnan(b))
-        )
+            finite, ~(off <= tolerance * np.maximum(np.abs(b), scale)), (a != b) & ~(np.isnan(a) & np.isnan(b)))
     count = int(np.count_nonzero(wrong))
     if not count:
         return ""

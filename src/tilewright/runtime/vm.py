@@ -59,13 +59,11 @@ class VirtualMachine:
         """Time calls of `main` with these arguments."""
         self._check(func_name)
         return self.executable.benchmark(
-            *args, repeat=repeat, number=number, min_repeat_ms=min_repeat_ms or 0, end_to_end=end_to_end, **kwargs
-        )
+            *args, repeat=repeat, number=number, min_repeat_ms=min_repeat_ms or 0, end_to_end=end_to_end, **kwargs)
 
     def _check(self, name: str) -> None:
         if name != "main":
             raise InputError(
                 f"a compiled program is entered by 'main', not by '{name}'; make '{name}' the main of a module, and "
                 "compile that",
-                code="TW0707"
-            )
+                code="TW0707")

@@ -36,14 +36,12 @@ def read_manifest(data: bytes, where: str) -> Manifest:
         raise ArtifactError(
             f"{where}: the WebAssembly module does not end in the mark of a compiled model: it is truncated, stripped, "
             "or not made by tilewright",
-            code="TW0804"
-        )
+            code="TW0804")
     if hashlib.sha256(data[:begin]).digest() != data[begin + len(tail) - _DIGEST_BYTES :]:
         raise ArtifactError(
             f"{where}: the file is damaged (its contents do not match its checksum); copy it again, or compile the "
             "model again",
-            code="TW0804"
-        )
+            code="TW0804")
     name = bytes([len(_MANIFEST)]) + _MANIFEST
     text = data[data.rindex(name, 0, begin) + len(name) : begin]
     return Manifest.from_json(text, where)

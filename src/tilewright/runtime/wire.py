@@ -84,13 +84,11 @@ class Channel:
             raise RPCError(
                 "the other side does not speak this protocol; check host and port, and that both are of the same "
                 "version",
-                code="TW1204"
-            )
+                code="TW1204")
         if text_size > most_text or size > most_bytes:
             raise RPCError(
                 f"a message of {text_size} + {size} bytes is refused, the limits are {most_text} and {most_bytes}",
-                code="TW1204"
-            )
+                code="TW1204")
         try:
             content = read_json(bytes(self._read(text_size, patience)))
             message, sizes = content["message"], content["pieces"]

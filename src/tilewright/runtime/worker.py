@@ -133,8 +133,7 @@ class _Process:
                 [sys.executable, "-c", _PROGRAM, _source_folder(), *map(str, (theirs_in, theirs_out, theirs_life))],
                 stdin=subprocess.DEVNULL, stdout=self._errors, stderr=self._errors,
                 pass_fds=(theirs_in, theirs_out, theirs_life),
-                start_new_session=True, env=environment,
-            )
+                start_new_session=True, env=environment)
         except BaseException:
             for descriptor in (ours_in, ours_out, ours_life):
                 os.close(descriptor)
@@ -146,8 +145,7 @@ class _Process:
         self.end = weakref.finalize(self, _end, os.getpid(), self._popen, (ours_in, ours_out, ours_life), self._errors)
         try:
             self.channel.send(
-                {"path": sys.path, "memory_limit": memory_limit, "modules": modules}, timeout=_START_SECONDS
-            )
+                {"path": sys.path, "memory_limit": memory_limit, "modules": modules}, timeout=_START_SECONDS)
             self.channel.receive(_START_SECONDS)
         except (TimeoutError, ConnectionError) as error:
             how = self.how_it_ended() if isinstance(error, ConnectionError) else "it does not answer"

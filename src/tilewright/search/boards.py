@@ -271,10 +271,9 @@ def _source(params: Sequence[Parameter], constants: dict[str, bytes], written: s
     pointers = "".join(", void *" for _ in params)
     given = "".join(f", (p)[{k}]" for k in range(len(params)))
     return (
-        f"#define _GNU_SOURCE\n#include <stddef.h>\nenum {{ KERNEL_PARAMS = {len(params)} }};\n"
-        f"static const struct {{ size_t bytes; int constant, written; }} PARAMS[] = {{{rows}}};\n"
-        f"extern void {ENTRY}(void *context{pointers});\n#define CALL(context, p) {ENTRY}(context{given})\n"
-        f"{_BENCH.read_text(encoding='utf-8')}")
+        f"#define _GNU_SOURCE\n#include <stddef.h>\nenum {{ KERNEL_PARAMS = {len(params)} }};\nstatic const struct "
+        f"{{ size_t bytes; int constant, written; }} PARAMS[] = {{{rows}}};\nextern void {ENTRY}(void "
+        f"*context{pointers});\n#define CALL(context, p) {ENTRY}(context{given})\n{_BENCH.read_text(encoding='utf-8')}")
 
 
 def _nbytes(p: Parameter) -> int:

@@ -61,8 +61,7 @@ class Lowered(Candidate):
         default = candidate.default() if with_default else None
         return cls(
             candidate.key, candidate.config, candidate.target, IRModule({func.name: func}), candidate.ranges(),
-            candidate.values(), None if default is None else cls.of(default),
-        )
+            candidate.values(), None if default is None else cls.of(default))
 
 
 def pickled(value: Any) -> tuple[bytes, bool]:

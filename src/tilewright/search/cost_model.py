@@ -262,7 +262,6 @@ def read(path: Path, name: str) -> BoostedTrees:
 def write(path: Path, models: Mapping[str, BoostedTrees]) -> None:
     """Write a file of these models, whose bytes depend on them alone."""
     arrays: dict[str, Any] = {
-        f"{name}/{key}": array for name, model in models.items() for key, array in model.to_arrays().items()
-    }
+        f"{name}/{key}": array for name, model in models.items() for key, array in model.to_arrays().items()}
     with path.open("wb") as file:
         np.savez_compressed(file, **arrays)

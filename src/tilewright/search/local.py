@@ -105,8 +105,7 @@ class LocalBuilder(Closeable):
         built = [
             _with_reference(
                 made[(*c.identity, form)], references[(*d.identity, form)] if isinstance(d, Candidate) else d)
-            for c, d in zip(candidates, defaults, strict=True)
-        ]
+            for c, d in zip(candidates, defaults, strict=True)]
         while len(self._references) > _KEPT_REFERENCES:
             del self._references[next(iter(self._references))]
         return built
@@ -222,5 +221,4 @@ def _with_reference(built: Built, reference: Built | str | None) -> Built:
     why = reference.error if isinstance(reference, Built) else reference
     return replace(
         built, image=None, error_no=MeasureErrorNo.UNKNOWN_ERROR,
-        error=f"the default schedule of this workload cannot be built, so no answer can be checked: {why}",
-    )
+        error=f"the default schedule of this workload cannot be built, so no answer can be checked: {why}")

@@ -240,8 +240,7 @@ def _measured(result: Any, row: dict[str, Any]) -> Measured:
         raise _UnsuitableError("its result has neither an error nor times")
     return Measured(
         given, kind, float(all_cost), float(timestamp), str(row.get("error", "")), bool(row.get("noisy", False)),
-        float(row.get("spread", 0.0)), str(row.get("machine", "")), str(row.get("ir_hash", "")),
-    )
+        float(row.get("spread", 0.0)), str(row.get("machine", "")), str(row.get("ir_hash", "")))
 
 
 def _is_json(row: str) -> bool:

@@ -59,8 +59,7 @@ class RPCRunner(TrialRunner):
         run = _Run(built, on_measured)
         devices = self._devices() if run.left else 0
         threads = [
-            threading.Thread(target=self._on_device, args=(run,), daemon=True) for _ in range(min(devices, run.left))
-        ]
+            threading.Thread(target=self._on_device, args=(run,), daemon=True) for _ in range(min(devices, run.left))]
         for thread in threads:
             thread.start()
         for thread in threads:

@@ -51,8 +51,7 @@ class SSHConnection(Closeable):
                 *self._command, "-o", "ControlMaster=yes", "-o", "ControlPersist=no", "-T", destination,
                 "echo alive; exec cat"
             ],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True,
-        )
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True)
         assert self._master.stdout is not None and self._master.stderr is not None
         if self._master.stdout.readline() != _ALIVE:  # ssh ends by itself after ConnectTimeout
             errors = self._master.stderr.read().decode(errors="replace").strip()

@@ -80,8 +80,7 @@ class Trials:
             return MeasureErrorNo.WRONG_ANSWER, found["wrong"]
         return Measured(
             tuple(found["costs"]), all_cost=time.perf_counter() - start, timestamp=time.time(), noisy=found["noisy"],
-            spread=found["spread"], machine=self.machine,
-        )
+            spread=found["spread"], machine=self.machine)
 
     def _acquire(self, seconds: float) -> tuple[bool, str]:
         """Request the bench's timing lock, which the trial releases; return whether it was acquired, and its holder."""

@@ -27,8 +27,7 @@ def combine_object(objects: Sequence[Path], out: Path, triple: str, linker: Link
     if form == "coff":
         raise ArtifactError(
             f"{out.name}: object files of Windows cannot be joined into one; save as .a, which has them all, as .dll, "
-            "or as .tar", code="TW0802"
-        )
+            "or as .tar", code="TW0802")
     if linker is not None:
         linkers = [linker]
     elif form == "macho":
@@ -62,14 +61,12 @@ def combine_archive(objects: Sequence[Path], out: Path, triple: str, linker: Lin
     run_first(
         found, lambda tool: [*tool.command, "rcsD", str(out), *map(str, objects)],
         f"no archiver for {triple} was found (llvm-ar, ar, the Python package ziglang); {_NEEDS_NONE}",
-        f"{out.name} could not be made; {NO_LINKER_NEEDED}",
-    )
+        f"{out.name} could not be made; {NO_LINKER_NEEDED}")
 
 
 def _archiver_of(compiler: Linker) -> str:
     """Return the archiver that comes with a compiler driver."""
     done = subprocess.run(
         [*compiler.command, "-print-prog-name=ar"], capture_output=True, text=True, stdin=subprocess.DEVNULL,
-        timeout=60, check=False,
-    )
+        timeout=60, check=False)
     return done.stdout.strip() or "ar"

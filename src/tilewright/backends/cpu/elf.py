@@ -60,8 +60,7 @@ def write_data_object(file: BinaryIO, like: bytes, contents: Sequence[tuple[str,
         name: str, kind: int, flag: int, start: int, length: int, link: int, info: int, align: int, entry: int
     ) -> None:
         rows.append(
-            struct.pack("<IIQQQQIIQQ", where(name.encode()), kind, flag, 0, start, length, link, info, align, entry)
-        )
+            struct.pack("<IIQQQQIIQQ", where(name.encode()), kind, flag, 0, start, length, link, info, align, entry))
 
     row(section, _PROGBITS, _ALLOC | (_X86_LARGE if large else 0), DATA_OFFSET, size, 0, 0, _ALIGNMENT, 0)
     row(".symtab", _SYMTAB, 0, at, len(table), 3, 1, 8, 24)
@@ -107,9 +106,7 @@ def code_symbols(image: bytes) -> list[CodeSymbol]:
                 found.append(
                     CodeSymbol(
                         image[text : image.index(b"\0", text)].decode(), section, offset, nbytes,
-                        info == _GLOBAL_FUNCTION
-                    )
-                )
+                        info == _GLOBAL_FUNCTION))
     return found
 
 

@@ -50,8 +50,7 @@ class Linker:
         files = [str(o) for o in objects]
         if self.driver:
             options = [
-                f"-Wl,{flag}" for flag in (*_FLAGS, f"--version-script={version_script}", "--as-needed", "-z,defs")
-            ]
+                f"-Wl,{flag}" for flag in (*_FLAGS, f"--version-script={version_script}", "--as-needed", "-z,defs")]
             options += [f"-Wl,-z,{word}" for word in _KEYWORDS]
             return [*self.command, "-shared", "-nostartfiles", "-o", str(out), *files, *options, "-lm", "-lpthread"]
         options = [*_FLAGS, f"--version-script={version_script}", "-m", emulation(arch)]
@@ -97,8 +96,7 @@ def user_linker(compiler: str, options: str = "") -> Linker:
     path = shutil.which(compiler)
     if path is None:
         raise OptionError(
-            f"there is no compiler '{compiler}' on the search path; install it, or give its path", code="TW0507"
-        )
+            f"there is no compiler '{compiler}' on the search path; install it, or give its path", code="TW0507")
     try:
         words = shlex.split(options)
     except ValueError as error:
@@ -119,15 +117,13 @@ def link_shared(
 
     def command(tool: Linker) -> Sequence[str]:
         return tool.arguments(
-            arch, [*objects, *([] if tool.driver else _empty_libraries(tool, triple, out.parent))], out, script
-        )
+            arch, [*objects, *([] if tool.driver else _empty_libraries(tool, triple, out.parent))], out, script)
 
     run_first(
         [linker] if linker else find_linkers(arch), command,
         f"no linker for {arch} was found (cc, ld.lld, the Python package ziglang); `pip install ziglang`, or save as "
         ".tar, which needs none",
-        f"the library could not be linked; {NO_LINKER_NEEDED}",
-    )
+        f"the library could not be linked; {NO_LINKER_NEEDED}")
 
 
 def link_dll(
@@ -154,8 +150,7 @@ def link_dll(
         linkers, lambda tool: [*tool.command, "-shared", "-o", str(out), *map(str, marked), str(definitions), "-s"],
         f"no linker for {triple} was found ({mingw}, the Python package ziglang); `pip install ziglang`, or save as "
         ".tar, which needs none",
-        f"the library could not be linked; {NO_LINKER_NEEDED}",
-    )
+        f"the library could not be linked; {NO_LINKER_NEEDED}")
     _clear_time(out)
 
 

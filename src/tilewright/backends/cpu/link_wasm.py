@@ -57,5 +57,4 @@ def link_wasm(
         [linker] if linker else find_wasm_linkers(), command,
         "no linker for WebAssembly was found (wasm-ld, the Python package ziglang); `pip install ziglang`, or save as "
         ".tar, which needs none",
-        "the WebAssembly module could not be linked",
-    )
+        "the WebAssembly module could not be linked")

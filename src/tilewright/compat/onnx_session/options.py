@@ -85,16 +85,14 @@ class SessionOptions:
             raise OptionError(
                 f"there is no session configuration entry '{key}'; those added are: "
                 f"{', '.join(self._entries) or 'none'}",
-                code="TW0214"
-            )
+                code="TW0214")
         return self._entries[key]
 
     def add_initializer(self, name: str, ort_value: Any) -> NoReturn:
         """Raise `OptionError`: weights come from the model only."""
         raise OptionError(
             f"the weight '{name}' cannot be given from outside; store it in the model, or make it an input",
-            code="TW0214"
-        )
+            code="TW0214")
 
     def register_custom_ops_library(self, path: str) -> NoReturn:
         """Raise `OptionError`: libraries of custom operators are not supported."""
@@ -125,13 +123,11 @@ def compile_options(options: Any) -> dict[str, Any]:
         raise OptionError(
             "optimized_model_filepath is not supported: there is no optimized ONNX file; write the compiled program "
             "with session.model.save('model.so')",
-            code="TW0214"
-        )
+            code="TW0214")
     threads = int(getattr(options, "intra_op_num_threads", 0))
     if threads < 0:
         raise OptionError(
-            f"intra_op_num_threads is {threads}; it is a number of threads, or 0 for all cores", code="TW0214"
-        )
+            f"intra_op_num_threads is {threads}; it is a number of threads, or 0 for all cores", code="TW0214")
     level = int(getattr(options, "graph_optimization_level", GraphOptimizationLevel.ORT_ENABLE_ALL))
     return {"threads": threads or None, "opt_level": max(0, min(level, _HIGHEST_LEVEL))}
 

@@ -58,12 +58,10 @@ class InferenceSession:
         self._options = sess_options if sess_options is not None else SessionOptions()
         self._declared: dict[str, Sequence[Any] | None] = {
             i.name: shapes.get(i.name, a.shape) if _has_shape(i) else None
-            for i, a in zip(infos, self._inputs, strict=True)
-        }
+            for i, a in zip(infos, self._inputs, strict=True)}
         self._plain = [
             (e or np.dtype(object), -1 if d is None else len(d), _known(d))
-            for e, d in zip(self._elements.values(), self._declared.values(), strict=True)
-        ]
+            for e, d in zip(self._elements.values(), self._declared.values(), strict=True)]
         self.model = compile(path_or_bytes, shapes or None, **options)
         """The compiled model: see `tilewright.Model`."""
         self._began = begin
@@ -156,8 +154,7 @@ class InferenceSession:
         """
         if self._profile is None:
             raise OptionError(
-                "nothing was profiled: make the session with sess_options.enable_profiling = True", code="TW0708"
-            )
+                "nothing was profiled: make the session with sess_options.enable_profiling = True", code="TW0708")
         path = Path(f"{self._options.profile_file_prefix}_{time.strftime('%Y-%m-%d_%H-%M-%S')}.json")
         path.write_text(json.dumps(self._profile, indent=1), encoding="utf-8")
         self._profile = None
@@ -170,16 +167,14 @@ class InferenceSession:
                 {
                     "cat": "Session", "name": what, "ph": "X", "pid": 0, "tid": 0, "ts": (begin - self._began) // 1000,
                     "dur": (now - begin) // 1000
-                }
-            )
+                })
 
     def _checked(self, feed: Mapping[str, Any]) -> dict[str, Any]:
         """Return the inputs as arrays; raises `InputError` for inputs that the model does not accept."""
         if not isinstance(feed, Mapping):
             raise InputError(
                 f"input_feed is a mapping of names to arrays, and this is a {type(feed).__name__}; {self._takes()}",
-                code="TW0701"
-            )
+                code="TW0701")
         for name in feed:
             if name not in self._elements:
                 stored = any(a.name == name for a in self._overridable)
@@ -205,8 +200,7 @@ class InferenceSession:
             raise InputError(
                 f"input '{name}' has the element type {x.dtype}, and the model takes {wanted}; convert it with "
                 f".astype('{wanted}')",
-                code="TW0703"
-            )
+                code="TW0703")
         if declared is not None:
             if not len(declared) and x.size == 1:
                 return x.reshape(())
@@ -214,15 +208,13 @@ class InferenceSession:
                 raise InputError(
                     f"input '{name}' has {x.ndim} dimensions, {list(x.shape)}, and the model takes {len(declared)}: "
                     f"{list(declared)}",
-                    code="TW0704"
-                )
+                    code="TW0704")
             for axis, (size, known) in enumerate(zip(x.shape, declared, strict=True)):
                 if isinstance(known, int) and known > 0 and size != known:
                     raise InputError(
                         f"input '{name}' has {size} as dimension {axis}, {list(x.shape)}, and the model takes "
                         f"{list(declared)}",
-                        code="TW0704"
-                    )
+                        code="TW0704")
         return x
 
     def _takes(self) -> str:
@@ -295,14 +287,12 @@ def _check_providers(providers: Sequence[Any] | None) -> None:
         raise TargetError(
             f"none of the providers {', '.join(names)} is here; code is compiled for the CPU: "
             f"providers=['{_PROVIDER}']",
-            code="TW0506"
-        )
+            code="TW0506")
     others = [n for n in names if n != _PROVIDER]
     if others:
         warnings.warn(
             f"{', '.join(others)} {'is' if len(others) == 1 else 'are'} not available; the model runs on the CPU",
-            ProviderWarning, stacklevel=3
-        )
+            ProviderWarning, stacklevel=3)
 
 
 def _overridden(
@@ -327,8 +317,7 @@ def _overridden(
         raise OptionError(
             f"no input has the free dimension '{unknown[0]}'; there are: "
             f"{', '.join(sorted(u for u in used if u)) or 'none'}",
-            code="TW0214"
-        )
+            code="TW0214")
     return shapes
 
 

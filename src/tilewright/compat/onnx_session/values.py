@@ -58,8 +58,7 @@ def metadata(model: onnx.ModelProto) -> ModelMetadata:
     entries = {e.key: e.value for e in model.metadata_props}
     return ModelMetadata(
         model.producer_name, model.graph.name, model.domain, model.doc_string, model.graph.doc_string,
-        model.model_version, entries,
-    )
+        model.model_version, entries)
 
 
 def type_text(kind: onnx.TypeProto) -> str:
@@ -157,8 +156,7 @@ class OrtValue:
             raise InputError(
                 f"the value is {self._value.dtype}{self.shape()}, and {np_arr.dtype}{list(np_arr.shape)} cannot be "
                 "written over it",
-                code="TW0704"
-            )
+                code="TW0704")
         np.copyto(self._value, np_arr)
 
 
@@ -166,5 +164,4 @@ def check_device(name: str) -> None:
     """Raise `TargetError` for a device that is not the CPU."""
     if name.lower() not in ("cpu", "cpu_pinned"):
         raise TargetError(
-            f"there is no device '{name}' to hold values; models run on the CPU: device_type='cpu'", code="TW0506"
-        )
+            f"there is no device '{name}' to hold values; models run on the CPU: device_type='cpu'", code="TW0506")

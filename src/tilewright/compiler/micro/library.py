@@ -46,8 +46,7 @@ def read_model_library(path: str | os.PathLike[str]) -> ModelLibrary:
         modules = read_json(content["metadata.json"])["modules"]
         if len(modules) != 1:
             raise ArtifactError(
-                f"{path}: there are {len(modules)} models in this library; a project is of one", code="TW0809"
-            )
+                f"{path}: there are {len(modules)} models in this library; a project is of one", code="TW0809")
         ((name, found),) = modules.items()
         memory = found["memory"]["functions"]["main"][0]
         inputs, outputs = (_tensors(memory[k]) for k in ("inputs", "outputs"))
@@ -65,8 +64,7 @@ def read_model_library(path: str | os.PathLike[str]) -> ModelLibrary:
             f"{path}: the model is not C text but code for "
             f"{', '.join(map(str, target)) if isinstance(target, list) else target} (there is no {lacking[0]}); "
             "projects are of C: tvmc compile MODEL --target c -f mlf",
-            code="TW0809",
-        )
+            code="TW0809")
     try:
         return ModelLibrary(word, {own: content[p].decode() for p, own in wanted.items()}, inputs, outputs)
     except UnicodeDecodeError as error:
@@ -91,7 +89,6 @@ def _members(path: Path) -> dict[str, bytes]:
 def _tensors(described: Mapping[str, Any]) -> tuple[TensorInfo, ...]:
     try:
         return tuple(
-            TensorInfo(str(n), tuple(int(d) for d in t["shape"]), DataType(t["dtype"])) for n, t in described.items()
-        )
+            TensorInfo(str(n), tuple(int(d) for d in t["shape"]), DataType(t["dtype"])) for n, t in described.items())
     except CompileError as error:
         raise ValueError(str(error)) from None

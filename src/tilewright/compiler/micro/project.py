@@ -55,8 +55,7 @@ class GeneratedProject:
             self.model = str(found["model"])
             self.inputs, self.outputs = (
                 tuple(TensorInfo(str(n), tuple(map(int, s)), DataType(t)) for n, s, t in found[k])
-                for k in ("inputs", "outputs")
-            )
+                for k in ("inputs", "outputs"))
             self.options: dict[str, str] = {str(k): str(v) for k, v in found["options"].items()}
             name = str(found["template"])
         except (FileNotFoundError, NotADirectoryError):
@@ -117,8 +116,7 @@ class GeneratedProject:
             self._do(words, self._values("main"), "the image cannot be written to the board")
         return str(
             self.template.description["about_flash"] if not self.template.description["flash"]
-            else f"{_PROGRAMS['main']} is on the board"
-        )
+            else f"{_PROGRAMS['main']} is on the board")
 
     def test(self, options: Mapping[str, Any] | None = None) -> str:
         """Run the self-test on the machine and return its output, which ends in OK. Raises `RunError` if results
@@ -152,13 +150,11 @@ class GeneratedProject:
             if len(inputs) != len(names):
                 raise InputError(
                     f"the model takes {len(names)} inputs ({', '.join(names)}), and {len(inputs)} were given",
-                    code="TW0701"
-                )
+                    code="TW0701")
             return dict(zip(names, inputs, strict=True))
         if unknown := [n for n in inputs if n not in names]:
             raise InputError(
-                f"the model has no input '{unknown[0]}'; it has {', '.join(names) or 'none'}", code="TW0702"
-            )
+                f"the model has no input '{unknown[0]}'; it has {', '.join(names) or 'none'}", code="TW0702")
         return inputs
 
     def _array(self, t: TensorInfo, file: Path, said: str) -> Array:
@@ -167,15 +163,13 @@ class GeneratedProject:
             raise RunError(
                 f"'{self.folder}': the program ended well and wrote {len(data)} bytes of '{t.name}', which has "
                 f"{t.nbytes}{_said(said)}",
-                code="TW0814"
-            )
+                code="TW0814")
         return np.frombuffer(data, t.dtype.numpy()).reshape(t.shape).copy()
 
     def _check_built(self) -> None:
         if not self.is_built:
             raise ArtifactError(
-                f"the project '{self.folder}' is not built; say first: tvmc micro build {self.folder}", code="TW0813"
-            )
+                f"the project '{self.folder}' is not built; say first: tvmc micro build {self.folder}", code="TW0813")
 
     def _values(
         self, program: str, options: Mapping[str, str] | None = None, files: Sequence[str] = ()
@@ -192,16 +186,14 @@ class GeneratedProject:
         try:
             done = subprocess.run(
                 command, cwd=self.folder, capture_output=True, text=True, errors="replace", stdin=subprocess.DEVNULL,
-                timeout=_LONGEST_BUILD, check=False
-            )
+                timeout=_LONGEST_BUILD, check=False)
         except (OSError, subprocess.TimeoutExpired) as error:
             raise TargetError(f"{what}: {error}", code="TW0508") from None
         if done.returncode:
             raise TargetError(
                 f"'{self.folder}': {what}: {Path(command[0]).name} ended with status "
                 f"{done.returncode}{_said(_last(done.stderr or done.stdout))}",
-                code="TW0508"
-            )
+                code="TW0508")
 
     def _command(self, words: Sequence[str], values: Mapping[str, str]) -> list[str]:
         command = self.template.command(words, values)
@@ -217,8 +209,7 @@ class GeneratedProject:
         try:
             done = subprocess.run(
                 command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace",
-                stdin=subprocess.DEVNULL, timeout=seconds, check=False
-            )
+                stdin=subprocess.DEVNULL, timeout=seconds, check=False)
         except subprocess.TimeoutExpired:
             raise RunError(
                 f"'{self.folder}': the program was given up after {seconds:g} seconds; --project-option "
@@ -230,8 +221,7 @@ class GeneratedProject:
         if done.returncode:
             raise RunError(
                 f"'{self.folder}': the program ended with status {done.returncode}{_said(_last(done.stdout))}",
-                code="TW0814"
-            )
+                code="TW0814")
         return done.stdout
 
     def _save(self) -> None:
@@ -251,8 +241,7 @@ def generate_project_from_mlf(
     """
     return _create(
         TemplateProject.from_directory(template_project_dir), Path(project_dir), read_model_library(mlf), options or {},
-        force
-    )
+        force)
 
 
 def generate_project(
@@ -266,12 +255,10 @@ def generate_project(
         raise OptionError(
             f"a project is of a model that tilewright.compile returned, not of a {type(module).__name__}, which holds "
             "machine code; write its C with: tvmc compile MODEL --target c -f mlf",
-            code="TW0215"
-        )
+            code="TW0215")
     with tempfile.TemporaryDirectory(prefix="tilewright-micro-") as folder:
         return generate_project_from_mlf(
-            template_project_dir, generated_project_dir, module.save_c_library(Path(folder) / "model.tar"), options
-        )
+            template_project_dir, generated_project_dir, module.save_c_library(Path(folder) / "model.tar"), options)
 
 
 def _create(
@@ -288,8 +275,7 @@ def _create(
     }
     try:
         texts |= {
-            name: _source_text(template.folder, name) for name in map(_plain_name, template.description["sources"])
-        }
+            name: _source_text(template.folder, name) for name in map(_plain_name, template.description["sources"])}
         (folder / "model").mkdir(parents=True, exist_ok=True)
         shutil.rmtree(folder / "build", ignore_errors=True)
         for name, text in texts.items():
@@ -306,8 +292,7 @@ def _write_state(
 ) -> None:
     tensors = {
         k: [[t.name, list(t.shape), str(t.dtype)] for t in infos]
-        for k, infos in (("inputs", inputs), ("outputs", outputs))
-    }
+        for k, infos in (("inputs", inputs), ("outputs", outputs))}
     text = json.dumps({"template": template, "model": model, "options": dict(options), **tensors}, indent=2)
     write_atomically(folder / _STATE, partial(_fill, text.encode()))
 
@@ -320,8 +305,7 @@ def _plain_name(name: Any) -> str:
     if not isinstance(name, str) or Path(name).name != name or name in ("", "..", _STATE, DESCRIPTION):
         raise ArtifactError(
             f"{DESCRIPTION}: '{name}' among the sources is not the name of a file in the template's folder",
-            code="TW0813"
-        )
+            code="TW0813")
     return name
 
 
@@ -330,8 +314,7 @@ def _source_text(folder: Path, name: str) -> str:
     if (folder / name).is_symlink() or not (folder / name).is_file():
         raise ArtifactError(
             f"{folder / name} among the sources is no plain file; put the file itself into the template's folder",
-            code="TW0813"
-        )
+            code="TW0813")
     try:
         return (folder / name).read_text(encoding="utf-8")
     except UnicodeDecodeError as error:
@@ -347,8 +330,7 @@ def _bytes(t: TensorInfo, value: Any) -> bytes:
         raise InputError(
             f"the input '{t.name}' is {t.dtype}[{', '.join(map(str, t.shape))}], and "
             f"{array.dtype}[{', '.join(map(str, array.shape))}] was given",
-            code="TW0704"
-        )
+            code="TW0704")
     return array.tobytes()
 
 

@@ -72,18 +72,15 @@ class Case:
         if parts == 1:
             return self
         return Case(
-            with_main(self.module, self.main.without_attr(PARTS)), tuple(np.split(v, parts)[0] for v in self.values)
-        )
+            with_main(self.module, self.main.without_attr(PARTS)), tuple(np.split(v, parts)[0] for v in self.values))
 
     def cut(self, root: Expr, given: Mapping[Expr, Array]) -> Case:
         """Return the case with the result `root`; expressions with values in `values` become inputs."""
         new: dict[Expr, Expr] = {
-            e: Var(f"v{k}", TensorType(v.shape, DataType(v.dtype)), e.span) for k, (e, v) in enumerate(given.items())
-        }
+            e: Var(f"v{k}", TensorType(v.shape, DataType(v.dtype)), e.span) for k, (e, v) in enumerate(given.items())}
         body = rewrite(root, lambda e: None, memo=dict(new)) if root not in new else new[root]
         return self.around(
-            body, {**{v: given[e] for e, v in new.items()}, **dict(zip(self.main.params, self.values, strict=True))}
-        )
+            body, {**{v: given[e] for e, v in new.items()}, **dict(zip(self.main.params, self.values, strict=True))})
 
     def around(self, body: Expr, values: Mapping[Any, Array]) -> Case:
         """Return a case with another body over variables with these values; unused ones are left out."""
@@ -91,8 +88,7 @@ class Case:
         attrs = {k: v for k, v in self.main.attrs.items() if k in _KEPT}
         return Case(
             with_main(self.module, Function(used, body, attrs=attrs)),
-            tuple(np.asarray(values[p], order="C") for p in used)
-        )
+            tuple(np.asarray(values[p], order="C") for p in used))
 
     def to_bytes(self) -> list[bytes]:
         """Return the case as pieces of a message, or contents of files."""

@@ -183,8 +183,7 @@ def _of_kernels(case: Case, bench: Bench, told: Told) -> Diagnosis | None:
     except Ended as ended:
         name, loops = ended.trail.get("stage", ""), ""
     made = _blamed(
-        small, Way(KERNEL), verdict, CODE if name == CODEGEN else LOWERING, "" if name in (CODEGEN, LOWERING) else name
-    )
+        small, Way(KERNEL), verdict, CODE if name == CODEGEN else LOWERING, "" if name in (CODEGEN, LOWERING) else name)
     made.loops = loops
     return made
 
@@ -220,7 +219,6 @@ def _blamed(case: Case, way: Way, verdict: Verdict, stage: str, name: str = "") 
 
 def _blame(made: Diagnosis, e: Expr) -> None:
     last = next(
-        (c for c in reversed(post_order(e, inside=False)) if isinstance(c, Call) and not isinstance(c.op, Expr)), None
-    )
+        (c for c in reversed(post_order(e, inside=False)) if isinstance(c, Call) and not isinstance(c.op, Expr)), None)
     if last is not None:
         made.operator, made.origin = last.op.name, "" if last.span is None else str(last.span)

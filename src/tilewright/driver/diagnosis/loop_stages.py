@@ -85,8 +85,7 @@ def _first_wrong_stage(case: Case, settings: Settings, trail: Trail) -> LoopStag
                 return LoopStage(name, verdict, "" if parts is None else repr(parts.func))
         assert parts is not None
         return _stage_of(
-            parts, target.backend.loop_passes, lambda f: _wrong(f, parts, values, wanted, tolerance), trail
-        )
+            parts, target.backend.loop_passes, lambda f: _wrong(f, parts, values, wanted, tolerance), trail)
 
 
 def _stage_of(
@@ -121,11 +120,9 @@ def _wrong(
         raise TooLarge(f"about {trips:.0e} trips of loops, and {MOST_TRIPS:.0e} are interpreted")
     arrays = [
         np.array(values[a.sources[0]] if a.pack is None else a.pack(*(values[k] for k in a.sources)), order="C")
-        for a in parts.arguments
-    ]
+        for a in parts.arguments]
     out = [
-        np.full(w.shape, 77 if w.dtype.kind in "iu" else 0 if w.dtype.kind == "b" else np.nan, w.dtype) for w in wanted
-    ]
+        np.full(w.shape, 77 if w.dtype.kind in "iu" else 0 if w.dtype.kind == "b" else np.nan, w.dtype) for w in wanted]
     with np.errstate(all="ignore"):
         try:
             interpreter.run(func, [*arrays, *out])

@@ -39,19 +39,16 @@ def check_reference(name: str, model: Path) -> None:
     not installed."""
     if name not in _PACKAGES:
         raise OptionError(
-            f"--reference: there is no '{name}'; choose from interpreter, {', '.join(NAMES)}", code="TW0203"
-        )
+            f"--reference: there is no '{name}'; choose from interpreter, {', '.join(NAMES)}", code="TW0203")
     if format_of(model) is not _FORMATS[name]:
         raise OptionError(
             f"--reference: {name} reads models of {_FORMATS[name].name}, and '{model}' is one of "
             f"{format_of(model).name}; take the interpreter",
-            code="TW0204"
-        )
+            code="TW0204")
     missing = [p for p in _PACKAGES[name] if importlib.util.find_spec(p) is None]
     if missing:
         raise PackageError(
-            f"--reference {name} needs the package {missing[0]}: pip install {_INSTALL[name]}; or take the interpreter"
-        )
+            f"--reference {name} needs the package {missing[0]}: pip install {_INSTALL[name]}; or take the interpreter")
 
 
 def outputs_by(name: str, model: Path, case: Case) -> list[Array]:
@@ -84,8 +81,7 @@ def _compared(wanted: Sequence[Array], given: Sequence[Array], tolerance: float,
     return (
         None if found is None
         else replace(
-            found, text=found.text.replace("by the reference", f"by {name}").replace("compiled", "by the interpreter")
-        )
+            found, text=found.text.replace("by the reference", f"by {name}").replace("compiled", "by the interpreter"))
     )
 
 

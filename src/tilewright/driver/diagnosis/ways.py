@@ -64,8 +64,7 @@ class Settings:
     def from_json(fields: dict[str, Any]) -> Settings:
         """Return the settings that `to_json` encoded."""
         return Settings(
-            **{**fields, "disabled_pass": tuple(fields["disabled_pass"]), "plugins": tuple(fields["plugins"])}
-        )
+            **{**fields, "disabled_pass": tuple(fields["disabled_pass"]), "plugins": tuple(fields["plugins"])})
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,8 +145,7 @@ def check(case: Case, way: Way, settings: Settings, trail: Trail | None = None) 
         for given in answers:
             found = compared(
                 wanted, given,
-                tolerance if way.kind != PASS or steps_of(Target(settings.target))[way.step].exact else ON_PURPOSE
-            )
+                tolerance if way.kind != PASS or steps_of(Target(settings.target))[way.step].exact else ON_PURPOSE)
             if found is not None and way.kind == WHOLE and (meant := _approximated(case, settings)) is not None:
                 found = compared(wanted, meant, ON_PURPOSE) or compared(meant, given, tolerance)
             if found is not None:
@@ -176,15 +174,13 @@ def compared(wanted: Sequence[Array], given: Sequence[Array], tolerance: float) 
     """Return the fault of a result. Integers are compared exactly, unless the tolerance is for an approximation."""
     if tolerance >= ON_PURPOSE:
         wanted, given = (
-            [a if a.dtype.kind in "Ob" else a.astype(np.float64) for a in side] for side in (wanted, given)
-        )
+            [a if a.dtype.kind in "Ob" else a.astype(np.float64) for a in side] for side in (wanted, given))
     found = difference(tuple(wanted), tuple(given), tolerance, NAMES)
     if found is None:
         return None
     finite = all(
         np.isfinite(b.astype(np.float64)).all() for a, b in zip(wanted, given, strict=False)
-        if a.dtype.kind not in "iubO" and np.isfinite(a.astype(np.float64)).all()
-    )
+        if a.dtype.kind not in "iubO" and np.isfinite(a.astype(np.float64)).all())
     return Verdict(VALUES if finite else NON_FINITE, found)
 
 

@@ -22,8 +22,7 @@ def report_path(model: Path, output: Path | None) -> Path:
     path = output or Path(f"{model.stem}.html")
     if path.suffix not in SUFFIXES:
         raise OptionError(
-            f"--output: '{path}' has none of the extensions of the report: {', '.join(SUFFIXES)}", code="TW0206"
-        )
+            f"--output: '{path}' has none of the extensions of the report: {', '.join(SUFFIXES)}", code="TW0206")
     return path
 
 
@@ -39,5 +38,4 @@ def write_report(model: Model, name: str, path: Path, run: bool) -> None:
         typer.echo(f"Not measured: {content.not_measured}", err=True)
     typer.echo(
         f"Wrote {path} ({path.stat().st_size / 1e6:.1f} MB) in {time.perf_counter() - begin:.2f} s: "
-        f"{len(content.states)} states of the graph, {len(content.kernels)} kernels"
-    )
+        f"{len(content.states)} states of the graph, {len(content.kernels)} kernels")

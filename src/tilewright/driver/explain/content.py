@@ -66,8 +66,7 @@ def explained(model: Model, name: str, run: bool = True) -> Content:
         raise OptionError(
             f"'{name}' has symbolic sizes ({sizes}), and a report needs a program of static shapes; give every size a "
             "number",
-            code="TW0304"
-        )
+            code="TW0304")
     report, recording = BuildReport(keeps_module=True), Recording()
     artifact = model.build_again(report, (recording,))
     steps = tuple(_steps(report, recording.external))
@@ -77,8 +76,7 @@ def explained(model: Model, name: str, run: bool = True) -> Content:
             if not runs_here(artifact.manifest):
                 raise ArtifactError(
                     f"the program is for '{artifact.manifest.target}', which is another machine than this one",
-                    code="TW0805"
-                )
+                    code="TW0805")
             measurement, reason = measure(artifact.executable(model.threads), steps), ""
         except (RunError, ArtifactError) as error:
             reason = str(error)
@@ -86,8 +84,7 @@ def explained(model: Model, name: str, run: bool = True) -> Content:
         name, str(model.target), artifact.manifest, report.phases, recording.passes, tuple(recording.states), steps,
         tuple(_kernels(report, steps, model.target.processor)), memory_of([plan for plan, _ in report.plans]),
         measurement, reason, report.text,
-        tuple(a.name for a in model.target.accelerators),
-    )
+        tuple(a.name for a in model.target.accelerators))
 
 
 def _steps(report: BuildReport, external: Mapping[str, Function]) -> list[ProgramStep]:
@@ -107,15 +104,12 @@ def _kernels(report: BuildReport, steps: tuple[ProgramStep, ...], target: Target
         users.setdefault(s.symbol, []).append(k)
     made = [
         KernelTexts(symbol, tuple(texts_of(kernel, report.functions[symbol], target)), tuple(users.get(symbol, ())))
-        for symbol, kernel in report.kernels.items()
-    ]
+        for symbol, kernel in report.kernels.items()]
     plain = [
-        symbol for symbol in report.llvm if symbol not in report.kernels and (symbol in users or symbol in _ENTRIES)
-    ]
+        symbol for symbol in report.llvm if symbol not in report.kernels and (symbol in users or symbol in _ENTRIES)]
     return [
         *made,
         *(
             KernelTexts(symbol, tuple(plain_texts(report.llvm[symbol], target)), tuple(users.get(symbol, ())))
-            for symbol in plain
-        )
+            for symbol in plain)
     ]

@@ -56,8 +56,7 @@ def _paired(
     """Pair the lines of two ranges: calls of the same operator together, others alone."""
     a, b = (
         [_operator(text[k], f"{side}{k}") for k in stretch]
-        for text, stretch, side in ((old, these, "-"), (new, those, "+"))
-    )
+        for text, stretch, side in ((old, these, "-"), (new, those, "+")))
     for tag, a0, a1, b0, b1 in SequenceMatcher(None, a, b, autojunk=False).get_opcodes():
         if tag == "equal":
             for i, j in zip(these[a0:a1], those[b0:b1], strict=True):

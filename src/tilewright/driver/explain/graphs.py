@@ -135,8 +135,7 @@ def _node(e: Call, reads: tuple[int, ...], where: str, region: str) -> GraphNode
         return GraphNode(label, type_text(e), origin, where, region, reads, "", inner)
     return GraphNode(
         operator_name(e), type_text(e), origin, op.compiler if isinstance(op, ExternalCall) else where, region, reads,
-        _attributes(op)
-    )
+        _attributes(op))
 
 
 def operator_name(e: Call) -> str:
@@ -215,8 +214,7 @@ def steps_of(
             t.nbytes
             for t in {
                 (loc.place, loc.index, loc.skip): loc.type for loc in (*planned.inputs, *planned.outputs)
-            }.values() if isinstance(t.nbytes, int)
-        )
+            }.values() if isinstance(t.nbytes, int))
         if call is None or not isinstance(call.op, Function):
             made.append(ProgramStep(COPY, COPY, block, (), makers.get(main.body, ()), moved, None))
             continue
@@ -227,9 +225,7 @@ def steps_of(
         made.append(
             ProgramStep(
                 _symbol(step), where, block, tuple(_operations(function or call.op)), reads.get(call, ()), moved,
-                function
-            )
-        )
+                function))
     return made
 
 

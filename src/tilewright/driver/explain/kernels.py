@@ -53,8 +53,7 @@ def texts_of(kernel: Kernel, function: Function, target: Target) -> list[Text]:
     source = loops_source(kernel.func, kernel.declared, written=False)
     marked, _ = target.backend.emit((kernel.func,), target, (replace(source, line=origins.line),))
     loops = tuple(
-        tuple(places.get(origins.found[k], ())) if k in origins.found else () for k in range(1, len(printed.lines) + 1)
-    )
+        tuple(places.get(origins.found[k], ())) if k in origins.found else () for k in range(1, len(printed.lines) + 1))
     llvm, numbered = own_lines(marked)
     return [
         *texts, Text("TIR", tuple(printed.lines), loops), llvm,

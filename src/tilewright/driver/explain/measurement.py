@@ -53,14 +53,11 @@ def measure(executable: Executable, steps: Sequence[ProgramStep]) -> Measurement
     if not isinstance(parts, int):
         raise RunError(
             f"'{executable.manifest.name}' is computed in as many parts as a call says, and is timed as a whole alone",
-            code="TW0714"
-        )
+            code="TW0714")
     found = tuple(
         StepMeasure(
             timed.seconds, float(parts * (operations(s.function) if s.function is not None else 0)),
-            float(parts * s.nbytes)
-        )
-        for timed, s in zip(profile.steps, steps, strict=True)
-    )
+            float(parts * s.nbytes))
+        for timed, s in zip(profile.steps, steps, strict=True))
     whole = executable.benchmark(repeat=5 if times > 1 else 1, number=1, min_repeat_ms=20).median
     return Measurement(found, whole, peaks(executable.threads), executable.threads)

@@ -76,13 +76,11 @@ def summary_of(content: Content) -> dict[str, Any]:
         "inputs": [[t.name, _tensor(t)] for t in m.inputs], "outputs": [[t.name, _tensor(t)] for t in m.outputs],
         "phases": [[name, seconds] for name, seconds in content.phases.items()], "passes": content.passes,
         "states": [
-            {"name": s.name, "seconds": s.seconds, **_counted(before, s)} for before, s in _pairs(content.states)
-        ],
+            {"name": s.name, "seconds": s.seconds, **_counted(before, s)} for before, s in _pairs(content.states)],
         "operators": dict(content.states[0].graph.operators) if content.states else {},
         "kernels": [
             {"symbol": k.symbol, "steps": k.steps, "lines": [[t.title, len(t.lines)] for t in k.texts]}
-            for k in content.kernels
-        ],
+            for k in content.kernels],
         "steps": [
             {
                 "symbol": s.symbol, "where": s.where, "block": s.block, "kernel": kernels.get(s.symbol, -1),
@@ -93,8 +91,7 @@ def summary_of(content: Content) -> dict[str, Any]:
                     if run is not None else {}
                 ),
             }
-            for k, s in enumerate(content.steps)
-        ],
+            for k, s in enumerate(content.steps)],
         "memory": {
             "workspace": content.memory.workspace, "constants": m.constants_bytes, "peak": most, "peak_step": step,
             "values": [[v.offset, v.nbytes, v.birth, v.death] for v in content.memory.values],
@@ -125,8 +122,7 @@ def _counted(before: State | None, after: State) -> dict[str, Any]:
     return {
         **{
             word: sum(r.kind == kind for r in rows)
-            for word, kind in (("added", ADDED), ("removed", REMOVED), ("changed", CHANGED))
-        },
+            for word, kind in (("added", ADDED), ("removed", REMOVED), ("changed", CHANGED))},
         "operators": [[name, old[name], new[name]] for name in sorted({*old, *new}) if old[name] != new[name]],
     }
 

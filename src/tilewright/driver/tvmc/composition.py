@@ -38,8 +38,7 @@ def _interface(option: str, value: Any) -> None:
         raise OptionError(
             f"{option}=packed cannot be: the entry function is a plain function in C, over pointers; leave the option "
             "out, or say c",
-            code="TW0204"
-        )
+            code="TW0204")
 
 
 def _alignment(option: str, value: Any) -> None:
@@ -50,14 +49,12 @@ def _alignment(option: str, value: Any) -> None:
         raise OptionError(
             f"{option}={value} cannot be: memory is aligned to {_ALIGNMENT} bytes, which is a line of the cache; say "
             f"{_ALIGNMENT} or less",
-            code="TW0202"
-        )
+            code="TW0202")
 
 
 _LINKED: Final = _always(
     True,
-    "constants are packed for the kernels that read them, and stay within the library; leave the option out, or say 1"
-)
+    "constants are packed for the kernels that read them, and stay within the library; leave the option out, or say 1")
 
 
 @dataclass(frozen=True)
@@ -74,8 +71,7 @@ class _Kind:
             raise OptionError(
                 f"--{self.word}: there is no {self.word} '{self.kind}'{nearest(self.kind, self.kinds)}; choose from "
                 f"{', '.join(self.kinds)}",
-                code="TW0203"
-            )
+                code="TW0203")
         known = self.kinds[self.kind]
         for name, value in self.options.items():
             option = f"--{self.word}-{self.kind}-{name}"
@@ -83,8 +79,7 @@ class _Kind:
                 raise OptionError(
                     f"{option}: {self.kind} has no option '{name}'{nearest(name, known)}; it has "
                     f"{', '.join(known) or 'none'}",
-                    code="TW0203"
-                )
+                    code="TW0203")
             known[name](option, value)
 
 
@@ -165,27 +160,23 @@ def workspace_pool(
             if pool not in pools:
                 raise OptionError(
                     f"--workspace-pools-{option}: there is no pool '{pool}'; name it in --workspace-pools",
-                    code="TW0203"
-                )
+                    code="TW0203")
     if len(pools) > 1:
         raise OptionError(
             f"--workspace-pools: {len(pools)} pools are given, and the workspace of a program is one block; give the "
             "one that it is to be in",
-            code="TW0204"
-        )
+            code="TW0204")
     for option, text in hints.items():
         if text:
             raise OptionError(
                 f"--workspace-pools-{option}: it helps to choose between pools, and a program has one; leave it out",
-                code="TW0204"
-            )
+                code="TW0204")
     for pool, target in _by_pool("--workspace-pools-targets", targets).items():
         if target not in processors:
             raise OptionError(
                 f"--workspace-pools-targets: the pool '{pool}' is for '{target}', and the workspace is used by "
                 f"{', '.join(processors)}; say that, or leave it out",
-                code="TW0204"
-            )
+                code="TW0204")
     if not pools:
         return None
     size = _by_pool("--workspace-pools-size-hint-bytes", sizes).get(pools[0])

@@ -47,8 +47,7 @@ class TVMCModel:
     ) -> None:
         if (mod is None) == (model_path is None):
             raise OptionError(
-                "a TVMCModel is of a module, or of the file at model_path; give one of them", code="TW0204"
-            )
+                "a TVMCModel is of a module, or of the file at model_path; give one of them", code="TW0204")
         self._mod, self._params = mod, dict(params or {})
         self.path = None if model_path is None else Path(model_path)
         self.shapes: dict[str, Sequence[Any]] = dict(shape_dict or {})
@@ -66,8 +65,7 @@ class TVMCModel:
                 raise OptionError(
                     f"--input-shapes leaves sizes of '{name}' open, and layouts, operators of mixed precision, "
                     "off-loading and the Model Library Format need the network "
-                    "with all of its sizes; give numbers", code="TW0204"
-                )
+                    "with all of its sizes; give numbers", code="TW0204")
             self._mod, params = (self._format or format_of(self.path)).read(self.path, self.shapes or None)
             self._params.update(params)
         return self._mod
@@ -138,14 +136,12 @@ def load_model(
         raise ModelError(
             f"{file.name}: no TFLite model: bytes 4 to 8 are not TFL3; leave --model-format out, and its contents say "
             "what it is",
-            code="TW0102"
-        )
+            code="TW0102")
     if (reader or format_of(file)) is PYTORCH and not shape_dict:
         raise OptionError(
             f"{file.name}: a PyTorch model does not say the shapes of its inputs; give them with --input-shapes "
             "\"x:[1,3,224,224]\"",
-            code="TW0113"
-        )
+            code="TW0113")
     return TVMCModel(model_path=file, shape_dict=shape_dict, model_format=reader)
 
 
@@ -157,8 +153,7 @@ def _read_saved(path: Path) -> tuple[IRModule, dict[str, Any]]:
         with tarfile.open(path, "r:") as archive:
             found = {
                 m.name: archive.extractfile(m) for m in plain_members(archive, path.stat().st_size)
-                if m.isfile() and m.name in (_MODULE, _PARAMS)
-            }
+                if m.isfile() and m.name in (_MODULE, _PARAMS)}
             content = {name: stream.read() for name, stream in found.items() if stream is not None}
         mod = load_json(content[_MODULE].decode())
     except (tarfile.TarError, OSError, EOFError, KeyError, UnicodeDecodeError) as error:

@@ -22,8 +22,7 @@ DEVICES: Final[Mapping[str, str]] = {
     "cpu": "",
     **dict.fromkeys(
         ("cuda", "cl", "metal", "vulkan", "rocm"),
-        "code is made for processors, and none for graphics cards; compile for llvm and run on cpu"
-    ),
+        "code is made for processors, and none for graphics cards; compile for llvm and run on cpu"),
     "micro": "",
 }
 """TVM's devices, and the reasons why packages do not run on them."""
@@ -65,27 +64,23 @@ def run_module(
             "for a package leave --device out"
             if device == "micro"
             else f"'{tvmc_package.folder}' is the project of a board; add --device micro",  # type: ignore[union-attr]
-            code="TW0204",
-        )
+            code="TW0204")
     tracker = f"{hostname}:{port}" if hostname and port else hostname or ""
     place = MeasuringOptions(tracker=tracker, rpc_key=rpc_key or "")
     if fill_mode not in list(tensors.Fill):
         raise OptionError(
-            f"--fill-mode: there is no '{fill_mode}'; choose from {', '.join(tensors.Fill)}", code="TW0203"
-        )
+            f"--fill-mode: there is no '{fill_mode}'; choose from {', '.join(tensors.Fill)}", code="TW0203")
     given = files.read_arrays(Path(inputs)) if isinstance(inputs, (str, os.PathLike)) else dict(inputs or {})
     if isinstance(tvmc_package, GeneratedProject):
         if place.tracker:
             raise OptionError(
                 "--rpc-tracker, --rpc-key: a project runs on the board that its template knows; leave them out",
-                code="TW0204"
-            )
+                code="TW0204")
         if benchmark or profile:
             raise OptionError(
                 "--print-time, --profile: how long a program takes on a board is not measured from here; leave the "
                 "option out",
-                code="TW0204"
-            )
+                code="TW0204")
         found = tvmc_package.run(tensors.feed(tvmc_package.inputs, given, tensors.Fill(fill_mode)), options)
         return TVMCResult({f"output_{k}": a for k, a in enumerate(found)})
     if place.tracker:
@@ -112,6 +107,5 @@ def _on_device(
     with connect_tracker(*address(place.tracker)) as tracker, tracker.request(place.rpc_key) as session:
         program = RemoteModel(session, package.lib_name, Path(package.lib_path).read_bytes())
         answers, times, profiled = program.run(
-            tensors.feed(program.inputs, given, fill), repeat, number, end_to_end, profile
-        )
+            tensors.feed(program.inputs, given, fill), repeat, number, end_to_end, profile)
     return TVMCResult({f"output_{k}": a for k, a in enumerate(answers)}, times, profiled)

@@ -28,8 +28,7 @@ def with_layouts(mod: IRModule, layouts: Sequence[str], operators: Sequence[str]
         raise OptionError(
             f"--desired-layout: {len(layouts)} layouts for {len(names)} operators; give one for all of them, or one "
             "for each",
-            code="TW0410"
-        )
+            code="TW0410")
     given = list(layouts) * len(names) if len(layouts) == 1 else list(layouts)
     wanted = {name: _layouts(text) for name, text in zip(names, given, strict=True)}
     return Sequential([InferType(), ConvertLayout(wanted), InferType()])(mod)
@@ -40,8 +39,7 @@ def _layouts(text: str) -> list[str]:
     data, _, kernel = text.partition(":")
     if not data.isalnum() or (kernel and not kernel.isalnum()):
         raise OptionError(
-            f"--desired-layout: '{text}' is no layout; write NCHW, or with the kernel's NHWC:HWIO", code="TW0410"
-        )
+            f"--desired-layout: '{text}' is no layout; write NCHW, or with the kernel's NHWC:HWIO", code="TW0410")
     return [data, kernel or "default"]
 
 

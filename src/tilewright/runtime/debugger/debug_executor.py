@@ -70,8 +70,7 @@ class GraphModuleDebug(GraphModule):
         self.module.run()
         self.debug_datum.values = self._values()
         self.debug_datum.times = self.run_individual(
-            number, repeat, min_repeat_ms, limit_zero_time_iterations, cooldown_interval_ms, repeats_to_cooldown
-        )
+            number, repeat, min_repeat_ms, limit_zero_time_iterations, cooldown_interval_ms, repeats_to_cooldown)
         self.debug_datum.dump_output_tensor()
         self.debug_datum.dump_chrome_trace()
         self.debug_datum.display_debug_result()
@@ -89,8 +88,7 @@ class GraphModuleDebug(GraphModule):
                     repeats_to_cooldown
                 ).results
             ]
-            for k, node in enumerate(self.nodes)
-        ]
+            for k, node in enumerate(self.nodes)]
 
     def run_individual_node(
         self, index: int, number: int = 10, repeat: int = 1, min_repeat_ms: float = 0,
@@ -104,8 +102,7 @@ class GraphModuleDebug(GraphModule):
             raise InputError(
                 f"node {index} is the input '{node.name}', and takes no time; steps are the nodes from "
                 f"{len(self.module.inputs)} to {len(self.nodes) - 1}",
-                code="TW0707"
-            )
+                code="TW0707")
         pace = Pace(limit_zero_time_iterations, cooldown_interval_ms, repeats_to_cooldown)
         with self._program.stepwise(*self.module.inputs) as (subject, _):
             calls = step_calls(subject)
@@ -127,8 +124,7 @@ class GraphModuleDebug(GraphModule):
         if not 0 <= output < len(found.shapes):
             raise InputError(
                 f"'{found.name}' has no output {output}; it has {len(found.shapes)} that are tensors of numbers",
-                code="TW0707"
-            )
+                code="TW0707")
         if found.step < 0:
             value: Any = self.module.inputs[self.node_index(node)]
         else:
@@ -144,8 +140,7 @@ class GraphModuleDebug(GraphModule):
             return self._index[node]
         if not 0 <= node < len(self.nodes):
             raise InputError(
-                f"there is no node {node}; they are numbered from 0 to {len(self.nodes) - 1}", code="TW0707"
-            )
+                f"there is no node {node}; they are numbered from 0 to {len(self.nodes) - 1}", code="TW0707")
         return node
 
     def profile(self, collectors: Sequence[MetricCollector] | None = None, **inputs: Any) -> Report:

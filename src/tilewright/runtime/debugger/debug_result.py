@@ -71,8 +71,7 @@ class DebugResult:
         return {
             f"{node.name}____topo-index:{k}____output-num:{j}": array(value)
             for k, (node, values) in enumerate(zip(self.nodes, self.values, strict=True))
-            for j, value in enumerate(values)
-        }
+            for j, value in enumerate(values)}
 
     def dump_output_tensor(self) -> None:
         """Write every value, to be read by `tvm.runtime.load_param_dict`."""
@@ -109,8 +108,7 @@ class DebugResult:
                     str([round(1e6 * x, 3) for x in times])
                 ]
             )
-            for node, mean, times in zip(self.nodes, means, self.times, strict=True) if node.step >= 0
-        ]
+            for node, mean, times in zip(self.nodes, means, self.times, strict=True) if node.step >= 0]
         if sort_by_time:
             rows.sort(key=lambda row: -row[0])
         lines = [

@@ -18,8 +18,7 @@ def array_of(dtype: Any, shape: Any, data: bytes) -> np.ndarray[Any, Any]:
     is_shape = isinstance(shape, list) and all(isinstance(d, int) and not isinstance(d, bool) and d >= 0 for d in shape)
     if kind.is_object or not is_shape or math.prod(shape) * kind.numpy().itemsize != len(data):
         raise InputError(
-            f"an array of {dtype} of shape {shape} does not have the {len(data)} bytes that were sent", code="TW1206"
-        )
+            f"an array of {dtype} of shape {shape} does not have the {len(data)} bytes that were sent", code="TW1206")
     array = aligned_empty(shape, kind.numpy())
     array.reshape(-1).view(np.uint8)[:] = np.frombuffer(data, np.uint8)
     return array

@@ -70,8 +70,7 @@ class Connection:
             raise RPCError(
                 f"the other side speaks version {hello.get('tilewright-rpc')} of the protocol, and this is version "
                 f"{PROTOCOL}",
-                code="TW1204"
-            )
+                code="TW1204")
         theirs, ours = str(hello.get("nonce")), nonce()
         self.send({"nonce": ours, "wanted": wanted, "proof": proof(secret, "client", theirs, ours, wanted)})
         answer = self.answer(HANDSHAKE_SECONDS)
@@ -94,8 +93,7 @@ class Connection:
         ):
             self.send(
                 {"refused": "the secrets differ; use the same on all machines (TILEWRIGHT_RPC_SECRET)"},
-                timeout=HANDSHAKE_SECONDS
-            )
+                timeout=HANDSHAKE_SECONDS)
             raise RPCError("a peer that does not know the secret was refused", code="TW1202")
         self.send({"proof": proof(secret, "server", ours, theirs, wanted)}, timeout=HANDSHAKE_SECONDS)
         self.channel.limit(*_AFTER)

@@ -53,8 +53,7 @@ class RemoteModel:
         """Return the outputs, with `repeat` the times of that many measurements of `number` runs on the device, with
         `profile` the times of the steps."""
         described, pieces = _packed(
-            [(i.name, np.ascontiguousarray(inputs[i.name], i.dtype.numpy())) for i in self.inputs]
-        )
+            [(i.name, np.ascontiguousarray(inputs[i.name], i.dtype.numpy())) for i in self.inputs])
         message = {
             "model": self._number, "inputs": described, "repeat": repeat, "number": number, "end_to_end": end_to_end,
             "profile": profile
@@ -70,8 +69,7 @@ def load_model(message: Message, pieces: Sequence[bytes]) -> Answer:
     if any(i.is_open or i.dtype.numpy().kind == "O" for i in made.inputs):
         raise InputError(
             "models with inputs of dynamic shape or of strings do not run on devices; compile for fixed shapes",
-            code="TW1206"
-        )
+            code="TW1206")
     _MODELS.append(made)
     return {"model": len(_MODELS) - 1, "inputs": [[i.name, str(i.dtype), list(i.shape)] for i in made.inputs]}, []
 
@@ -82,8 +80,7 @@ def run_model(message: Message, pieces: Sequence[bytes]) -> Answer:
     number = message["model"]
     if not isinstance(number, int) or not 0 <= number < len(_MODELS):
         raise InputError(
-            "the session has no such model; its process was replaced since it was loaded: load it again", code="TW1206"
-        )
+            "the session has no such model; its process was replaced since it was loaded: load it again", code="TW1206")
     model, inputs = _MODELS[number], dict(_unpacked(message["inputs"], pieces))
     answer = model(inputs)
     outputs, made = _packed([("", np.asarray(x)) for x in (answer if isinstance(answer, (tuple, list)) else (answer,))])
@@ -105,5 +102,4 @@ def _packed(arrays: Sequence[tuple[str, Array]]) -> tuple[list[Any], list[bytes]
 
 def _unpacked(described: Sequence[Any], pieces: Sequence[bytes]) -> list[tuple[str, Array]]:
     return [
-        (str(name), array_of(dtype, shape, data)) for (name, dtype, shape), data in zip(described, pieces, strict=True)
-    ]
+        (str(name), array_of(dtype, shape, data)) for (name, dtype, shape), data in zip(described, pieces, strict=True)]

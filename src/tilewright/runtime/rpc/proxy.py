@@ -56,8 +56,7 @@ class Proxy:
         elif wanted["role"] == "session":
             self._join(
                 connection, str(wanted["key"]), str(wanted["token"]),
-                seconds(wanted["patience"], "the patience of a session")
-            )
+                seconds(wanted["patience"], "the patience of a session"))
         else:
             raise RPCError(f"a proxy joins servers and clients, and '{wanted['role']}' was asked for", code="TW1203")
 

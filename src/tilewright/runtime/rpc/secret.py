@@ -33,8 +33,7 @@ def shared_secret(given: str | None = None) -> bytes:
         raise RPCError(
             f"the secret has {len(text)} characters and needs {_LEAST}; `python -c 'import secrets; "
             "print(secrets.token_hex(32))'` makes one",
-            code="TW1202"
-        )
+            code="TW1202")
     return text.encode()
 
 

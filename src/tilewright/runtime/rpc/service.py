@@ -61,8 +61,7 @@ def load(message: Message, pieces: Pieces) -> Answer:
         raise InputError(
             f"'{message['name']}' is a model; rpc.RemoteModel runs models, and this loads libraries of functions, "
             "which tvm.build makes",
-            code="TW1206"
-        )
+            code="TW1206")
     _MODULES.append(module)
     return (
         {
@@ -86,8 +85,7 @@ def time(message: Message, pieces: Pieces) -> Answer:
     """Time calls of a function: `{"results": seconds}`."""
     function, args = _call(message, pieces)
     result = function.benchmark(
-        *args, number=message["number"], repeat=message["repeat"], min_repeat_ms=message["min_repeat_ms"]
-    )
+        *args, number=message["number"], repeat=message["repeat"], min_repeat_ms=message["min_repeat_ms"])
     return {"results": list(result.results)}, []
 
 

@@ -116,9 +116,7 @@ class Tracker:
                 connection.send(
                     self._grant(
                         connection, str(message["request"]), _priority(message["priority"]),
-                        seconds(message["timeout"], "the timeout of a request")
-                    )
-                )
+                        seconds(message["timeout"], "the timeout of a request")))
             elif "summary" in message:
                 connection.send(self.summary())
             else:
@@ -154,8 +152,7 @@ class Tracker:
         with self._lock:
             keys = {k for k, _ in self._servers.values()} | {k for k, q in self._queues.items() if q.waiting}
             queues = {
-                k: {"free": len(self._queue(k).free), "pending": len(self._queue(k).waiting)} for k in sorted(keys)
-            }
+                k: {"free": len(self._queue(k).free), "pending": len(self._queue(k).waiting)} for k in sorted(keys)}
             return {
                 "queue_info": queues,
                 "server_info": [{"key": f"server:{k}", "addr": a} for k, a in self._servers.values()]
@@ -167,8 +164,7 @@ def _priority(value: Any) -> int:
         return value
     raise InputError(
         f"the priority of a request is {value!r}; give a whole number from {-_MAX_PRIORITY} to {_MAX_PRIORITY}",
-        code="TW1206"
-    )
+        code="TW1206")
 
 
 def _address(server: _Free) -> Message:

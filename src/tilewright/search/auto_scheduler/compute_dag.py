@@ -49,8 +49,7 @@ class ComputeDAG:
         elif isinstance(tensors, Schedule):
             ops = tensors.stages
             tensors = [
-                t for s in ops if isinstance(s.op, PlaceholderOp) or s.op in tensors.outputs for t in s.op.outputs
-            ]
+                t for s in ops if isinstance(s.op, PlaceholderOp) or s.op in tensors.outputs for t in s.op.outputs]
         self.tensors: list[Tensor] = list(tensors)
         if not self.tensors or not all(isinstance(t, Tensor) for t in self.tensors):
             raise CompileError(

@@ -367,8 +367,7 @@ class State:
         if inner_to_outer:
             axes, sizes = axes[::-1], sizes[::-1]
         parts = [
-            Iterator(f"{old.name}.{n}", size, old.kind, a) for n, (size, a) in enumerate(zip(sizes, axes, strict=True))
-        ]
+            Iterator(f"{old.name}.{n}", size, old.kind, a) for n, (size, a) in enumerate(zip(sizes, axes, strict=True))]
         s.iters[at : at + 1] = parts
         self._move([old], parts[-1])
         self._record(step)

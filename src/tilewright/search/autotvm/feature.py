@@ -34,8 +34,7 @@ class AnswerTable:
         """Return the numbers of each answer along an axis, and their columns."""
         rows = [
             dict(cell for n, e in zip(axis.names, answer, strict=True) for cell in cells(n, e))
-            for answer in axis.answers
-        ]
+            for answer in axis.answers]
         used = list(dict.fromkeys(name for row in rows for name in row))
         for name in used:
             self._columns.setdefault(name, len(self._columns))

@@ -63,8 +63,7 @@ def translated(record: Record) -> Known | str:
     names = _INNER[str(anchor[0]).removeprefix("depthwise_")]
     try:
         found = {
-            names[n]: _innermost(value) for n, _, value in json.loads(record.config).get("entity", ()) if n in names
-        }
+            names[n]: _innermost(value) for n, _, value in json.loads(record.config).get("entity", ()) if n in names}
     except (ValueError, IndexError, TypeError, AttributeError, OverflowError):
         return f"of TVM, for '{name}' with a configuration that is not understood"
     if not found:

@@ -75,8 +75,7 @@ def _dimension(word: str, where: str) -> Dimension:
             raise OptionError(
                 f"{where}: '{word}' is no dimension; it is a size, or a sum of axes, each times a number or a field, "
                 "as in h*stride+kh",
-                code="TW0903"
-            )
+                code="TW0903")
         factor = found[2] or "1"
         terms.append(Term(found[1], int(factor) if factor.isdecimal() else factor))
     return Dimension(tuple(terms))

@@ -19,8 +19,7 @@ def windows(
     n, height, width, c = x.shape
     rows, columns = (
         (size - (k - 1) * d - 1) // s + 1
-        for size, k, s, d in zip((height, width), kernel, strides, dilation, strict=True)
-    )
+        for size, k, s, d in zip((height, width), kernel, strides, dilation, strict=True))
     a, b, d, e = x.strides
     shape = (n, max(rows, 0), max(columns, 0), *kernel, c)
     steps = (a, b * strides[0], d * strides[1], b * dilation[0], d * dilation[1], e)

@@ -72,8 +72,7 @@ class _Builder:
             raise CompileError(
                 f"the function @{self.region.symbol} takes {far_bytes:,} bytes of {self.accelerator.far.name}, which "
                 f"has {self.accelerator.far.size:,}; "
-                "split the network, or declare the actual size of the memory", code="TW0906"
-            )
+                "split the network, or declare the actual size of the memory", code="TW0906")
         steps: list[TileStep] = []
         layers = []
         for number, (named, emitted) in enumerate(self.region.layers):
@@ -86,13 +85,11 @@ class _Builder:
         commands = _Commands(self.accelerator, steps).made()
         places = (
             [TensorPlacement(self.address[t.source], t.shape, t.dtype) for t in tensors]
-            for tensors in (self.region.inputs, self.region.outputs)
-        )
+            for tensors in (self.region.inputs, self.region.outputs))
         inputs, outputs = map(tuple, places)
         return Program(
             self.region.symbol, inputs, outputs, tuple(layers), far_bytes, bytes(self.constants),
-            b"".join(map(encode, commands))
-        )
+            b"".join(map(encode, commands)))
 
     def _constant(self, value: Array) -> int:
         """Return the address of a constant, which an operator keeps alive; equal constants share one address."""
@@ -149,8 +146,7 @@ class _Builder:
         shape, before, after = (tuple(side[k] for side in box) for k in (1, 2, 3))
         return Move(
             opcode, item, near, far, int.from_bytes(fill[:4].ljust(4, b"\0"), "little", signed=True), shape,
-            tuple(strides), before, after
-        )
+            tuple(strides), before, after)
 
 
 def _aligned(size: int, align: int) -> int:

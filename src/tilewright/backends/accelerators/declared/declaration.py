@@ -73,13 +73,11 @@ class Memory:
         for what in ("size", "align", "bytes_per_cycle"):
             if getattr(self, what) <= 0:
                 raise OptionError(
-                    f"the memory {self.name} has {what}={getattr(self, what)}; it must be above zero", code="TW0903"
-                )
+                    f"the memory {self.name} has {what}={getattr(self, what)}; it must be above zero", code="TW0903")
         if self.latency < 0 or self.align & (self.align - 1) or self.size % self.align:
             raise OptionError(
                 f"the memory {self.name}: align is a power of two that divides the size, and latency is not negative",
-                code="TW0903"
-            )
+                code="TW0903")
 
 
 @dataclass(frozen=True)
@@ -119,8 +117,7 @@ class Operand:
             raise OptionError(
                 f"a whole tensor of {self.whole} cannot be reshaped to {shape} here; only whole tensors without "
                 "padding can, to as many elements",
-                code="TW0903"
-            )
+                code="TW0903")
         return Operand(self.source, tuple(shape), self.dtype)
 
     def part(self, axis: int, begin: int, size: int) -> Operand:
@@ -153,13 +150,8 @@ class Instruction:
     """
 
     def __init__(
-        self,
-        meaning: Callable[..., Array],
-        opcode: int,
-        accesses: Mapping[str, str],
-        dtypes: Mapping[str, str | tuple[str, ...]],
-        fields: Mapping[str, int],
-        cycles: Callable[..., int],
+        self, meaning: Callable[..., Array], opcode: int, accesses: Mapping[str, str],
+        dtypes: Mapping[str, str | tuple[str, ...]], fields: Mapping[str, int], cycles: Callable[..., int],
         blocks: Mapping[str, int],
     ) -> None:
         self.meaning, self.name, self.opcode = meaning, meaning.__name__, opcode
@@ -172,21 +164,17 @@ class Instruction:
             raise OptionError(
                 f"{where} writes {OUTPUT}; each of its dimensions must be an axis or a size, not "
                 f"{self.texts.get(OUTPUT, 'nothing')!r}",
-                code="TW0903"
-            )
+                code="TW0903")
         if set(self.dtypes) != set(self.accesses):
             raise OptionError(
                 f"{where} gives dtypes of {', '.join(self.dtypes)}, and its operands are {', '.join(self.accesses)}",
-                code="TW0903"
-            )
+                code="TW0903")
         unknown = [
             t.factor for a in self.accesses.values() for d in a for t in d.terms
-            if isinstance(t.factor, str) and t.factor not in fields
-        ]
+            if isinstance(t.factor, str) and t.factor not in fields]
         if unknown:
             raise OptionError(
-                f"{where} multiplies an axis by {unknown[0]}, which is not one of its fields", code="TW0903"
-            )
+                f"{where} multiplies an axis by {unknown[0]}, which is not one of its fields", code="TW0903")
         strange = [a for a in blocks if a not in access.axes_of(self.accesses)]
         if strange:
             raise OptionError(f"{where} has blocks along {strange[0]}, which is not one of its axes", code="TW0903")
@@ -211,24 +199,21 @@ class Instruction:
             raise OptionError(
                 f"the instruction {self.name} was called "
                 f"{f'without {missing[0]}' if missing else f'with {unknown[0]}, which it has not'}",
-                code="TW0903"
-            )
+                code="TW0903")
         fields = {name: int(given[name]) for name in self.fields}
         for name, value in fields.items():
             low, high = self.limits(name)
             if not low <= value <= high:
                 raise Refused(
                     f"{name} is {value}, and {self.name} has room for {low} to {high}",
-                    f"bring {name} of the operator into {low} to {high}"
-                )
+                    f"bring {name} of the operator into {low} to {high}")
         operands = {name: given[name] for name in self.accesses}
         for name, operand in operands.items():
             if str(operand.dtype) not in self.dtypes[name]:
                 wanted = " or ".join(self.dtypes[name])
                 raise Refused(
                     f"{name} of {self.name} is {operand.dtype}, and it is to be {wanted}",
-                    f"bring the operator to {wanted}"
-                )
+                    f"bring the operator to {wanted}")
         shapes = {name: getattr(o, "padded", o.shape) for name, o in operands.items()}
         extents, wrong = access.extents(self.accesses, shapes, fields)
         if wrong:
@@ -238,8 +223,7 @@ class Instruction:
                 filled = -(-extents[axis] // block) * block
                 raise Refused(
                     f"{axis} of {self.name} is a multiple of {block}, and here it is {extents[axis]}",
-                    f"fill the operator's {axis} up to {filled}"
-                )
+                    f"fill the operator's {axis} up to {filled}")
         self._check_reach(operands, extents, fields)
         return Emitted(self, operands, fields, extents)
 
@@ -253,8 +237,7 @@ class Instruction:
                     raise OptionError(
                         f"the instruction {self.name} would read {name} up to {d.range(ranges, fields)[1]}, and it "
                         f"ends at {size}",
-                        code="TW0903"
-                    )
+                        code="TW0903")
 
     def describe(self) -> str:
         """Return one line that identifies the command format: programs of a different declaration are rejected."""
@@ -303,18 +286,11 @@ class Accelerator:
         if not self.name.replace("_", "").isalnum():
             raise OptionError(
                 f"an accelerator's name is of letters, digits and underscores, and this one is {self.name!r}",
-                code="TW0903"
-            )
+                code="TW0903")
 
     def instruction(
-        self,
-        opcode: int,
-        *,
-        dtypes: Mapping[str, str | tuple[str, ...]],
-        cycles: Callable[..., int],
-        fields: Mapping[str, int] | None = None,
-        blocks: Mapping[str, int] | None = None,
-        **accesses: str,
+        self, opcode: int, *, dtypes: Mapping[str, str | tuple[str, ...]], cycles: Callable[..., int],
+        fields: Mapping[str, int] | None = None, blocks: Mapping[str, int] | None = None, **accesses: str,
     ) -> Callable[[Callable[..., Array]], Instruction]:
         """Declare an instruction by its computation on tiles: a decorator of a numpy function, which takes operands by
         position and fields by name.
@@ -325,13 +301,11 @@ class Accelerator:
         def declare(meaning: Callable[..., Array]) -> Instruction:
             made = Instruction(meaning, opcode, accesses, dtypes, fields or {}, cycles, blocks or {})
             taken = next(
-                (i.name for i in self.instructions.values() if i.opcode == opcode or i.name == made.name), None
-            )
+                (i.name for i in self.instructions.values() if i.opcode == opcode or i.name == made.name), None)
             if taken or not FIRST_OPCODE <= opcode <= 0xFF:
                 raise OptionError(
                     f"the instruction {made.name} has the opcode {opcode:#x}"
-                    + (f", and {taken} has it or its name" if taken else "; opcodes are 0x10 to 0xff"), code="TW0903"
-                )
+                    + (f", and {taken} has it or its name" if taken else "; opcodes are 0x10 to 0xff"), code="TW0903")
             self.instructions[made.name] = made
             return made
 
@@ -362,8 +336,7 @@ class Accelerator:
         """Return memories and instructions as text, whose checksum programs contain."""
         memories = (f"{m.name} {m.size} bytes, aligned to {m.align}" for m in (self.far, self.near))
         return "\n".join(
-            [f"{self.name} version {self.version}", *memories, *(i.describe() for i in self.instructions.values())]
-        )
+            [f"{self.name} version {self.version}", *memories, *(i.describe() for i in self.instructions.values())])
 
     @property
     def fingerprint(self) -> int:

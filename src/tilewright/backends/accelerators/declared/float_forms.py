@@ -74,8 +74,7 @@ def _sums(root: Any, product: str, axis: int) -> tuple[Any, np.ndarray[Any, Any]
     if not right_axis or list(along) != [channels]:
         raise Refused(
             f"a bias is one number for each output channel, and this has the shape {shape}",
-            "give the product a bias of its output channels: nn.bias_add",
-        )
+            "give the product a bias of its output channels: nn.bias_add")
     return found, bias.value.reshape(-1), active
 
 
@@ -109,20 +108,9 @@ class float_conv2d(Form):
         kh, kw, depth, _ = weight.shape
         strides, dilation = tuple(map(int, op.strides)), tuple(map(int, op.dilation))
         return Match(
-            root,
-            reading,
-            x=x,
-            weight=weight,
-            bias=bias,
-            strides=strides,
-            dilation=dilation,
-            groups=int(op.groups),
-            relu=active,
-            padding=padding,
-            kernel=(kh, kw),
-            dtype=x.dtype,
-            macs=math.prod(root.tensor_type.shape) * kh * kw * depth,
-        )
+            root, reading, x=x, weight=weight, bias=bias, strides=strides, dilation=dilation, groups=int(op.groups),
+            relu=active, padding=padding, kernel=(kh, kw), dtype=x.dtype,
+            macs=math.prod(root.tensor_type.shape) * kh * kw * depth)
 
     def sample(self, rng: np.random.Generator, accelerator: Accelerator) -> Function:
         return samples.float_conv2d(rng, accelerator, self.relu)
@@ -147,8 +135,7 @@ class float_dense(Form):
         x, weight = data_of(product.args[0], reading), np.ascontiguousarray(product.args[1].value.T)
         return Match(
             root, reading, x=x, weight=weight, bias=bias, relu=active, dtype=x.dtype,
-            macs=math.prod(x.shape) * weight.shape[1]
-        )
+            macs=math.prod(x.shape) * weight.shape[1])
 
     def sample(self, rng: np.random.Generator, accelerator: Accelerator) -> Function:
         return samples.float_dense(rng, accelerator, self.relu)
@@ -173,8 +160,7 @@ class float_add(Form):
         if a.shape != b.shape:
             raise Refused(
                 f"the tensors of a sum have one shape, and these have {a.shape} and {b.shape}",
-                "broadcast the smaller one before: relay.broadcast_to"
-            )
+                "broadcast the smaller one before: relay.broadcast_to")
         return Match(root, reading, a=a, b=b, relu=active, dtype=a.dtype)
 
     def sample(self, rng: np.random.Generator, accelerator: Accelerator) -> Function:

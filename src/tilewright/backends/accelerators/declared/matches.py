@@ -40,8 +40,7 @@ class Match:
 
     def __getattr__(self, name: str) -> Any:
         raise AttributeError(
-            f"a match of this form has no {name}; it has {', '.join(sorted(self.__dict__))}", name=name, obj=self
-        )
+            f"a match of this form has no {name}; it has {', '.join(sorted(self.__dict__))}", name=name, obj=self)
 
     @property
     def name(self) -> str:
@@ -71,8 +70,7 @@ class Form:
         raise CompileError(
             f"{type(self).__name__} has no sample(rng, accelerator), a function of this form, so it cannot be tested; "
             "write one",
-            code="TW0903"
-        )
+            code="TW0903")
 
 
 # Reading
@@ -87,8 +85,7 @@ def tensor_of(e: Expr) -> Operand | Array:
     if not all(isinstance(n, int) for n in e.tensor_type.shape):
         raise Refused(
             f"all sizes are known, and this is {e.tensor_type!r}",
-            "give the network's inputs sizes: shapes={'x': (1, 3, 224, 224)}"
-        )
+            "give the network's inputs sizes: shapes={'x': (1, 3, 224, 224)}")
     return Operand(e, tuple(int(n) for n in e.tensor_type.shape), str(e.tensor_type.dtype))
 
 
@@ -98,8 +95,7 @@ def data_of(e: Expr, reading: Reading) -> Operand:
     if not isinstance(found, Operand):
         raise Refused(
             "the data are computed while the network runs, and here they are a constant",
-            "fold constants before the network is partitioned"
-        )
+            "fold constants before the network is partitioned")
     return found
 
 
@@ -116,8 +112,7 @@ def number(e: Any) -> float:
     value = getattr(e, "value", None)
     if not isinstance(value, np.ndarray) or value.size != 1:
         raise Refused(
-            "scales and zero points of data are one number", "quantize the data by one scale for the whole tensor"
-        )
+            "scales and zero points of data are one number", "quantize the data by one scale for the whole tensor")
     return float(value.reshape(()))
 
 
@@ -184,14 +179,12 @@ def scaling_of(requantize: Any, channels: int, reading: Reading, real: bool) -> 
         wanted, numerics = ("float32, halves to the even number", "onnx") if real else ("fixed point", "tflite")
         raise Refused(
             f"sums are scaled in {wanted}, and these are rounded {rounding} in {kind}",
-            f'give the network the numerics "{numerics}"'
-        )
+            f'give the network the numerics "{numerics}"')
     _, s, zero, to, out_zero = settled.args
     if any(getattr(p, "value", None) is None for p in (s, zero, to, out_zero)) or zero.value.any():
         raise Refused(
             "scales are constants, and sums have the zero point 0",
-            "bind the parameters before the network is partitioned"
-        )
+            "bind the parameters before the network is partitioned")
     offset = int(number(out_zero))
     if real:
         quotient = np.asarray(s.value, np.float32).ravel() / np.float32(number(to))
@@ -206,8 +199,7 @@ def require_layout(found: str, reading: Reading) -> None:
     if found != wanted:
         raise Refused(
             f"images are {wanted}, and this operator has {found}",
-            f'run relay.qnn.transform.UnifyLayout("{wanted}"), or relay.transform.ConvertLayout',
-        )
+            f'run relay.qnn.transform.UnifyLayout("{wanted}"), or relay.transform.ConvertLayout')
 
 
 def pool_geometry(op: Any, reading: Reading) -> tuple[tuple[int, int], tuple[int, int], tuple[int, int, int, int]]:
@@ -217,8 +209,7 @@ def pool_geometry(op: Any, reading: Reading) -> tuple[tuple[int, int], tuple[int
     if tuple(op.dilation) != (1, 1) or op.ceil_mode:
         raise Refused(
             "pools have windows without gaps, inside of the padding",
-            "give the pool dilation 1, and ceil_mode=False with the padding that it needs"
-        )
+            "give the pool dilation 1, and ceil_mode=False with the padding that it needs")
     p = tuple(int(n) for n in op.padding)
     sides = (*p, *p) if len(p) == 2 else p * 4 if len(p) == 1 else p
     top, left, bottom, right = sides

@@ -59,5 +59,4 @@ def module_of(accelerator: Accelerator) -> type[AcceleratorModule]:
     name = f"{accelerator.name}_module"
     return type(
         name, (AcceleratorModule,),
-        {"type_key": accelerator.name, "accelerator": accelerator, "__module__": __name__, "__qualname__": name}
-    )
+        {"type_key": accelerator.name, "accelerator": accelerator, "__module__": __name__, "__qualname__": name})

@@ -30,8 +30,7 @@ def pattern_table(accelerator: Accelerator) -> list[tuple[Any, ...]]:
     """Return rows (name, pattern, check), in the order of the declarations."""
     return [
         (f"{accelerator.name}.{o.name}", o.form.pattern(), _check(accelerator, o))
-        for o in accelerator.operators.values()
-    ]
+        for o in accelerator.operators.values()]
 
 
 def _check(accelerator: Accelerator, operator: Operator) -> Callable[[Expr], bool | Refusal]:
@@ -46,8 +45,7 @@ def _check(accelerator: Accelerator, operator: Operator) -> Callable[[Expr], boo
             if same is not None and not _stays_there(accelerator, same.source):
                 raise Refused(
                     "what moves nothing stays with what it reads, and that is the CPU's",
-                    "bring what it reads to the accelerator, or leave it: it costs nothing",
-                )
+                    "bring what it reads to the accelerator, or leave it: it costs nothing")
         except Refused as refused:
             return Refusal(refused.rule, refused.edit)
         return True
@@ -90,8 +88,7 @@ def _unified(accelerator: Accelerator) -> Callable[[IRModule], IRModule]:
         kinds = [
             str(c.args[0].tensor_type.dtype)
             for c in calls(mod["main"].body)
-            if isinstance(c.op, Op) and c.op.name in ("qnn.conv2d", "qnn.dense", "qnn.quantize", "qnn.requantize")
-        ]
+            if isinstance(c.op, Op) and c.op.name in ("qnn.conv2d", "qnn.dense", "qnn.quantize", "qnn.requantize")]
         if not any(isinstance(c.op, Op) and c.op.name.startswith("qnn.") for c in calls(mod["main"].body)):
             return mod
         known = [d for d in accelerator.dtypes if d in ("int8", "uint8")]
@@ -113,8 +110,7 @@ def _with_names(old: Function, mod: IRModule) -> IRModule:
     result = mod.copy()
     result.update_func(
         result.get_global_var("main"),
-        Function(main.params, main.body, main.declared_ret_type, main.type_params, attrs, main.span)
-    )
+        Function(main.params, main.body, main.declared_ret_type, main.type_params, attrs, main.span))
     return result
 
 

@@ -52,8 +52,7 @@ def _sums(root: Any, product: str, reading: Reading, real: bool) -> tuple[Any, d
         raise Refused(
             f"a bias is one number for each output channel, along axis {channels}, and this is along axis "
             f"{axis % rank}",
-            f"add it along axis {channels}"
-        )
+            f"add it along axis {channels}")
     bias = requantize.args[0].args[1].value
     scaling = scaling_of(requantize, bias.size, reading, real)
     zero = found.args[3].value
@@ -100,8 +99,7 @@ class conv2d(Form):
             if any(x.before) or any(x.after):
                 raise Refused(
                     "a convolution has padding of its own, or nn.pad before it",
-                    "bring both into nn.pad: relay.qnn.transform.NormalizeQnn()"
-                )
+                    "bring both into nn.pad: relay.qnn.transform.NormalizeQnn()")
             x = x.pad(*sides_of(op.data_layout, *map(int, op.padding)), found["in_zero"])
         ordered = conv.args[1].value.transpose(op.axes()[1]).transpose(2, 3, 1, 0)
         kh, kw, depth, channels = ordered.shape
@@ -110,8 +108,7 @@ class conv2d(Form):
                 raise Refused(
                     f"a convolution in groups is depthwise, one channel in each, and this has {channels} channels in "
                     f"{op.groups} groups",
-                    "split it into convolutions of one group each",
-                )
+                    "split it into convolutions of one group each")
             ordered = ordered[:, :, 0]
         elif op.groups != 1:
             raise Refused(
@@ -119,16 +116,8 @@ class conv2d(Form):
             )
         macs = math.prod(root.tensor_type.shape) * kh * kw * depth
         return Match(
-            root,
-            reading,
-            x=x,
-            weight=np.ascontiguousarray(ordered),
-            kernel=(kh, kw),
-            strides=_pair(op.strides),
-            dilation=_pair(op.dilation),
-            macs=macs,
-            **found,
-        )
+            root, reading, x=x, weight=np.ascontiguousarray(ordered), kernel=(kh, kw), strides=_pair(op.strides),
+            dilation=_pair(op.dilation), macs=macs, **found)
 
     def sample(self, rng: np.random.Generator, accelerator: Accelerator) -> Function:
         return samples.conv2d(rng, accelerator, self.depthwise, self.pad)
@@ -171,13 +160,11 @@ class add(Form):
         if a.shape != b.shape:
             raise Refused(
                 f"the tensors of a sum have one shape, and these have {a.shape} and {b.shape}",
-                "broadcast the smaller one before: relay.broadcast_to"
-            )
+                "broadcast the smaller one before: relay.broadcast_to")
         scales, zeros = ([number(p) for p in total.args[k::2]] for k in (2, 3))
         return Match(
             root, reading, a=a, b=b, scales=tuple(scales), zeros=tuple(map(int, zeros)), low=low, high=high,
-            dtype=a.dtype
-        )
+            dtype=a.dtype)
 
     def sample(self, rng: np.random.Generator, accelerator: Accelerator) -> Function:
         return samples.add(rng, accelerator)
@@ -199,8 +186,7 @@ class avg_pool2d(Form):
         x = data_of(call.args[0], reading)
         return Match(
             root, reading, x=x, kernel=kernel, strides=strides, padding=padding, scales=tuple(scales),
-            zeros=tuple(map(int, zeros)), dtype=x.dtype
-        )
+            zeros=tuple(map(int, zeros)), dtype=x.dtype)
 
     def sample(self, rng: np.random.Generator, accelerator: Accelerator) -> Function:
         return samples.avg_pool2d(rng, accelerator)
@@ -302,12 +288,10 @@ class requantize(Form):
         from tilewright.relay.expr import Call, Constant
 
         centred = Call(
-            call.op, [call.args[0], call.args[1], Constant(np.zeros((), np.int32)), *call.args[3:]], span=call.span
-        )
+            call.op, [call.args[0], call.args[1], Constant(np.zeros((), np.int32)), *call.args[3:]], span=call.span)
         values = {
             k: v.item() if isinstance(v, np.ndarray) else v
-            for k, v in scaling_of(centred, 1, reading, self.real).attributes().items()
-        }
+            for k, v in scaling_of(centred, 1, reading, self.real).attributes().items()}
         _, low, high = clipped(root)
         return Match(root, reading, x=x, in_zero=zero, low=low, high=high, dtype=x.dtype, **values)
 

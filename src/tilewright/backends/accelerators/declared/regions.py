@@ -47,8 +47,7 @@ def lowered(operator: Operator, match: Match) -> tuple[list[Emitted], Operand | 
         raise CompileError(
             f"the operator {operator.name} returned {made!r}; it returns an instruction that it called, several in a "
             "list, or the operand that the result is",
-            code="TW0903"
-        )
+            code="TW0903")
     return found, None
 
 
@@ -62,8 +61,7 @@ def operator_of(accelerator: Accelerator, call: Expr) -> Operator:
         )
         raise CompileError(
             f"{accelerator.name} does not compute {what}; partition with {accelerator.name}.partition_for(mod)",
-            call.span, code="TW0904"
-        )
+            call.span, code="TW0904")
     return accelerator.operators[name]
 
 
@@ -84,8 +82,7 @@ class _Reader:
                 f'the network has the numerics "{own}", and {accelerator.name} rounds as "{accelerator.numerics}"; '
                 f"partition with {accelerator.name}.partition_for(mod), "
                 "which uses its rounding for the whole network, and omit the option relay.qnn.numerics",
-                function.span, code="TW0905",
-            )
+                function.span, code="TW0905")
         self.tensors: dict[Expr, Operand | Array] = {}
         self.region = Region(str(function.attrs.get("global_symbol", accelerator.name)))
         for p in function.params:
@@ -99,8 +96,7 @@ class _Reader:
                 raise CompileError(
                     f"the function @{self.region.symbol} gives a constant; fold constants before the network is "
                     "partitioned",
-                    function.span, code="TW0904"
-                )
+                    function.span, code="TW0904")
             self.region.outputs.append(found)
 
     def _fresh(self, e: Expr) -> Operand:
@@ -119,8 +115,7 @@ class _Reader:
         if isinstance(e, (Var, TupleGetItem)) or not isinstance(e, Call):
             raise CompileError(
                 f"{self.accelerator.name} does not support a {type(e).__name__}; its functions contain only its "
-                "operators", e.span, code="TW0904"
-            )
+                "operators", e.span, code="TW0904")
         operator = operator_of(self.accelerator, e)
         composite: Any = e.op
         result = self._fresh(e)

@@ -64,22 +64,19 @@ class Cycles:
                 (
                     x.name[-40:], x.operator,
                     *(f"{n:,}" for n in (x.cycles, x.compute, x.transfer, x.bytes_in, x.bytes_out, x.macs, x.near))
-                )
-            )
+                ))
         widths = [max(len(r[k]) for r in rows) for k in range(len(rows[0]))]
         lines = [
             "  ".join(
                 c.ljust(w) if k < 2 else c.rjust(w) for k, (c, w) in enumerate(zip(r, widths, strict=True))
-            ).rstrip() for r in rows
-        ]
+            ).rstrip() for r in rows]
         used = f", {self.utilization:.0%} of the multiplications that there is room for" if self.macs_per_cycle else ""
         return "\n".join(
             [
                 f"{self.symbol}: {self.total:,} cycles, {self.macs:,} macs{used}; near memory {self.near_peak:,} of "
                 f"{self.near_size:,} bytes",
                 *lines
-            ]
-        )
+            ])
 
 
 def cycle_reports(program: Any) -> list[Cycles]:

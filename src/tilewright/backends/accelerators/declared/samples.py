@@ -64,14 +64,8 @@ def _finished(rng: Rng, sums: Expr, reach: float, scale: Array, axis: int, dtype
     spread = float(rng.choice([1, 1, 1, 0.002, 0.05]))
     out = np.float32(float(scale.mean()) * reach / 110 * spread)
     body = relay.qnn.op.requantize(
-        body,
-        _const(sums_scale, "float32"),
-        _const(0, "int32"),
-        _const(out, "float32"),
-        _const(_zero(rng, dtype), "int32"),
-        axis=axis,
-        out_dtype=dtype,
-    )
+        body, _const(sums_scale, "float32"), _const(0, "int32"), _const(out, "float32"),
+        _const(_zero(rng, dtype), "int32"), axis=axis, out_dtype=dtype)
     if rng.random() < 0.4:
         low, high = np.iinfo(dtype).min, np.iinfo(dtype).max
         body = relay.op.clip(body, float(low + int(rng.integers(1, 100))), float(high - int(rng.integers(1, 100))))
@@ -111,22 +105,10 @@ def conv2d(rng: Rng, accelerator: Accelerator, depthwise: bool, padded: bool) ->
         data = relay.nn.pad(x, [[0, 0], list(sides[0]), list(sides[1]), [0, 0]], float(zero))
     weight, zw, s_x, s_w = _weights(rng, (kh, kw, 1 if depthwise else ci, co), co, dtype)
     sums = relay.qnn.op.conv2d(
-        data,
-        _const(weight, "int8"),
-        _const(zero, "int32"),
-        _const(zw, "int32"),
-        _const(s_x, "float32"),
-        _const(s_w if s_w.size > 1 else s_w[0], "float32"),
-        kernel_size=(kh, kw),
-        channels=co,
-        strides=strides,
-        dilation=dilation,
-        padding=(0, 0, 0, 0),
-        groups=ci if depthwise else 1,
-        data_layout="NHWC",
-        kernel_layout="HWIO",
-        out_dtype="int32",
-    )
+        data, _const(weight, "int8"), _const(zero, "int32"), _const(zw, "int32"), _const(s_x, "float32"),
+        _const(s_w if s_w.size > 1 else s_w[0], "float32"), kernel_size=(kh, kw), channels=co, strides=strides,
+        dilation=dilation, padding=(0, 0, 0, 0), groups=ci if depthwise else 1, data_layout="NHWC",
+        kernel_layout="HWIO", out_dtype="int32")
     size = 5000 * np.sqrt(kh * kw * (1 if depthwise else ci)) + 1500
     return _function(_finished(rng, sums, size, s_x * s_w, 3, dtype), x)
 
@@ -140,15 +122,8 @@ def dense(rng: Rng, accelerator: Accelerator) -> Function:
     x, zero = _var((n, k), dtype), _zero(rng, dtype)
     weight, zw, s_x, s_w = _weights(rng, (units, k), units, dtype)
     sums = relay.qnn.op.dense(
-        x,
-        _const(weight, "int8"),
-        _const(zero, "int32"),
-        _const(zw, "int32"),
-        _const(s_x, "float32"),
-        _const(s_w if s_w.size > 1 else s_w[0], "float32"),
-        units=units,
-        out_dtype="int32",
-    )
+        x, _const(weight, "int8"), _const(zero, "int32"), _const(zw, "int32"), _const(s_x, "float32"),
+        _const(s_w if s_w.size > 1 else s_w[0], "float32"), units=units, out_dtype="int32")
     return _function(_finished(rng, sums, 5000 * np.sqrt(k) + 1500, s_x * s_w, 1, dtype), x)
 
 
@@ -186,19 +161,8 @@ def avg_pool2d(rng: Rng, accelerator: Accelerator) -> Function:
         (0, 0, 0, 0) if whole or rng.random() < 0.4 else tuple(int(rng.integers(0, k)) for k in (*kernel, *kernel))
     )
     body = relay.qnn.op.avg_pool2d(
-        x,
-        _const(s, "float32"),
-        _const(z, "int32"),
-        _const(to, "float32"),
-        _const(out_zero, "int32"),
-        pool_size=kernel,
-        strides=strides,
-        padding=padding,
-        dilation=(1, 1),
-        ceil_mode=False,
-        count_include_pad=False,
-        layout="NHWC",
-    )
+        x, _const(s, "float32"), _const(z, "int32"), _const(to, "float32"), _const(out_zero, "int32"), pool_size=kernel,
+        strides=strides, padding=padding, dilation=(1, 1), ceil_mode=False, count_include_pad=False, layout="NHWC")
     return _function(body, x)
 
 
@@ -213,8 +177,7 @@ def max_pool2d(rng: Rng, accelerator: Accelerator) -> Function:
     x = _var((shape[0], height, width, shape[3]), _dtype(rng, accelerator, ("int8", "uint8", "float16", "float32")))
     strides = tuple(int(s) for s in rng.choice([1, 2, 3], 2))
     return _function(
-        relay.nn.max_pool2d(x, pool_size=kernel, strides=strides, padding=padding, layout=accelerator.layout), x
-    )
+        relay.nn.max_pool2d(x, pool_size=kernel, strides=strides, padding=padding, layout=accelerator.layout), x)
 
 
 def concatenate(rng: Rng, accelerator: Accelerator) -> Function:
@@ -260,8 +223,7 @@ def requantize(rng: Rng, accelerator: Accelerator) -> Function:
     s, to = rng.uniform(0.01, 0.1, 2)
     body = relay.qnn.op.requantize(
         x, _const(s, "float32"), _const(_zero(rng, dtype), "int32"), _const(to, "float32"),
-        _const(_zero(rng, dtype), "int32"), out_dtype=dtype
-    )
+        _const(_zero(rng, dtype), "int32"), out_dtype=dtype)
     return _function(body, x)
 
 
@@ -321,8 +283,7 @@ def float_conv2d(rng: Rng, accelerator: Accelerator, active: bool = True) -> Fun
     }
     body = _summed(
         rng, lambda wide: relay.nn.conv2d(x, weight, kernel_size=(kh, kw), channels=co, out_dtype=wide, **how),
-        3 if last else 1, dtype, active
-    )
+        3 if last else 1, dtype, active)
     return _function(body, x)
 
 
@@ -334,8 +295,7 @@ def float_dense(rng: Rng, accelerator: Accelerator, active: bool = True) -> Func
     n, k, units = int(rng.choice([1, 1, 3])), int(rng.choice([10, 32, 64, 96])), int(rng.choice([10, 32, 64]))
     x, weight = _var((n, k), dtype), _values(rng, (units, k), dtype)
     return _function(
-        _summed(rng, lambda wide: relay.nn.dense(x, weight, units=units, out_dtype=wide), 1, dtype, active), x
-    )
+        _summed(rng, lambda wide: relay.nn.dense(x, weight, units=units, out_dtype=wide), 1, dtype, active), x)
 
 
 def float_add(rng: Rng, accelerator: Accelerator, active: bool = True) -> Function:

@@ -148,16 +148,14 @@ def encode(command: Command) -> bytes:
 def _move(m: Move) -> bytes:
     sides = (
         _SIDE.pack(n, before, after, s)
-        for n, s, before, after in zip(m.shape, m.strides, m.before, m.after, strict=True)
-    )
+        for n, s, before, after in zip(m.shape, m.strides, m.before, m.after, strict=True))
     return _MOVE.pack(len(m.shape), m.itemsize, m.near, m.far, m.fill) + b"".join(sides)
 
 
 def _compute(c: Compute) -> bytes:
     parts = [
         _TILE.pack(DTYPES.index(t.dtype), len(t.shape), t.address) + struct.pack(f"<{len(t.shape)}H", *t.shape)
-        for t in c.tiles.values()
-    ]
+        for t in c.tiles.values()]
     bits, at = 0, 0
     for name, width in c.instruction.fields.items():
         low, high = c.instruction.limits(name)
@@ -183,8 +181,7 @@ def decode(stream: bytes, accelerator: Accelerator) -> Iterator[Command]:
             else:
                 raise ArtifactError(
                     f"the command stream has the opcode {opcode:#x} at byte {at}, which {accelerator.name} has not",
-                    code="TW0918"
-                )
+                    code="TW0918")
         except (struct.error, IndexError) as error:
             raise ArtifactError(
                 f"the command stream for {accelerator.name} ends in the middle of a command, at byte {at}",

@@ -117,9 +117,7 @@ def _test_operator(
                 operator.name,
                 f"it takes none of {_TRIES * samples} programs; its constraints leave nothing, or its pattern matches "
                 "nothing of its form",
-                program,
-            )
-        )
+                program))
 
 
 def _test_sample(
@@ -145,8 +143,7 @@ def _test_sample(
     whole = Function(tuple(outer), Call(composite, outer), attrs=attrs)
     inputs = [_values(rng, p.tensor_type) for p in function.params]
     meaning = Function(
-        function.params, function.body, attrs={NUMERICS: accelerator.numerics} if accelerator.numerics else {}
-    )
+        function.params, function.body, attrs={NUMERICS: accelerator.numerics} if accelerator.numerics else {})
     wanted = evaluate(meaning, *inputs)
     for device in _devices(accelerator, whole):
         problem = _test_program(device, generate(device, whole), inputs, wanted)
@@ -191,8 +188,7 @@ def _test_program(accelerator: Accelerator, module: AcceleratorModule, inputs: l
             return f"it gives {got.dtype}{list(got.shape)}, and Relay {want.dtype}{list(want.shape)}"
         if not np.allclose(got, want, rtol=accelerator.tolerance, atol=accelerator.tolerance, equal_nan=True):
             wrong = np.argwhere(
-                ~np.isclose(got, want, rtol=accelerator.tolerance, atol=accelerator.tolerance, equal_nan=True)
-            )
+                ~np.isclose(got, want, rtol=accelerator.tolerance, atol=accelerator.tolerance, equal_nan=True))
             at = tuple(int(n) for n in wrong[0])
             return (
                 f"{len(wrong)} of {want.size} elements differ from what Relay means, the first at {list(at)}: "

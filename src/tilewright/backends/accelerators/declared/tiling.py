@@ -43,8 +43,7 @@ class Tiling:
         """Yield the ranges of all axes, tile by tile, in order."""
         spans = [
             [(a, min(a + self.sizes[axis], extents[axis])) for a in range(0, extents[axis], self.sizes[axis])]
-            for axis in self.order
-        ]
+            for axis in self.order]
         whole = {a: (0, n) for a, n in extents.items()}
         for ranges in itertools.product(*spans):
             yield {**whole, **dict(zip(self.order, ranges, strict=True))}
@@ -61,8 +60,7 @@ def choose(accelerator: Accelerator, e: Emitted) -> Tiling:
         raise Refused(
             f"the smallest tiles of {e.instruction.name} take {found:,} bytes of {accelerator.near.name}, which has "
             f"{accelerator.near.size:,}",
-            f"split the operator's channels, so that its tiles fit into {accelerator.near.size:,} bytes",
-        )
+            f"split the operator's channels, so that its tiles fit into {accelerator.near.size:,} bytes")
     return found
 
 
@@ -174,8 +172,7 @@ class _Search:
         for a, count in counts.items():
             rest = self.e.extents[a] - (count - 1) * tile[a]
             kinds.append(
-                [(a, tile[a], count - 1), (a, rest, 1)] if count > 1 and rest != tile[a] else [(a, tile[a], count)]
-            )
+                [(a, tile[a], count - 1), (a, rest, 1)] if count > 1 and rest != tile[a] else [(a, tile[a], count)])
         for combination in itertools.product(*kinds):
             extents = {**self.e.extents, **{a: n for a, n, _ in combination}}
             total += math.prod(c for _, _, c in combination) * self.e.instruction.cycles(extents, self.e.fields)

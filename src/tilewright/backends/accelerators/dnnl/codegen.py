@@ -56,8 +56,7 @@ class _Reader:
             elif not isinstance(e, (Var, Constant, Tuple)):
                 raise CompileError(
                     f"a function for oneDNN has a {type(e).__name__}; partition the module with partition_for_dnnl",
-                    e.span, code="TW0904"
-                )
+                    e.span, code="TW0904")
         body = function.body
         self.program.results = [self.value(f) for f in (body.fields if isinstance(body, Tuple) else (body,))]
 
@@ -79,8 +78,7 @@ class _Reader:
             raise CompileError(
                 "a function for oneDNN calls what is in no row of its pattern table; partition the module with "
                 "partition_for_dnnl",
-                call.span, code="TW0904"
-            )
+                call.span, code="TW0904")
         for p, a in zip(function.params, call.args, strict=True):
             if not isinstance(a, Tuple):
                 self.values[p] = self.value(a)
@@ -113,8 +111,7 @@ class _Reader:
         if found is None:
             raise CompileError(
                 f"a function {name} for oneDNN is no {kind}; partition the module with partition_for_dnnl", e.span,
-                code="TW0904"
-            )
+                code="TW0904")
         steps.append(lambda o: o.post.append(["eltwise", activation.algorithm, activation.alpha, activation.beta]))
         inner: Expr = found[x][0]
         return inner
@@ -128,8 +125,7 @@ class _Reader:
         if other is None or name not in ("add", "nn.bias_add"):
             raise CompileError(
                 f"{name} follows another operator in a function for oneDNN, and no row of its pattern table says so",
-                e.span, code="TW0904"
-            )
+                e.span, code="TW0904")
         return lambda o: self._added(o, e, other)
 
     def _added(self, o: Operation, e: Call, other: Expr) -> None:
@@ -180,8 +176,7 @@ class _Reader:
         if build is None:
             raise CompileError(
                 f"{name} is in no row of oneDNN's pattern table; partition the module with partition_for_dnnl", e.span,
-                code="TW0904"
-            )
+                code="TW0904")
         if name == "concatenate":
             joined = e.args[0]
             given = fields.get(joined, joined) if isinstance(joined, Var) else joined
@@ -237,8 +232,7 @@ def _pool(r: _Reader, e: Call, op: Any, inputs: list[int]) -> Operation:
     before = [0] * len(sizes) if whole else list(op.padding[: len(sizes)])
     after = [
         (n - 1) * s + (k - 1) * d + 1 - size - p
-        for n, s, k, d, size, p in zip(made, strides, kernel, dilation, sizes, before, strict=True)
-    ]
+        for n, s, k, d, size, p in zip(made, strides, kernel, dilation, sizes, before, strict=True)]
     mean = "average with padding" if getattr(op, "count_include_pad", False) else "average"
     algorithm = "max" if name in MAX_POOLS or name == "nn.global_max_pool2d" else mean
     attrs = {
@@ -251,8 +245,7 @@ def _pool(r: _Reader, e: Call, op: Any, inputs: list[int]) -> Operation:
 def _softmax(r: _Reader, e: Call, op: Any, inputs: list[int]) -> Operation:
     rank = len(_shape(e))
     return Operation(
-        "softmax", inputs, r.program.add(_shape(e)), {"algorithm": op.name.removeprefix("nn."), "axis": op.axis % rank}
-    )
+        "softmax", inputs, r.program.add(_shape(e)), {"algorithm": op.name.removeprefix("nn."), "axis": op.axis % rank})
 
 
 def _binary(r: _Reader, e: Call, op: Any, inputs: list[int]) -> Operation:
@@ -289,12 +282,9 @@ _ANCHORS: Final[dict[str, Callable[[_Reader, Call, Any, list[int]], Operation]]]
     "nn.dense": _dense,
     "nn.bias_add": _bias,
     "nn.batch_matmul": lambda r, e, op, inputs: Operation(
-        "matmul", inputs, r.program.add(_shape(e)), {"transpose": [op.transpose_a, op.transpose_b]}
-    ),
+        "matmul", inputs, r.program.add(_shape(e)), {"transpose": [op.transpose_a, op.transpose_b]}),
     "nn.layer_norm": lambda r, e, op, inputs: Operation(
-        "layer_norm", inputs, r.program.add(_shape(e)), {"epsilon": float(op.epsilon)}
-    ),
+        "layer_norm", inputs, r.program.add(_shape(e)), {"epsilon": float(op.epsilon)}),
     "concatenate": lambda r, e, op, inputs: Operation(
-        "concat", inputs, r.program.add(_shape(e)), {"axis": op.axis % len(_shape(e))}
-    ),
+        "concat", inputs, r.program.add(_shape(e)), {"axis": op.axis % len(_shape(e))}),
 }

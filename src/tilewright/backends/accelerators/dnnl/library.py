@@ -94,15 +94,13 @@ class Library:
         if found.major != 3:
             raise TargetError(
                 f"{path} is oneDNN {self.version}, and its interface is called as version 3 has it; {INSTALL}",
-                code="TW0912"
-            )
+                code="TW0912")
         self.runtime = _RUNTIMES.get(found.cpu_runtime, str(found.cpu_runtime))
         if found.cpu_runtime not in _CALLABLE:
             raise TargetError(
                 f"{path} is oneDNN {self.version} for {self.runtime}, which shares no plain memory with its caller; "
                 f"{INSTALL}",
-                code="TW0912"
-            )
+                code="TW0912")
         self.code.dnnl_memory_desc_get_size.restype = ctypes.c_size_t
         self.code.dnnl_primitive_desc_query_md.restype = ctypes.c_void_p
         self.execute = self.code.dnnl_primitive_execute
@@ -132,8 +130,7 @@ class Library:
         """Return the memory descriptor that a primitive chose for an argument; it lives as long as the primitive
         descriptor."""
         found = self.code.dnnl_primitive_desc_query_md(
-            ctypes.c_void_p(primitive_desc), ctypes.c_int(what), ctypes.c_int(0)
-        )
+            ctypes.c_void_p(primitive_desc), ctypes.c_int(what), ctypes.c_int(0))
         if not found:
             raise InternalError(f"oneDNN {self.version} says nothing of argument {what} of a primitive")
         return int(found)
@@ -171,8 +168,7 @@ class Objects:
         if strides is None:
             strides = row_major(shape)
         return self.made(
-            "memory_desc", "memory_desc_create_with_strides", len(shape), dims(shape), FLOAT32, dims(strides)
-        )
+            "memory_desc", "memory_desc_create_with_strides", len(shape), dims(shape), FLOAT32, dims(strides))
 
     def any(self, shape: Dims) -> int:
         """Return a float32 descriptor whose format a primitive chooses."""
@@ -183,14 +179,12 @@ class Objects:
         if list(order) == sorted(order):
             return desc
         return self.made(
-            "memory_desc", "memory_desc_permute_axes", ctypes.c_void_p(desc), (ctypes.c_int * len(order))(*order)
-        )
+            "memory_desc", "memory_desc_permute_axes", ctypes.c_void_p(desc), (ctypes.c_int * len(order))(*order))
 
     def memory(self, desc: int, address: int) -> int:
         return self.made(
             "memory", "memory_create", ctypes.c_void_p(desc), ctypes.c_void_p(self.library.engine),
-            ctypes.c_void_p(address)
-        )
+            ctypes.c_void_p(address))
 
     def stream(self) -> int:
         return self.made("stream", "stream_create", ctypes.c_void_p(self.library.engine), IN_ORDER)
@@ -210,8 +204,7 @@ def check(status: int, what: str) -> None:
         said = _STATUS[status] if status < len(_STATUS) else f"status {status}"
         raise RunError(
             f"oneDNN answered '{said}' to dnnl_{what}; keep the operator on the CPU, or report it with the network",
-            code="TW0913"
-        )
+            code="TW0913")
 
 
 def _destroy(made: list[tuple[Any, int]]) -> None:

@@ -164,13 +164,11 @@ class Plan:
         made = self.objects.made("primitive_attr", "primitive_attr_create")
         dnnl.check(
             self.library.code.dnnl_primitive_attr_set_scratchpad_mode(ctypes.c_void_p(made), dnnl.SCRATCHPAD_OF_USER),
-            "primitive_attr_set_scratchpad_mode"
-        )
+            "primitive_attr_set_scratchpad_mode")
         if post is not None:
             dnnl.check(
                 self.library.code.dnnl_primitive_attr_set_post_ops(ctypes.c_void_p(made), ctypes.c_void_p(post)),
-                "primitive_attr_set_post_ops"
-            )
+                "primitive_attr_set_post_ops")
         return made
 
     def _piece(self, nbytes: int) -> Buffer:
@@ -185,15 +183,13 @@ class Plan:
     def _reorder(self, source: int, from_: Buffer, wanted: int, to: Buffer) -> None:
         self.emit(
             self._reorder_desc(self.objects, source, wanted), [Read(dnnl.ARG_SRC, source, from_)],
-            Read(dnnl.ARG_DST, wanted, to)
-        )
+            Read(dnnl.ARG_DST, wanted, to))
 
     def _reorder_desc(self, objects: Objects, source: int, wanted: int) -> int:
         engine = ctypes.c_void_p(self.library.engine)
         return objects.made(
             "primitive_desc", "reorder_primitive_desc_create", ctypes.c_void_p(source), engine, ctypes.c_void_p(wanted),
-            engine, ctypes.c_void_p(self.attributes())
-        )
+            engine, ctypes.c_void_p(self.attributes()))
 
     def _packed(self, constant: Buffer, source: int, wanted: int) -> Buffer:
         """Return a constant in another format, converted now."""

@@ -58,14 +58,12 @@ class _Post:
                     raise RunError(
                         f"a program for oneDNN has the post-op {post!r}, which this version does not know; compile the "
                         "model again",
-                        code="TW0913"
-                    )
+                        code="TW0913")
         self.attributes = plan.attributes(made)
 
     def _append(self, plan: Plan, ops: int | None, kind: str, *args: Any) -> None:
         dnnl.check(
-            getattr(plan.library.code, f"dnnl_post_ops_append_{kind}")(_pointer(ops), *args), f"post_ops_append_{kind}"
-        )
+            getattr(plan.library.code, f"dnnl_post_ops_append_{kind}")(_pointer(ops), *args), f"post_ops_append_{kind}")
 
 
 def _operand(plan: Plan, value: int, rank: int, order: Sequence[int] | None) -> Read:
@@ -113,12 +111,10 @@ def _convolution(plan: Plan, o: Operation) -> None:
         "primitive_desc", f"{o.kind}_forward_primitive_desc_create", _engine(plan), dnnl.FORWARD_INFERENCE, algorithm,
         _pointer(data),
         _pointer(plan.objects.any(shape)), _pointer(bias), _pointer(made), dims(o.attrs["strides"]), dims(dilation),
-        dims(o.attrs["padding"][:half]), dims(o.attrs["padding"][half:]), _pointer(post.attributes),
-    )
+        dims(o.attrs["padding"][:half]), dims(o.attrs["padding"][half:]), _pointer(post.attributes))
     reads = [
         plan.read(
-            dnnl.ARG_SRC, o.inputs[0], plan.seen(o.inputs[0], order), plan.library.description(desc, dnnl.QUERY_SRC)
-        ),
+            dnnl.ARG_SRC, o.inputs[0], plan.seen(o.inputs[0], order), plan.library.description(desc, dnnl.QUERY_SRC)),
         plan.read(dnnl.ARG_WEIGHTS, weights, source, plan.library.description(desc, dnnl.QUERY_WEIGHTS)),
     ]
     if bias is not None:
@@ -154,8 +150,7 @@ def _inner_product(plan: Plan, o: Operation) -> None:
     desc = plan.objects.made(
         "primitive_desc", "inner_product_forward_primitive_desc_create", _engine(plan), dnnl.FORWARD_INFERENCE,
         _pointer(descs[0]), _pointer(descs[1]),
-        _pointer(bias), _pointer(descs[2]), _pointer(post.attributes),
-    )
+        _pointer(bias), _pointer(descs[2]), _pointer(post.attributes))
     reads = [
         plan.read(dnnl.ARG_SRC, data, plan.seen(data), plan.library.description(desc, dnnl.QUERY_SRC)),
         plan.read(dnnl.ARG_WEIGHTS, weights, plan.seen(weights), plan.library.description(desc, dnnl.QUERY_WEIGHTS)),
@@ -175,8 +170,7 @@ def _matmul(plan: Plan, o: Operation) -> None:
     desc = plan.objects.made(
         "primitive_desc", "matmul_primitive_desc_create", _engine(plan), _pointer(reads[0].desc),
         _pointer(reads[1].desc), None,
-        _pointer(plan.objects.any(plan.shape(o.output))), _pointer(post.attributes),
-    )
+        _pointer(plan.objects.any(plan.shape(o.output))), _pointer(post.attributes))
     _finish(plan, o, desc, reads, post)
 
 
@@ -192,8 +186,7 @@ def _pool(plan: Plan, o: Operation) -> None:
         dnnl.POOLS[o.attrs["algorithm"]], _pointer(source),
         _pointer(made), dims(o.attrs["strides"]), dims(o.attrs["kernel"]), dims([d - 1 for d in o.attrs["dilation"]]),
         dims(o.attrs["padding"][:half]),
-        dims(o.attrs["padding"][half:]), _pointer(post.attributes),
-    )
+        dims(o.attrs["padding"][half:]), _pointer(post.attributes))
     _finish(plan, o, desc, [Read(dnnl.ARG_SRC, source, plan.buffer_of(value))], post, order)
 
 
@@ -203,8 +196,7 @@ def _softmax(plan: Plan, o: Operation) -> None:
     desc = plan.objects.made(
         "primitive_desc", "softmax_forward_primitive_desc_create", _engine(plan), dnnl.FORWARD_INFERENCE,
         dnnl.SOFTMAX[o.attrs["algorithm"]], _pointer(r.desc),
-        _pointer(r.desc), ctypes.c_int(o.attrs["axis"]), _pointer(post.attributes),
-    )
+        _pointer(r.desc), ctypes.c_int(o.attrs["axis"]), _pointer(post.attributes))
     _finish(plan, o, desc, [r], post)
 
 
@@ -214,8 +206,7 @@ def _eltwise(plan: Plan, o: Operation) -> None:
     desc = plan.objects.made(
         "primitive_desc", "eltwise_forward_primitive_desc_create", _engine(plan), dnnl.FORWARD_INFERENCE,
         dnnl.ELTWISE[o.attrs["algorithm"]], _pointer(source),
-        _pointer(source), ctypes.c_float(o.attrs["alpha"]), ctypes.c_float(o.attrs["beta"]), _pointer(post.attributes),
-    )
+        _pointer(source), ctypes.c_float(o.attrs["alpha"]), ctypes.c_float(o.attrs["beta"]), _pointer(post.attributes))
     _finish(plan, o, desc, [Read(dnnl.ARG_SRC, source, plan.buffer_of(o.inputs[0]))], post)
 
 
@@ -231,8 +222,7 @@ def _binary(plan: Plan, o: Operation) -> None:
     desc = plan.objects.made(
         "primitive_desc", "binary_primitive_desc_create", _engine(plan), dnnl.BINARIES[o.attrs["algorithm"]],
         _pointer(source), _pointer(other.desc),
-        _pointer(source), _pointer(post.attributes),
-    )
+        _pointer(source), _pointer(post.attributes))
     _finish(plan, o, desc, [Read(dnnl.ARG_SRC, source, plan.buffer_of(first)), other], post)
 
 
@@ -245,8 +235,7 @@ def _concat(plan: Plan, o: Operation) -> None:
         sources = (ctypes.c_void_p * len(reads))(*(r.desc for r in reads))
         return plan.objects.tried(
             "primitive_desc", "concat_primitive_desc_create", _engine(plan), _pointer(made), len(reads),
-            o.attrs["axis"], sources, _pointer(post.attributes)
-        )
+            o.attrs["axis"], sources, _pointer(post.attributes))
 
     shape = plan.shape(o.output)
     desc = described(parts, plan.objects.any(shape))
@@ -266,14 +255,12 @@ def _layer_norm(plan: Plan, o: Operation) -> None:
     desc = plan.objects.made(
         "primitive_desc", "layer_normalization_forward_primitive_desc_create", _engine(plan), dnnl.FORWARD_INFERENCE,
         _pointer(r.desc), _pointer(r.desc), None,
-        ctypes.c_float(o.attrs["epsilon"]), ctypes.c_uint(dnnl.USE_SCALE | dnnl.USE_SHIFT), _pointer(post.attributes),
-    )
+        ctypes.c_float(o.attrs["epsilon"]), ctypes.c_uint(dnnl.USE_SCALE | dnnl.USE_SHIFT), _pointer(post.attributes))
     reads = [
         r,
         *(
             Read(arg, plan.seen(v), plan.buffer_of(v))
-            for arg, v in zip((dnnl.ARG_SCALE, dnnl.ARG_SHIFT), o.inputs[1:], strict=True)
-        )
+            for arg, v in zip((dnnl.ARG_SCALE, dnnl.ARG_SHIFT), o.inputs[1:], strict=True))
     ]
     _finish(plan, o, desc, reads, post)
 

@@ -30,8 +30,7 @@ KINDS: Final = frozenset(
     {
         "convolution", "deconvolution", "inner_product", "matmul", "pool", "softmax", "eltwise", "binary", "concat",
         "layer_norm", "reshape", "transpose"
-    }
-)
+    })
 
 
 @dataclass(slots=True)
@@ -93,16 +92,14 @@ class Program:
         }, separators=(",", ":")).encode()
         constants = [v.data for v in self.values if v.data is not None]
         return b"".join(
-            [_HEAD.pack(_MAGIC, len(head)), head, *(np.ascontiguousarray(c, np.float32).tobytes() for c in constants)]
-        )
+            [_HEAD.pack(_MAGIC, len(head)), head, *(np.ascontiguousarray(c, np.float32).tobytes() for c in constants)])
 
     @staticmethod
     def from_bytes(blob: bytes) -> Program:
         """Return the program that `to_bytes` encoded; raises `ArtifactError` for other data."""
         if len(blob) < _HEAD.size or blob[:8] != _MAGIC:
             raise ArtifactError(
-                "these bytes are no program for oneDNN of this version; compile the model again", code="TW0918"
-            )
+                "these bytes are no program for oneDNN of this version; compile the model again", code="TW0918")
         end = _HEAD.size + _HEAD.unpack_from(blob)[1]
         try:
             content = read_json(blob[_HEAD.size : end])
@@ -111,8 +108,7 @@ class Program:
                 made.values.append(Value(tuple(_count(n) for n in shape), str(kind)))
             made.operations = [
                 Operation(str(kind), list(inputs), output, dict(attrs), list(post))
-                for kind, inputs, output, attrs, post in content["operations"]
-            ]
+                for kind, inputs, output, attrs, post in content["operations"]]
             made.results = list(content["results"])
             made._check()
         except (ValueError, KeyError, TypeError) as error:

@@ -32,20 +32,17 @@ def c_text(module: LibraryModule) -> str:
     for name in dict.fromkeys(s.function for s in module.steps):
         lines.append(
             f"extern int32_t {name}(const tw_tensor* in, int32_t inputs, tw_tensor* out, int32_t outputs, const char* "
-            "attributes);"
-        )
+            "attributes);")
     lines += [
         "", f"int32_t {_word(module.symbol)}(const tw_tensor* args, void* const* constants, void* workspace) {{",
         "  int32_t failed;"
     ]
     lines += [
         f"  static const int64_t shape_{i}[] = {{{', '.join(map(str, t.shape)) or '0'}}};"
-        for i, t in enumerate(module.tensors)
-    ]
+        for i, t in enumerate(module.tensors)]
     lines += [
         f"  const tw_tensor v{i} = {{{_data(t, inputs)}, shape_{i}, {len(t.shape)}, {json.dumps(t.dtype)}}};"
-        for i, t in enumerate(module.tensors)
-    ]
+        for i, t in enumerate(module.tensors)]
     for i, step in enumerate(module.steps):
         attributes = json.dumps(json.dumps(step.attributes, sort_keys=True))
         lines += [

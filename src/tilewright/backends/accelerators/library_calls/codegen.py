@@ -49,8 +49,7 @@ class _Calls:
             self._give_out(place, number)
         return LibraryModule(
             self.library, str(self.function.attrs["global_symbol"]), self.tensors, self.steps, self.constants,
-            self._lay_out()
-        )
+            self._lay_out())
 
     def _give_out(self, place: int, number: int) -> None:
         t = self.tensors[number]
@@ -59,8 +58,7 @@ class _Calls:
             raise CompileError(
                 f"@{symbol} returns its {t.kind} {t.place} unchanged, which no call of {self.library} writes; "
                 "partition the network again",
-                self.function.span, code="TW0904"
-            )
+                self.function.span, code="TW0904")
         self.tensors[number] = dataclasses.replace(t, kind="output", place=place)
 
     def _lay_out(self) -> int:
@@ -77,8 +75,7 @@ class _Calls:
             raise CompileError(
                 f"@{self.function.attrs['global_symbol']} has a value of type {type_}; {self.library} takes tensors of "
                 "known shape",
-                self.function.span, code="TW0904"
-            )
+                self.function.span, code="TW0904")
         self.tensors.append(Tensor(kind, place, type_.concrete_shape, str(type_.dtype)))
         return len(self.tensors) - 1
 
@@ -97,8 +94,7 @@ class _Calls:
         raise CompileError(
             f"{self.library} was given {what} outside of a composite function; give it rows of its pattern table only "
             "(MergeComposite)",
-            e.span, code="TW0904"
-        )
+            e.span, code="TW0904")
 
     def _call(self, call: Call, composite: Function) -> tuple[int, ...]:
         reads = [n for a in call.args for n in self.of[a]]
@@ -106,8 +102,7 @@ class _Calls:
         reads += [n for c in inside for n in self._value(c)]
         result = call.checked_type
         writes = tuple(
-            self._tensor("workspace", 0, t) for t in (result.fields if isinstance(result, TupleType) else (result,))
-        )
+            self._tensor("workspace", 0, t) for t in (result.fields if isinstance(result, TupleType) else (result,)))
         name = re.sub(r"\W", "_", str(composite.attrs["Composite"]))
         rounding = self.function.attrs.get(NUMERICS)
         meaning = IRModule.from_expr(

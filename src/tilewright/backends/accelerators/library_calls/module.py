@@ -71,8 +71,7 @@ class LibraryModule(ModuleNode):
                 f"'{self.symbol}' calls functions of {self.library}, and nothing here runs them: register "
                 f"'runtime.library.{self.library}', or, for answers "
                 f"without the library, use tilewright.backends.accelerators.library_calls.stand_in('{self.library}')",
-                code="TW0913"
-            )
+                code="TW0913")
         runner(self, *arrays)
 
     def get_source(self) -> str:
@@ -89,8 +88,7 @@ class LibraryModule(ModuleNode):
             "constants": [[str(c.dtype), list(c.shape)] for c in self.constants],
         }
         return b"\n".join(
-            [json.dumps(head).encode(), b"".join(np.ascontiguousarray(c).tobytes() for c in self.constants)]
-        )
+            [json.dumps(head).encode(), b"".join(np.ascontiguousarray(c).tobytes() for c in self.constants)])
 
     @classmethod
     def load_from_binary(cls, blob: bytes) -> LibraryModule:

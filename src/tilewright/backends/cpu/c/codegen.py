@@ -78,8 +78,7 @@ class File:
         if identifier(func.name) != func.name:
             raise CompileError(
                 f"'{func.name}' cannot be the name of a C function; give the function another one, such as "
-                f"'{identifier(func.name)}'", code="TW0510"
-            )
+                f"'{identifier(func.name)}'", code="TW0510")
         writer = _Function(func, self)
         text = writer.function()
         self.functions += [*writer.outlined, text]
@@ -156,8 +155,7 @@ class _Function:
             n
             for x, n in (
                 *self.writer.buffers.items(), *self.writer.variables.items()
-            ) if x in self.given and x not in self.used
-        ]
+            ) if x in self.given and x not in self.used]
         self.lines[:0] = [f"  (void){name};" for name in unused]
         if self.most_in_use:
             self.file.scratch[self.func.name] = self.most_in_use
@@ -200,8 +198,7 @@ class _Function:
                     self.line(f"{self.writer.text(s.value)};")
             case _:
                 raise InternalError(
-                    f"{type(s).__name__} reached code generation in '{self.func.name}'; lower the function first"
-                )
+                    f"{type(s).__name__} reached code generation in '{self.func.name}'; lower the function first")
 
     def store(self, s: Store) -> None:
         (index,) = s.indices
@@ -241,8 +238,7 @@ class _Function:
     def loop(self, s: For) -> None:
         if s.kind not in (SERIAL, PARALLEL):
             raise InternalError(
-                f"loop '{s.var.name}' in '{self.func.name}' is still {s.kind}; lower the function first"
-            )
+                f"loop '{s.var.name}' in '{self.func.name}' is still {s.kind}; lower the function first")
         if s.kind == PARALLEL and not self.parallel:
             self.split(s)
             return
@@ -256,8 +252,7 @@ class _Function:
         """Write products of four bytes, for the lanes of a vector at once."""
         self.values.prepare([d.word, d.total.indices[0], d.weights.indices[0]])
         places = [
-            f"{self.writer.buffer(x.buffer)} + {self.writer.subscript(x.indices[0])}" for x in (d.total, d.weights)
-        ]
+            f"{self.writer.buffer(x.buffer)} + {self.writer.subscript(x.indices[0])}" for x in (d.total, d.weights)]
         text, _ = self.writer.call(f"dot4_x{d.lanes}", places[0], self.writer.text(d.word), places[1])
         self.line(f"{text};")
         self.values.done()
@@ -300,16 +295,14 @@ class _Function:
             if not isinstance(size, int):
                 raise CompileError(
                     f"'{self.func.name}' takes memory of a size that is known when it runs, and a model that is one C "
-                    "file has none; give all inputs known shapes", code="TW0510"
-                )
+                    "file has none; give all inputs known shapes", code="TW0510")
             self.line(f"{kind} *restrict {name} = ({kind} *)(void *)(scratch + {self.in_use});")
             self.in_use += -(-size * b.dtype.itemsize // _ALIGNMENT) * _ALIGNMENT
             self.most_in_use = max(self.most_in_use, self.in_use)
         else:
             self.file.allocates = self.uses_context = True
             self.line(
-                f"{kind} *restrict {name} = malloc((size_t)({self.writer.subscript(as_expr(size))}) * sizeof *{name});"
-            )
+                f"{kind} *restrict {name} = malloc((size_t)({self.writer.subscript(as_expr(size))}) * sizeof *{name});")
             for line in (f"if ({name} == NULL) {{", "++context->refused;", "} else {"):
                 self.line(line)
             self.stmt(s.body)

@@ -44,8 +44,7 @@ class Compiler:
         try:
             done = subprocess.run(
                 [*self.command, *arguments], cwd=folder, capture_output=True, text=True, stdin=subprocess.DEVNULL,
-                timeout=_LONGEST, check=False
-            )
+                timeout=_LONGEST, check=False)
         except (OSError, subprocess.TimeoutExpired) as error:
             return str(error)
         return (
@@ -96,8 +95,7 @@ def named_compiler(command: str) -> Compiler:
     if path is None:
         raise TargetError(
             f"there is no C compiler '{command}' here; name one that is installed, like gcc or clang, or leave cc= out "
-            "for the first that is found", code="TW0507"
-        )
+            "for the first that is found", code="TW0507")
     return Compiler(command, (path, *words[1:]))
 
 
@@ -108,14 +106,12 @@ def sanitizer_of(compiler: Compiler) -> Path:
     """
     done = subprocess.run(
         [*compiler.command, "-print-file-name=libasan.so"], capture_output=True, text=True, stdin=subprocess.DEVNULL,
-        timeout=_LONGEST, check=False
-    )
+        timeout=_LONGEST, check=False)
     path = Path(done.stdout.strip())
     if done.returncode or not path.is_absolute():
         raise TargetError(
             f"'{compiler.name}' has no libasan.so, the AddressSanitizer of gcc; install gcc and its libasan, and name "
-            "it: cc='gcc', or the variable CC", code="TW0507"
-        )
+            "it: cc='gcc', or the variable CC", code="TW0507")
     return path
 
 
@@ -132,8 +128,7 @@ def compile_c(
     if not compilers:
         raise TargetError(
             f"no C compiler for {arch} was found (the variable CC, cc, gcc, clang, the Python package ziglang); `pip "
-            "install ziglang`, or build for 'llvm'", code="TW0507"
-        )
+            "install ziglang`, or build for 'llvm'", code="TW0507")
     failures = []
     with tempfile.TemporaryDirectory(prefix="tilewright-c-") as name:
         folder = Path(name)
@@ -146,8 +141,7 @@ def compile_c(
                     *STANDARD[:1], *EXACT, "-w", *machine_options(target, candidate), *options, "-fPIC", "-c",
                     str(given), "-o", "code.o"
                 ],
-                folder
-            )
+                folder)
             if failure is None:
                 return (folder / "code.o").read_bytes()
             failures.append(f"{candidate.name}: {failure}")

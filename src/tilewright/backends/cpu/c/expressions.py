@@ -50,8 +50,7 @@ class Writer:
         if e.dtype.lanes != 1:
             raise CompileError(
                 f"the C back end writes scalars, and '{e}' is {e.dtype}; write a loop over its elements, or build for "
-                "'llvm'", code="TW0510"
-            )
+                "'llvm'", code="TW0510")
         return _RULES[type(e)](self, e)
 
     def subscript(self, index: PrimExpr) -> str:
@@ -295,16 +294,14 @@ def _reinterpret(w: Writer, e: E.Call) -> Text:
     if source.lanes != 1:
         raise CompileError(
             f"the C back end does not read the bits of {source} as {to}; read them one by one, or build for 'llvm'",
-            code="TW0510"
-        )
+            code="TW0510")
     text = w.text(value, UNARY)
     if c_type(source) == c_type(to):
         return text, UNARY
     if to.is_float and to.bits >= 32:
         return w.call(
             "float_of_bits" if to.bits == 32 else "double_of_bits",
-            f"(uint{to.bits}_t){text}" if source.code == "int" else text
-        )
+            f"(uint{to.bits}_t){text}" if source.code == "int" else text)
     if source.is_float and source.bits >= 32:
         bits = w.call("bits_of_float" if source.bits == 32 else "bits_of_double", text)[0]
         return (f"(int{to.bits}_t){bits}", UNARY) if to.code == "int" else (bits, PRIMARY)

@@ -245,8 +245,7 @@ def _division(what: str, name: str, kind: str) -> tuple[tuple[str, ...], str]:
         raise InternalError(f"generated C calls '{name}', which has no definition")
     if not signed:
         body = body.replace(" - (a % b != 0 && (a % b < 0) != (b < 0))", "").replace(
-            " + (a % b != 0 && (a % b < 0) != (b < 0) ? b : 0)", ""
-        )
+            " + (a % b != 0 && (a % b < 0) != (b < 0) ? b : 0)", "")
     return (), f"static inline {kind} {name}({kind} a, {kind} b) {{ {body} }}"
 
 

@@ -130,8 +130,7 @@ def _example(model: CModel) -> str:
     lines += [f"  if (!read_file(paths[{k + 1}], {n}, sizeof {n})) return 1;" for k, (n, _) in enumerate(given)]
     lines.append(f"  {model.name}_run({', '.join(n for n, _ in (*given, *made))});")
     lines += [
-        f"  if (!write_file(paths[{len(given) + k + 1}], {n}, sizeof {n})) return 1;" for k, (n, _) in enumerate(made)
-    ]
+        f"  if (!write_file(paths[{len(given) + k + 1}], {n}, sizeof {n})) return 1;" for k, (n, _) in enumerate(made)]
     return "\n".join([*lines, "  return 0;", "}", ""])
 
 

@@ -21,18 +21,10 @@ def emit_c_entry(manifest: Manifest) -> str:
     allocate, free = allocator(manifest.triple)
     threaded = not manifest.triple or processors.has_threads(manifest.triple)
     return ((_THREADED if threaded else _SERIAL) + _RUN).format(
-        name=manifest.c_name,
-        threads=manifest.threads,
-        pointer=pointer,
-        allocate=allocate,
-        free=free,
-        slots=len(manifest.inputs) + len(manifest.outputs) + 2,
-        input_bytes=input_bytes,
-        output_bytes=output_bytes,
-        constants_slot=input_bytes + output_bytes,
-        workspace_slot=input_bytes + output_bytes + pointer,
-        workspace_bytes=max(64, -(-manifest.workspace_bytes // 64) * 64),
-    )
+        name=manifest.c_name, threads=manifest.threads, pointer=pointer, allocate=allocate, free=free,
+        slots=len(manifest.inputs) + len(manifest.outputs) + 2, input_bytes=input_bytes, output_bytes=output_bytes,
+        constants_slot=input_bytes + output_bytes, workspace_slot=input_bytes + output_bytes + pointer,
+        workspace_bytes=max(64, -(-manifest.workspace_bytes // 64) * 64))
 
 
 _THREADED: Final = """\

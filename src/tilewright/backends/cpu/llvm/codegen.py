@@ -131,8 +131,7 @@ class _Codegen:
         """The memory that a call takes of one thread, known after the text is written."""
         inner = most(self.within)
         return Scratch(
-            self.memory.stack + inner.stack, self.memory.heap + inner.heap, str(self.func.origin or self.func.name)
-        )
+            self.memory.stack + inner.stack, self.memory.heap + inner.heap, str(self.func.origin or self.func.name))
 
     def _stmt(self, s: Stmt) -> None:
         if self.debug is None:
@@ -171,8 +170,7 @@ class _Codegen:
                 self._evaluate(s.value)
             case _:
                 raise InternalError(
-                    f"{type(s).__name__} reached code generation in '{self.func.name}'; lower the function first"
-                )
+                    f"{type(s).__name__} reached code generation in '{self.func.name}'; lower the function first")
 
     def _rebind(self, var: Var, value: Value, not_negative: bool) -> None:
         """Bind a variable that an earlier copy of the same statement may have bound to another value."""
@@ -243,8 +241,7 @@ class _Codegen:
             if not isinstance(extent, int):
                 raise InternalError(
                     f"buffer '{buffer.name}' of '{self.func.name}' is allocated where its size is not known when the "
-                    "function begins"
-                )
+                    "function begins")
             size *= extent
         return self.memory.known(f"%{self.f.name(local_name(buffer.name))}", size)
 
@@ -254,8 +251,7 @@ class _Codegen:
             b
             for b in dict.fromkeys(self._allocated(s)) if not all(
                 isinstance(d, int) for d in b.shape
-            ) and b not in self.facts.tiles
-        ]
+            ) and b not in self.facts.tiles]
         for b in found:
             name = f"%{self.f.name(local_name(b.name))}"
             self.memory.open(name, self.f.value(_rounded_size(b))[0])
@@ -276,8 +272,7 @@ class _Codegen:
     def _for(self, s: For) -> None:
         if s.kind not in (SERIAL, PARALLEL):
             raise InternalError(
-                f"loop '{s.var.name}' in '{self.func.name}' is still {s.kind}; lower the function first"
-            )
+                f"loop '{s.var.name}' in '{self.func.name}' is still {s.kind}; lower the function first")
         if isinstance(s.extent, IntImm) and s.extent.value <= 0:
             return
         if s.kind == PARALLEL and not self.parallel:
@@ -337,8 +332,7 @@ class _Codegen:
         condition, _ = self.f.value(s.condition)
         other = s.else_case
         self._branch(
-            condition, lambda: self._stmt(s.then_case), None if other is None else lambda: self._stmt(other), s
-        )
+            condition, lambda: self._stmt(s.then_case), None if other is None else lambda: self._stmt(other), s)
 
     def _branch(self, condition: str, then: Callable[[], None], other: Callable[[], None] | None, s: Stmt) -> None:
         """Run one of two statements; slots that they change are merged by phis."""
@@ -374,8 +368,7 @@ class _Codegen:
         buffers, variables = free_names(s.body)
         variables = [v for v in variables if v is not s.var]
         shared = [("ptr", f.pointers[b][0]) for b in buffers] + [
-            (register_type(v.dtype), f.value(v)[0]) for v in variables
-        ]
+            (register_type(v.dtype), f.value(v)[0]) for v in variables]
         start, count = f.value(s.min)[0], f.value(s.extent)[0]
         shared += [(register_type(s.var.dtype), start), ("ptr", "%ctx")]
         layout = f"{{ {', '.join(kind for kind, _ in shared)} }}"
@@ -389,8 +382,7 @@ class _Codegen:
         run = f.put("load ptr, ptr %ctx, align 8", f.here)
         f.do(
             f"call void {run}(ptr %ctx, ptr {name}, ptr {closure}, i64 {count}, i64 "
-            f"{int(s.annotations.get('grain', 1))})"
-        )
+            f"{int(s.annotations.get('grain', 1))})")
         for key in self.facts.effects(s):
             f.forget(key)
 
@@ -431,8 +423,7 @@ class _Codegen:
         for k, parameter in enumerate(parameters):
             kind = parameter.split()[0]
             unpack.append(
-                f"  %f{k} = getelementptr {layout}, ptr %closure, i32 0, i32 {k}\n  %x{k} = load {kind}, ptr %f{k}"
-            )
+                f"  %f{k} = getelementptr {layout}, ptr %closure, i32 0, i32 {k}\n  %x{k} = load {kind}, ptr %f{k}")
             arguments.append(f"{kind} %x{k}")
         call = f"  call void {inner}({', '.join([*arguments, 'i64 %begin', 'i64 %end'])})\n  ret void\n}}"
         self.within.append(Scratch(self.memory.stack, self.memory.heap))
@@ -446,5 +437,4 @@ def _rounded_size(buffer: Buffer) -> PrimExpr:
     """Return the bytes of a flat buffer as `aligned_alloc` takes them: a multiple of the alignment, and not 0."""
     return mul(
         floordiv(add(mul(as_expr(buffer.shape[0]), buffer.dtype.itemsize), 2 * MEMORY_ALIGNMENT - 1), MEMORY_ALIGNMENT),
-        MEMORY_ALIGNMENT
-    )
+        MEMORY_ALIGNMENT)

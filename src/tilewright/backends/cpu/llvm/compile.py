@@ -102,8 +102,7 @@ def _machine(triple: str, cpu: str, features: str, abi: str, level: int) -> Any:
         raise TargetError(f"LLVM cannot make code for '{triple}': {error}", code="TW0509") from error
     return found.create_target_machine(
         cpu=cpu, features=features, opt=level, reloc="static" if triple.startswith("wasm") else "pic",
-        codemodel="small", abiname=abi
-    )
+        codemodel="small", abiname=abi)
 
 
 @functools.cache

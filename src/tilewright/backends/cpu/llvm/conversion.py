@@ -109,8 +109,7 @@ def _truncate_padded(f: FunctionText, text: str, level: int, source: DataType, t
     more = f.put(
         f"shufflevector {register_type(source)} {text}, {register_type(source)} poison, "
         f"{shuffle_mask([min(k, n - 1) for k in range(m)])}",
-        level
-    )
+        level)
     cut = f.put(f"trunc {kinds[0]} {more} to {kinds[1]}", level)
     return f.put(f"shufflevector {kinds[1]} {cut}, {kinds[1]} poison, {shuffle_mask(list(range(n)))}", level)
 
@@ -121,8 +120,7 @@ def widen(f: FunctionText, text: str, level: int, dtype: DataType) -> str:
         return widen_small(f, text, level, dtype)
     n = dtype.lanes
     half, wide, real = register_type(INT16.with_lanes(n)), register_type(INT32.with_lanes(n)), register_type(
-        FLOAT32.with_lanes(n)
-    )
+        FLOAT32.with_lanes(n))
     if dtype.code == "float" and has_half_conversion(f):
         bits = f.put(f"bitcast {half} {text} to {vector('half', n)}", level)
         return f.put(f"fpext {vector('half', n)} {bits} to {real}", level)
@@ -156,8 +154,7 @@ def narrow(f: FunctionText, text: str, level: int, dtype: DataType) -> str:
         return narrow_small(f, text, level, dtype)
     n = dtype.lanes
     half, wide, real = register_type(INT16.with_lanes(n)), register_type(INT32.with_lanes(n)), register_type(
-        FLOAT32.with_lanes(n)
-    )
+        FLOAT32.with_lanes(n))
     if dtype.code == "float" and has_half_conversion(f):
         rounded = f.put(f"fptrunc {real} {text} to {vector('half', n)}", level)
         return f.put(f"bitcast {vector('half', n)} {rounded} to {half}", level)

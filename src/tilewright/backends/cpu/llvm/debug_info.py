@@ -94,8 +94,7 @@ class DebugInfo:
         bits = max(8, dtype.bits)
         return self.node(
             f'!DIBasicType(name: "{dtype.element}", size: {bits}, encoding: '
-            f'{_ENCODINGS.get(dtype.code, "DW_ATE_unsigned")})'
-        )
+            f'{_ENCODINGS.get(dtype.code, "DW_ATE_unsigned")})')
 
     def tensor(self, dtype: DataType, shape: Sequence[Any]) -> str:
         """Return the type of a buffer: a pointer to an array, or to the first element for a dynamic size."""
@@ -109,8 +108,7 @@ class DebugInfo:
             ranges = ", ".join(self.node(f"!DISubrange(count: {d})") for d in known)
             pointee = self.node(
                 f"!DICompositeType(tag: DW_TAG_array_type, baseType: {element}, size: {bits}, elements: "
-                f"{self.node(f'!{{{ranges}}}')})"
-            )
+                f"{self.node(f'!{{{ranges}}}')})")
         pointer = self.node(f"!DIDerivedType(tag: DW_TAG_pointer_type, baseType: {pointee}, size: 64)")
         name = f"tensor {dtype} {', '.join(map(str, shape))}"
         return self.node(f'!DIDerivedType(tag: DW_TAG_typedef, name: "{_escaped(name)}", baseType: {pointer})')
@@ -169,13 +167,11 @@ class DebugFunction:
             argument = f"arg: {self._arguments}, "
         return self.info.node(
             f'!DILocalVariable(name: "{_escaped(name)}", {argument}scope: {self.scope}, file: {self._file}, line: '
-            f'{line}, type: {kind})'
-        )
+            f'{line}, type: {kind})')
 
 
 def _escaped(text: str) -> str:
     """Return a text as LLVM writes it in quotes."""
     return "".join(
         c if c.isascii() and c.isprintable() and c not in '"\\' else "".join(f"\\{b:02X}" for b in c.encode())
-        for c in text
-    )
+        for c in text)

@@ -86,8 +86,7 @@ def _multiply_add(f: FunctionText, dtype: DataType, x: str, y: str, c: str, leve
         return f.put(
             f"call {real} {f.declare(f'llvm.fma.{suffix}', real, f'{real}, {real}, {real}')}({real} {x}, {real} {y}, "
             f"{real} {c})",
-            level
-        )
+            level)
     return f.put(f"fadd {real} {f.put(f'fmul {real} {x}, {y}', level)}, {c}", level)
 
 

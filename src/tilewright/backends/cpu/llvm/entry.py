@@ -91,8 +91,7 @@ def emit_blocks(
     for k, block in enumerate(blocks):
         lines += _whole(
             block, f"flow.block.{k}", block.steps, "internal ", fetches=False,
-            looks=None if looks is None else looks.get(k)
-        )
+            looks=None if looks is None else looks.get(k))
     return "\n".join(lines) + "\n"
 
 
@@ -109,8 +108,7 @@ def _declarations(steps: Iterable[Step], numbers: int = 0) -> list[str]:
     kernels = {step.symbol: len(step.args) for step in steps if isinstance(step, KernelCall)}
     lines = [
         f"declare void @{_quoted(symbol)}({', '.join(['ptr'] * (1 + count) + ['i64'] * numbers)})"
-        for symbol, count in kernels.items()
-    ]
+        for symbol, count in kernels.items()]
     return [*lines, _FETCH, "declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)"]
 
 
@@ -148,14 +146,12 @@ class _Function:
                 destination, source = self._pointer(step.destination), self._pointer(step.source)
                 self._body.append(
                     f"  call void @llvm.memcpy.p0.p0.i64(ptr {destination}, ptr {source}, i64 "
-                    f"{self._size(step.nbytes)}, i1 false)"
-                )
+                    f"{self._size(step.nbytes)}, i1 false)")
             elif isinstance(step, KernelCall):
                 if self._fetches:
                     self._fetch_inputs(step)
                 args = "".join(f", ptr {self._pointer(place)}" for place in step.args) + "".join(
-                    f", i64 {self._entry(k)}" for k in range(self._symbols)
-                )
+                    f", i64 {self._entry(k)}" for k in range(self._symbols))
                 for check in step.checks:
                     self._check(check)
                 if is_external(step):
@@ -230,8 +226,7 @@ class _Function:
             return self._after(self._base(self._first[place.kind] + offset), place.skip, f"%{place.kind}.{offset}")
         if place.kind == PIECE:
             piece = self._after(
-                self._base(self._first["workspace"]), self._entry(self._pieces + offset), f"%piece.{offset}"
-            )
+                self._base(self._first["workspace"]), self._entry(self._pieces + offset), f"%piece.{offset}")
             return self._after(piece, place.skip, f"%piece.{offset}.skip{len(self._known)}")
         if not 0 <= offset <= self._bytes[place.kind]:
             raise InternalError(f"a step names byte {offset} of the {place.kind}, which has {self._bytes[place.kind]}")
@@ -260,8 +255,7 @@ class _Function:
         if name not in self._addresses:
             self._addresses.add(name)
             self._head.append(
-                f"  {name}.at = getelementptr inbounds i64, ptr {self._base(self._table)}, i64 {position}"
-            )
+                f"  {name}.at = getelementptr inbounds i64, ptr {self._base(self._table)}, i64 {position}")
             self._head.append(f"  {name} = load i64, ptr {name}.at, align 8")
         return name
 
@@ -337,19 +331,16 @@ def _loop(manifest: Manifest, symbol: str, linkage: str, looks: bool) -> str:
     table, known = len(steps) + 2, positions(manifest)
     pointer = processors.pointer_bytes(manifest.triple)
     names: dict[Size, str] = {
-        size: f"%size{known[size]}" for size in dict.fromkeys((manifest.parts, *steps)) if isinstance(size, str)
-    }
+        size: f"%size{known[size]}" for size in dict.fromkeys((manifest.parts, *steps)) if isinstance(size, str)}
     sizes = "".join(
         f"  {name}.at = getelementptr inbounds i64, ptr %table, i64 {known[str(size)]}\n  {name} = load i64, ptr "
         f"{name}.at, align 8\n"
-        for size, name in names.items()
-    )
+        for size, name in names.items())
     if names:
         at = f"  %table.at = getelementptr inbounds ptr, ptr %args, i64 {table}"
         sizes = f"{at}\n  %table = load ptr, ptr %table.at, align {pointer}\n{sizes}"
     moves = "\n".join(
-        _MOVE.format(k=k, pointer=pointer, bytes=names.get(size, str(size))) for k, size in enumerate(steps)
-    )
+        _MOVE.format(k=k, pointer=pointer, bytes=names.get(size, str(size))) for k, size in enumerate(steps))
     before, after = _ending(manifest.scratch.heap)
     lines = {
         "before": "".join(f"{line}\n" for line in before), "after": "\n".join(after), "linkage": linkage,
@@ -360,8 +351,7 @@ def _loop(manifest: Manifest, symbol: str, linkage: str, looks: bool) -> str:
     slots = len(steps) + (3 if manifest.symbols else 2)
     return _LOOP.format(
         symbol=symbol, slots=slots, bytes=pointer * slots, moves=moves,
-        parts=names.get(manifest.parts, str(manifest.parts)), sizes=sizes, **lines
-    )
+        parts=names.get(manifest.parts, str(manifest.parts)), sizes=sizes, **lines)
 
 
 def _quoted(symbol: str) -> str:

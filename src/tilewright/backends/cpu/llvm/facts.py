@@ -44,13 +44,11 @@ class Facts:
         self._effects: dict[int, frozenset[Key]] = {}
         self.stored: set[Buffer] = set()
         self.sizes: frozenset[Var] = frozenset(
-            v for b in func.params for d in b.shape if isinstance(d, PrimExpr) for v in free_vars(d)
-        )
+            v for b in func.params for d in b.shape if isinstance(d, PrimExpr) for v in free_vars(d))
         self.ahead: dict[str, int] = func.attrs.get("prefetch", {})
         self._visit(func.body, 0)
         self.tiles: frozenset[Buffer] = frozenset(
-            b for b, slots in self._slots.items() if b not in self._in_memory and _disjoint(slots)
-        )
+            b for b, slots in self._slots.items() if b not in self._in_memory and _disjoint(slots))
         self._find_effects(func.body)
 
     def slot(self, access: Load | Store) -> int:
@@ -129,8 +127,7 @@ class Facts:
         if len(indices) != 1:
             raise InternalError(
                 f"buffer '{buffer.name}' is accessed with {len(indices)} indices; flatten the function before "
-                "generating code"
-            )
+                "generating code")
         slots = self._slots.get(buffer)
         if slots is None or buffer in self._in_memory:
             return

@@ -84,8 +84,7 @@ def emit_flow(flow: ControlFlow) -> str:
     ]
     runtime = RUNTIME.format(
         classes=len(sizes), lists=lists, free_from=_FREE_FROM, free_to=_FREE_TO, chunks=_CHUNKS, status=_STATUS,
-        no_memory=NO_MEMORY,
-    )
+        no_memory=NO_MEMORY)
     looks = [] if watch is None else [DECLARATIONS, entries_text("tw_run")]
     return "\n".join([*tables, runtime, *texts, entry, *looks, ""])
 
@@ -144,8 +143,7 @@ class _Text:
             self._line(f"%r{f.itself} = getelementptr i8, ptr %self, i64 0")
         if self.watch is not None:
             self._count_work(
-                _BESIDE_BLOCKS + sum(self.watch.work[i.block] for i in inner if isinstance(i, Run)), self.watch.span
-            )
+                _BESIDE_BLOCKS + sum(self.watch.work[i.block] for i in inner if isinstance(i, Run)), self.watch.span)
         self._body(f.body)
         head = [comment(f.name), f"define internal ptr @flow.{self.number}(ptr %run, ptr %self) nounwind {{", "entry:"]
         if slots:
@@ -241,8 +239,7 @@ class _Text:
                 self._take(i.out, self.cells.wrapper())
                 base = self._load(self._new(), self._at("%run", _CONSTANTS))
                 self._line(
-                    f"store ptr {self._at(base, self.constants[i.constant])}, ptr {self._at(f'%r{i.out}', _FIELDS)}"
-                )
+                    f"store ptr {self._at(base, self.constants[i.constant])}, ptr {self._at(f'%r{i.out}', _FIELDS)}")
             case Zeros():
                 self._take(i.out, self.cells.tensor(i.nbytes))
                 elements = self._at(f"%r{i.out}", _elements(i.nbytes))
@@ -274,8 +271,7 @@ class _Text:
         nbytes = i.rows * i.nbytes
         self._line(
             f"%r{i.out} = call ptr @flow.writable(ptr %run, ptr %r{i.data}, i64 {self.cells.tensor(nbytes)}, i64 "
-            f"{_elements(nbytes)}, i64 {nbytes})"
-        )
+            f"{_elements(nbytes)}, i64 {nbytes})")
         self._check(f"%r{i.out}")
         elements, row, place = (self._load(self._new(), self._at(f"%r{r}", _FIELDS)) for r in (i.out, i.row, i.index))
         number, wide = self._load(self._new(), place, f"i{i.width}"), self._new()
@@ -298,8 +294,7 @@ class _Text:
             if r in self.in_place:
                 self._take(r, self.cells.wrapper())
                 elements = self._load(
-                    self._new(), self._at(self._load(self._new(), self._at("%run", _OUTPUTS)), 8 * self.in_place[r])
-                )
+                    self._new(), self._at(self._load(self._new(), self._at("%run", _OUTPUTS)), 8 * self.in_place[r]))
             else:
                 self._take(r, self.cells.tensor(nbytes))
                 elements = self._at(f"%r{r}", _elements(nbytes))
@@ -428,8 +423,7 @@ class _Text:
         known = found.get(path)
         if known is None:
             known = found[path] = self._load(
-                self._new(), self._at(self._follow(path[:-1], found), _FIELDS + 8 * path[-1])
-            )
+                self._new(), self._at(self._follow(path[:-1], found), _FIELDS + 8 * path[-1]))
         return known
 
 

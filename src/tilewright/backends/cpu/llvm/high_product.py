@@ -48,8 +48,7 @@ def _by_halves(f: FunctionText, e: Call, texts: list[str], shift: int, level: in
     if shift == 31:
         totals = [
             f.put(f"{how} {wide} {t}, splat (i64 {by})", level)
-            for t, how, by in zip(totals, ("lshr", "shl"), (31, 1), strict=True)
-        ]
+            for t, how, by in zip(totals, ("lshr", "shl"), (31, 1), strict=True)]
     even, other = (f.put(f"bitcast {wide} {t} to {narrow}", level) for t in totals)
     places = ", ".join(f"i32 {lane + (shift == 32) if lane % 2 == 0 else lane + lanes}" for lane in range(lanes))
     return f.put(f"shufflevector {narrow} {even}, {narrow} {other}, <{lanes} x i32> <{places}>", level)

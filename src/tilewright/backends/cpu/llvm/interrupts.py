@@ -113,8 +113,7 @@ def look_text(triple: str) -> str:
     """Return `tw_look` and `tw_begin` for a system."""
     has_clock = processors.pointer_bytes(triple) == 8 and (not triple or "linux" in triple)
     return (_CLOCK if has_clock else _NO_CLOCK) + _LOOK.format(
-        interval=INTERVAL if has_clock else 0, interrupted=INTERRUPTED
-    )
+        interval=INTERVAL if has_clock else 0, interrupted=INTERRUPTED)
 
 
 def entries_text(symbol: str) -> str:

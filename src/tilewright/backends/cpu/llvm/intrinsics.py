@@ -89,8 +89,7 @@ def _bits(f: FunctionText, e: E.Call, texts: list[str], level: int) -> str:
         ones = "-1" if dtype.code != "bool" else "true"
         return f.put(
             f"xor {kind} {texts[0]}, {ones if dtype.lanes == 1 else f'splat ({register_type(dtype.element)} {ones})'}",
-            level
-        )
+            level)
     operation = ("ashr" if dtype.code == "int" else "lshr") if e.op is I.shift_right else _BITS[e.op]
     return f.put(f"{operation} {kind} {texts[0]}, {texts[1]}", level)
 
@@ -200,8 +199,7 @@ def _sigmoid(f: FunctionText, dtype: DataType, texts: list[str], level: int) -> 
     kind = register_type(dtype)
     grown = _library("exp")(f, dtype, [f.put(f"fneg {kind} {texts[0]}", level)], level)
     return f.put(
-        f"fdiv {kind} {_splat(1.0, dtype)}, {f.put(f'fadd {kind} {grown}, {_splat(1.0, dtype)}', level)}", level
-    )
+        f"fdiv {kind} {_splat(1.0, dtype)}, {f.put(f'fadd {kind} {grown}, {_splat(1.0, dtype)}', level)}", level)
 
 
 def _splat(value: float, dtype: DataType) -> str:

@@ -43,8 +43,7 @@ def kind_wanted() -> str:
     if asked and asked not in _KINDS:
         raise OptionError(
             f"{PERF} is '{asked}'; set it to map or jitdump, so that perf knows the functions of loaded code, or unset "
-            "it", code="TW0208"
-        )
+            "it", code="TW0208")
     return asked
 
 
@@ -86,13 +85,10 @@ class _JitDump:
         self._file.write(
             struct.pack(
                 "<IIIIIIQQ", _MAGIC, _VERSION, _HEADER, machine, 0, self.process,
-                time.clock_gettime_ns(time.CLOCK_MONOTONIC), 0
-            )
-        )
+                time.clock_gettime_ns(time.CLOCK_MONOTONIC), 0))
         self._file.flush()
         self._marker = mmap.mmap(
-            self._file.fileno(), _HEADER, flags=mmap.MAP_PRIVATE, prot=mmap.PROT_READ | mmap.PROT_EXEC
-        )
+            self._file.fileno(), _HEADER, flags=mmap.MAP_PRIVATE, prot=mmap.PROT_READ | mmap.PROT_EXEC)
 
     def write(self, functions: Functions) -> None:
         """Write records of functions, with their instructions in memory."""
@@ -103,8 +99,7 @@ class _JitDump:
                     "<IIQQQQ", self.process, threading.get_native_id(), address, address, nbytes, self._count
                 ) + text + code
                 self._file.write(
-                    struct.pack("<IIQ", _LOAD, 16 + len(body), time.clock_gettime_ns(time.CLOCK_MONOTONIC)) + body
-                )
+                    struct.pack("<IIQ", _LOAD, 16 + len(body), time.clock_gettime_ns(time.CLOCK_MONOTONIC)) + body)
                 self._count += 1
             self._file.flush()
 

@@ -32,8 +32,7 @@ def remainder(
     x, y = (widen(f, t, level, dtype) for t in texts) if is_short(dtype) else texts
     result, exact = _in_double(f, single, x, y)
     found, _ = f.choose(
-        exact, register_type(single), lambda: (result, level), lambda: (library(f, single, [x, y], f.here), f.here)
-    )
+        exact, register_type(single), lambda: (result, level), lambda: (library(f, single, [x, y], f.here), f.here))
     return (narrow(f, found, f.here, dtype) if is_short(dtype) else found), f.here
 
 

@@ -92,8 +92,7 @@ class ScratchText:
     def _frees(self, names: Sequence[str]) -> list[str]:
         return [
             f"  call void {self.f.declare(allocator(self.f.target.mtriple)[1], 'void', 'ptr')}(ptr {name})"
-            for name in names
-        ]
+            for name in names]
 
     def _all_there(self, names: Sequence[str], kind: str) -> list[str]:
         """Return lines that define `%<kind>.there`."""

@@ -75,8 +75,7 @@ class _Integers:
         a, b = (x if isinstance(x, str) else self.number(x) for x in (yes, no))
         return self.f.put(
             f"select {register_type(BOOL.with_lanes(self.lanes))} {condition}, {self.kind} {a}, {self.kind} {b}",
-            self.level
-        )
+            self.level)
 
     def as_real(self, bits: str) -> str:
         return self.f.put(f"bitcast {self.kind} {bits} to {self.real}", self.level)
@@ -159,8 +158,7 @@ def narrow_double(f: FunctionText, text: str, level: int, lanes: int) -> str:
     truth = register_type(BOOL.with_lanes(lanes))
     mask = "9223372036854775807" if lanes == 1 else "splat (i64 9223372036854775807)"
     sizes = [
-        f.put(f"and {wide} {f.put(f'bitcast {double} {x} to {wide}', level)}, {mask}", level) for x in (text, back)
-    ]
+        f.put(f"and {wide} {f.put(f'bitcast {double} {x} to {wide}', level)}, {mask}", level) for x in (text, back)]
     larger = f.put(f"icmp ugt {wide} {sizes[1]}, {sizes[0]}", level)
     differs = f.put(f"icmp ne {wide} {sizes[1]}, {sizes[0]}", level)
     bits = i.as_bits(near)
@@ -168,8 +166,7 @@ def narrow_double(f: FunctionText, text: str, level: int, lanes: int) -> str:
     exact = f.put(
         f"or {truth} {f.put(f'fcmp uno {double} {text}, {text}', level)}, "
         f"{f.put(f'xor {truth} {differs}, {_true(lanes)}', level)}",
-        level
-    )
+        level)
     return i.as_real(i.select(exact, bits, odd))
 
 

@@ -104,8 +104,7 @@ def _compare_lanes(f: FunctionText, e: E.Comparison) -> Value | None:
     cut = E.minimum(E.maximum(E.sub(limit, base), min(ends) - 1), max(ends) + 1)
     text, need = f.value(E.cast("int32", cut))
     against, _ = (f"splat (i32 {text})", 0) if number_of(E.cast("int32", cut)) is not None else f.splat(
-        (text, need), DataType(f"int32x{n}")
-    )
+        (text, need), DataType(f"int32x{n}"))
     level = f.place(need)
     lanes = lanes_constant(DataType(f"int32x{n}"), range(0, stride * n, stride))
     sign = "" if test in ("eq", "ne") else "s"
@@ -207,8 +206,7 @@ def _divide(f: FunctionText, dtype: DataType, a: str, b: str, level: int, *, flo
         whole = _floored(f, dtype, whole, rest, safe, level)
     if signed:  # by -1 the quotient is -a, which wraps around where the division would trap
         whole = f.put(
-            f"select {truth} {unsafe}, {kind} {f.put(f'sub {kind} {zero}, {a}', level)}, {kind} {whole}", level
-        )
+            f"select {truth} {unsafe}, {kind} {f.put(f'sub {kind} {zero}, {a}', level)}, {kind} {whole}", level)
     return f.put(f"select {truth} {by_zero}, {kind} {zero}, {kind} {whole}", level)
 
 

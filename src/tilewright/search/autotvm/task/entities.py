@@ -221,8 +221,7 @@ def split(axis: VirtualAxis, policy: str, options: Mapping[str, Any]) -> Transfo
     inner = sorted(n for n in factors if n <= longest)
     made = (
         SplitEntity((-1, *sizes)) for sizes in itertools.product(inner, repeat=outputs - 1)
-        if (whole := math.prod(sizes)) <= length and not (exact and length % whole)
-    )
+        if (whole := math.prod(sizes)) <= length and not (exact and length % whole))
     return _found([e for e in made if keep(e)], outputs, f"axis {axis.name} of length {length}")
 
 
@@ -270,8 +269,7 @@ def annotate(axes: Sequence[Any], policy: str, options: Mapping[str, Any]) -> Tr
         "vec": [vectorized],
         "try_vec": [("none",) * count, vectorized],
         "try_unroll_vec": [
-            (*("none",) * (count - k - 1), *("unroll",) * k, last) for k in range(count) for last in _MARKS
-        ],
+            (*("none",) * (count - k - 1), *("unroll",) * k, last) for k in range(count) for last in _MARKS],
     }
     return _found(map(AnnotateEntity, dict.fromkeys(ways[policy])), count, "the axes")
 

@@ -290,8 +290,7 @@ class ConfigSpace:
             lines += [f"  branch {number}:"] if len(self.branches) > 1 else []
             lines += [
                 f"  {', '.join(a.names)}: {len(a.answers)} answers, {', '.join(map(str, a.answers[0]))} …"
-                for a in branch
-            ]
+                for a in branch]
         return "\n".join(lines)
 
 
@@ -367,8 +366,7 @@ class FallbackConfigEntity(ConfigSpace):
         for limits in constraints:
             fitting = [
                 e for e in answers if all(
-                    limit == -1 or n <= limit for n, limit in zip(e.size[1:], limits[1:], strict=True))
-            ]
+                    limit == -1 or n <= limit for n, limit in zip(e.size[1:], limits[1:], strict=True))]
             if fitting:
                 self.entity_map[name] = max(fitting, key=lambda e: e.size[:0:-1])
                 return

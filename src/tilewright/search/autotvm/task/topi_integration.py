@@ -83,8 +83,7 @@ def get_workload(outs: Sequence[Tensor], task_name: str | None = None) -> Worklo
         names = ", ".join(t.name for t in outs)
         raise OptionError(
             f"the task '{task_name}' did not compute {names}; call its function from register_topi_compute first",
-            code="TW1105"
-        )
+            code="TW1105")
     return workload
 
 

@@ -33,8 +33,7 @@ def command_stream_module(function: Function) -> LibraryModule:
             f'@{symbol} rounds as "{rounding}", and Ethos-U rounds as "{_ROUNDING}"; bring the network into that form '
             'with '
             f'relay.qnn.transform.Unify("NHWC", "int8", "{_ROUNDING}") before partition_for_ethosu', function.span,
-            code="TW0905"
-        )
+            code="TW0905")
     stream = compile_model(tflite_bytes(function), config, symbol)
     result: Any = function.ret_type
     gives = result.fields if isinstance(result, TupleType) else (result,)
@@ -49,8 +48,7 @@ def command_stream_module(function: Function) -> LibraryModule:
     step = Step(
         INVOKE, tuple(range(first)), tuple(range(first, len(tensors))), len(constants),
         {"accelerator_config": config, **stream.memory},
-        IRModule.from_expr(meaning).astext(show_meta_data=True),
-    )
+        IRModule.from_expr(meaning).astext(show_meta_data=True))
     return LibraryModule("ethos-u", symbol, tensors, [step], constants, 0)
 
 

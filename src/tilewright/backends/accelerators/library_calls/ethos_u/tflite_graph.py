@@ -82,14 +82,12 @@ class _Graph:
         }
         codes = [
             {"builtin_code": OPERATORS.index(k), "deprecated_builtin_code": min(OPERATORS.index(k), 127), "version": 1}
-            for k in self.codes
-        ]
+            for k in self.codes]
         return model_bytes(
             {
                 "version": 3, "operator_codes": codes, "subgraphs": [graph], "buffers": self.buffers,
                 "description": "a part for Ethos-U"
-            }
-        )
+            })
 
     def _value(self, e: Expr, name: str, scales: Mapping[Expr, Scale]) -> int:
         kind: Any = e.checked_type
@@ -101,8 +99,7 @@ class _Graph:
             {
                 "name": name, "shape": list(shape), "type": ELEMENT_TYPES.index(dtype), "buffer": buffer,
                 "quantization": quantization
-            }
-        )
+            })
         return len(self.tensors) - 1
 
     def _stored(self, s: Stored, prefix: str) -> int:
@@ -125,8 +122,7 @@ class _Graph:
             padded = self._tensor(f"{name}.padded", shape, str(source.dtype), scales[layer.reads[0]])
             self._operator(
                 "PAD", [reads[0], self._stored(Stored("widths", layer.pad.astype(np.int32)), name)], padded,
-                ("PadOptions", {})
-            )
+                ("PadOptions", {}))
             reads[0] = padded
         stored = [self._stored(s, name) for s in layer.stored]
         self.numbers[e] = self._value(e, name, scales)
@@ -155,8 +151,7 @@ def _layers(function: Function) -> dict[Expr, Layer]:
                 raise CompileError(
                     f"Ethos-U was given {what}, which is no row of its table; partition with partition_for_ethosu(mod, "
                     "params)",
-                    e.span, code="TW0904"
-                )
+                    e.span, code="TW0904")
             found[e] = reader(e.op.body, dict(zip(e.op.params, e.args, strict=True)))
     return found
 
@@ -173,8 +168,7 @@ def _scales(layers: Mapping[Expr, Layer]) -> dict[Expr, Scale]:
                 raise CompileError(
                     f"one layer gives a tensor the scale {known}, and {layer.kind} reads it as {scale}; requantize "
                     "between them",
-                    e.span, code="TW0904"
-                )
+                    e.span, code="TW0904")
             if known is not None:
                 found[source] = known
     for e, layer in reversed(list(layers.items())):  # moved data have the scale of the result
@@ -216,8 +210,7 @@ def _conv2d(body: Any, args: Arguments) -> Layer:
     table = ("DepthwiseConv2DOptions", {**options, "depth_multiplier": 1}) if deep else ("Conv2DOptions", options)
     return _product(
         "DEPTHWISE_CONV_2D" if deep else "CONV_2D", body, conv, args[source],
-        Stored("weight", value, _number(conv.args[5]), axis), table, pad
-    )
+        Stored("weight", value, _number(conv.args[5]), axis), table, pad)
 
 
 def _fully_connected(body: Any, args: Arguments) -> Layer:
@@ -239,8 +232,7 @@ def _product(
     scales = np.float32(own[0]) * np.asarray(weight.scales, np.float32)
     return Layer(
         kind, (source,), (own,), _scale(body.args[3], body.args[4]),
-        (weight, Stored("bias", bias.reshape(-1).astype(np.int32), scales)), options, pad
-    )
+        (weight, Stored("bias", bias.reshape(-1).astype(np.int32), scales)), options, pad)
 
 
 def _pool(kind: str, call: Call, args: Arguments, scales: tuple[Scale | None, Scale | None]) -> Layer:
@@ -274,15 +266,13 @@ def _reshape(body: Any, args: Arguments) -> Layer:
     shape = np.asarray(kind.concrete_shape, np.int32)
     return Layer(
         "RESHAPE", (args[body.args[0]],), (None,), None, (Stored("shape", shape),),
-        ("ReshapeOptions", {"new_shape": shape.tolist()})
-    )
+        ("ReshapeOptions", {"new_shape": shape.tolist()}))
 
 
 def _softmax(body: Any, args: Arguments) -> Layer:
     return Layer(
         "SOFTMAX", (args[body.args[0]],), (_scale(*body.args[1:3]),), _scale(*body.args[3:5]), (),
-        ("SoftmaxOptions", {"beta": 1.0})
-    )
+        ("SoftmaxOptions", {"beta": 1.0}))
 
 
 _READERS: Final[Mapping[str, Callable[[Any, Arguments], Layer]]] = {

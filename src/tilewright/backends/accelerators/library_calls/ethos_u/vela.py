@@ -64,8 +64,7 @@ def compile_model(model: bytes, config: str, name: str) -> CommandStream:
         if ran.returncode or len(made) != 1:
             said = "\n".join((ran.stderr or ran.stdout).strip().splitlines()[-5:])
             raise CompileError(
-                f"Vela did not compile @{name} for {config}: {said or 'it wrote no command stream'}", code="TW0914"
-            )
+                f"Vela did not compile @{name} for {config}: {said or 'it wrote no command stream'}", code="TW0914")
         with np.load(made[0]) as found:
             memory = {name: found[name].reshape(-1).astype(int).tolist() for name in _MEMORY}
             commands, weights = (np.frombuffer(found[name].tobytes(), np.uint8) for name in ("cmd_data", "weight_data"))
