@@ -52,7 +52,7 @@ def own(function: FlowFunction) -> FlowFunction:
 def _owned(body: Body, needed: set[Reg]) -> tuple[Body, set[Reg]]:
     """Return the body with counts, and the registers that it needs; `needed` are those that are needed after it."""
     needed = set(needed)
-    done: Body = []  # the last first
+    done: Body = []  # in reverse order
     for i in reversed(body):
         if isinstance(i, (If, Choose)):
             needed = _branches(i, needed, done)

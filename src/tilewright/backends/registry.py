@@ -34,7 +34,7 @@ def _installed() -> Mapping[str, str]:
 
 
 def has_backend(name: str) -> bool:
-    """Tell whether a kind of target has a back end."""
+    """Return whether a kind of target has a back end."""
     return name in BUILT_IN or name in _installed()
 
 
@@ -42,7 +42,7 @@ def has_backend(name: str) -> bool:
 def find_backend(name: str) -> Backend:
     """Return the back end of a kind of target.
 
-    Raises `TargetError` where there is none, or where its package cannot be imported.
+    Raises `TargetError` if there is none, or its package cannot be imported.
     """
     value = BUILT_IN.get(name) or _installed().get(name)
     if value is None:
@@ -57,6 +57,6 @@ def find_backend(name: str) -> Backend:
 
 
 def forget() -> None:
-    """Forget the entry points and back ends found so far, where packages were installed or removed since."""
+    """Clear the cached entry points and back ends, after packages were installed or removed."""
     for cached in (_installed, find_backend):
         cached.cache_clear()

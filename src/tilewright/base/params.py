@@ -1,10 +1,11 @@
-"""Named arrays as bytes, in TVM's form: what `relay.save_param_dict` writes and `load_params` of its executors reads.
+"""Named arrays as bytes, in TVM's form: written by `relay.save_param_dict`, read by `load_params` of its executors.
 
     file  ::= 0xF7E58D4F05049CB7 u64 | 0 u64 | count u64 | (length u64, name)* | count u64 | array*
     array ::= 0xDD5E40F096B4A13F u64 | 0 u64 | device kind i32, number i32 | rank i32 | code u8, bits u8, lanes u16 |
-    sizes i64* | bytes i64 | contents
+              sizes i64* | bytes i64 | contents
 
-All little-endian. Reading measures everything before it allocates, and refuses what does not fit with `ModelError`.
+All numbers are little-endian. The reader checks every size before it allocates memory, and raises `ModelError` for
+sizes that exceed the data.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ _MOST_DIMENSIONS: Final = 32
 
 
 def save_param_dict(params: Mapping[str, Any]) -> bytes:
-    """The arrays (numpy's, `NDArray`s, or anything like them) with their names, in TVM's binary form."""
+    """Return named arrays (numpy arrays, `NDArray`s, or similar) in TVM's binary form."""
     parts = [struct.pack("<QQQ", LIST_MAGIC, 0, len(params))]
     for name in params:
         raw = name.encode()
@@ -49,8 +50,8 @@ def _written(a: np.ndarray[Any, Any]) -> bytes:
 
 
 def load_param_dict(param_bytes: bytes | bytearray | memoryview) -> dict[str, NDArray]:
-    """The arrays by name that `save_param_dict`, here or of TVM, wrote. Raises `ModelError` naming the byte where the
-    text is damaged."""
+    """Return the arrays by name from the output of `save_param_dict` or of TVM. Raises `ModelError` with the byte at
+    which the data is damaged."""
     reader = _Reader(bytes(param_bytes))
     magic, _ = reader.numbers("<QQ")
     if magic != LIST_MAGIC:
@@ -69,12 +70,12 @@ def load_param_dict(param_bytes: bytes | bytearray | memoryview) -> dict[str, ND
 
 
 def read_array(raw: bytes) -> np.ndarray[Any, Any]:
-    """One array in TVM's form, without a copy. Raises `ModelError` naming the byte where it is damaged."""
+    """Return one array in TVM's form, without a copy. Raises `ModelError` with the byte at which it is damaged."""
     return _Reader(raw).array()
 
 
 class _Reader:
-    """The bytes, and how far they have been read."""
+    """The bytes, and the position up to which they have been read."""
 
     def __init__(self, raw: bytes) -> None:
         self.raw, self.at = raw, 0
@@ -91,7 +92,8 @@ class _Reader:
         return struct.unpack(form, self.taken(struct.calcsize(form)))
 
     def bounded(self, count: int, least: int, what: str) -> int:
-        """A number of things of at least `least` bytes each, which the rest of the bytes has room for."""
+        """Return `count`; raises `ModelError` unless the remaining bytes hold that many items of at least `least`
+        bytes."""
         if count * least > len(self.raw) - self.at:
             raise ModelError(
                 f"these parameters are damaged at byte {self.at}: {count} {what} are announced, and "

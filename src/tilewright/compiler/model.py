@@ -60,26 +60,26 @@ def compile(
 ) -> Model:
     """Compile a model for this machine, or for `target`.
 
-    - `model`: the path of an ONNX, TFLite, PyTorch or Relay (`.relay`) file, its bytes, a `ModelProto`, a
-      `tflite.Model`, a TorchScript module, an `ExportedProgram`, or an `IRModule` or function of Relay.
+    - `model`: the path or bytes of a file (ONNX, TFLite, PyTorch, or Relay as `.relay`), or an object: a `ModelProto`,
+      a `tflite.Model`, a TorchScript module, an `ExportedProgram`, an `IRModule`, or a function of Relay.
     - `shapes`: sizes of symbolic input dimensions, by input. Without them, a model with symbolic dimensions is compiled
       for each shape at the first call with it. With names or ranges (`("1..64", 3, "h", "w")`), one program serves all
-      sizes and can be saved; `OpenSizeWarning` tells where the model has no such program.
-    - `target`: as TVM writes it; accelerators before the processor ("npu, llvm") compute what they support.
+      sizes and can be saved; `OpenSizeWarning` reports a model without such a program.
+    - `target`: in TVM's form; accelerators before the processor ("npu, llvm") compute the operators that they support.
     - `threads`: threads that share the work of a call (default: all cores).
     - `opt_level`, `config`, `disabled_pass`: the arguments of `PassContext`.
     - `mixed_precision`: "bfloat16" or "float16" for products and the values between them, with sums in float32. Inputs
       and outputs keep their types.
     - `numerics`: the rounding of quantized networks, "tflite", "onnx", "torch" (or one of its engines) or "fast"; by
-      default that of the runtime that the model is from.
-    - `max_arena`: the limit of the memory between kernels in bytes (0: none). A `CompileError` names what is live at
-      the peak of a model that needs more.
-    - `specialise_after`: the number of calls after which sizes of a program with dynamic dimensions are compiled for
-      themselves in the background (0: never).
+      default that of the runtime from which the model comes.
+    - `max_arena`: the limit of the memory between kernels in bytes (0: none). A `CompileError` names the values at the
+      peak of a model that needs more.
+    - `specialise_after`: the number of calls after which a combination of dynamic sizes is compiled separately in the
+      background (0: never).
     - `records`: files of tuning records (`tilewright tune`), which override the analytical schedules.
 
-    Raises `ModelError` for a bad file, `OpNotImplemented` with all unknown operators, `ShapeError` where an operator
-    refuses its arguments, `InputError` for shapes that do not fit, `TargetError`, `OptionError`.
+    Raises `ModelError` for a bad file, `OpNotImplemented` with all unknown operators, `ShapeError` for arguments that
+    an operator refuses, `InputError` for unsuitable shapes, `TargetError`, `OptionError`.
     """
     if not isinstance(opt_level, int) or not 0 <= opt_level <= _HIGHEST_LEVEL:
         raise OptionError(
@@ -99,7 +99,7 @@ def compile(
             f"{chosen.accelerators[0].name} out of the target '{chosen}'", code="TW0204")
     kept, report = cache or Cache.default(), BuildReport()
     if not isinstance(model, (str, bytes, os.PathLike)) and format_of(model) is PYTORCH:
-        model, shapes = PYTORCH.read(model, shapes)[0], None  # a module of torch has no bytes to know it by
+        model, shapes = PYTORCH.read(model, shapes)[0], None  # a module of torch has no bytes as identity
     with _advised(records), no_garbage_collection():
         source = _source(model, shapes or {}, kept, report)
         made = Model(ModelCompiler(source, chosen, options, kept, report), shapes or {}, threads)
@@ -111,7 +111,7 @@ def compile(
 def _source(model: Any, shapes: Shapes, cache: Cache, report: BuildReport) -> ModelSource:
     """Return the source of a model: a file, or a program in memory."""
     is_text = isinstance(model, (str, os.PathLike)) and format_of(model) is RELAY
-    # asked by name, so that what is no module imports nothing
+    # tested by name, so that other objects import nothing
     if not is_text and not type(model).__module__.startswith("tilewright."):
         return FileSource(model, shapes, cache, report)
     from tilewright.compiler.relay_source import RelaySource
@@ -140,13 +140,13 @@ class Model:
         self._shapes: dict[str, Sequence[Any]] = dict(shapes)
         self._has_groups = any(is_group(dims) for _, dims, _ in self._signature)
         self._single: Specialization | None = None
-        """The program of every call, where the model has one."""
+        """The program of every call, if the model has a single program."""
         self._only: Executable | None = None
-        """The same, loaded, where all outputs are tensors."""
+        """The same program, loaded, if all outputs are tensors."""
         self._open: OpenShapes | None = None
         self._trees: dict[Key, Stages] = {}
         self._stages: Stages | None = None
-        """The tree of the last call, where calls decide the programs."""
+        """The tree of the last call, if calls decide the programs."""
         self.specialise_after = 0
 
     def prepare(self) -> None:
@@ -192,8 +192,8 @@ class Model:
                 self._use(edge.program.artifact)
 
     def _prepare_open(self) -> bool:
-        """Compile one program for all sizes; False, with a warning, where there is none: then each shape has one of its
-        own."""
+        """Compile one program for all sizes. Without such a program, warn and return False: shapes are then compiled
+        separately."""
         wanted = open_shapes(self._signature, self._shapes)
         self._shapes = dict(wanted.dims)
         artifact = self._compiler.stored(wanted.key())
@@ -255,7 +255,7 @@ class Model:
 
     @property
     def artifact(self) -> Artifact:
-        """The program that `save` writes: that for the shapes of the last call. Raises `InputError` where a call takes
+        """The program that `save` writes: that for the shapes of the last call. Raises `InputError` if a call takes
         several."""
         if self._single is None and self._stages is not None and self._stages.root.asked:
             raise InputError(self._stages.why_not_one(), code="TW0708")
@@ -304,10 +304,9 @@ class Model:
     def warm_up(self, *args: Any, **kwargs: Any) -> None:
         """Compile all that a call with these inputs needs, and make the call.
 
-        A branch or a size that is met for the first time while a program runs is compiled once that pays, so that a
-        call whose like never comes again is not waited for (`base/jit_policy.py`). Shapes that a service will be asked
-        for are better compiled before it starts: with a cache, or saved, they are there from then on. Raises what a
-        call raises.
+        By default, new branches and sizes are compiled only after they recur, so that a unique call does not wait
+        (`base/jit_policy.py`). A service can compile its shapes before it starts; in the cache or a saved file they
+        remain available. Raises the errors of a call.
         """
         self._call(args, kwargs, None, at_once=True)
 
@@ -354,12 +353,11 @@ class Model:
         return self._tree(groups), flat(values)
 
     def save(self, path: str | os.PathLike[str], linker: Linker | None = None) -> Path:
-        """Write a `.so` (needs a linker) or a `.tar`: code, constants and plan in one file, which needs nothing of
-        ours.
+        """Write a `.so` (needs a linker) or a `.tar`: code, constants and plan in one self-contained file.
 
-        For programs of others, all of which need a linker: `.a` and `.o` with their header, `.dll` for Windows, `.wasm`
-        with its loader for JavaScript. A program in stages is saved as a `.tar` that the package loads: with what it
-        was compiled for so far, and what it goes on from. As `.c` it is one C file with its header: see `export_c`.
+        Other forms need a linker, too: `.a` and `.o` with their header, `.dll` for Windows, `.wasm` with its loader for
+        JavaScript. A program in stages is saved as a `.tar` for this package, with its compiled stages and the rest of
+        the program. `.c` is one C file with its header: see `export_c`.
         """
         tree = self._stages
         if Path(path).suffix == ".c":
@@ -380,17 +378,17 @@ class Model:
             tree, Way(self._compiler.source.name, self.target, self._compiler.options, self._threads), main, Path(path))
 
     def save_c(self, path: str | os.PathLike[str], target: str | Target | None = None) -> Path:
-        """Write the model as C99 for any processor: `path`, and the header beside it. See `export_c`."""
+        """Write the model as C99 for any processor to `path`, with its header. See `export_c`."""
         from tilewright.compiler.c_model import write_model
 
         return write_model(self._as_c(Path(path).stem, target), Path(path))
 
     def export_c(self, folder: str | os.PathLike[str], *inputs: Any, target: str | Target | None = None) -> list[Path]:
-        """Write the model as C99 for any processor: source and header, a test on `inputs` (random ones without), an
-        example, a Makefile.
+        """Write the model as C99 for any processor: source, header, a test on `inputs` (default: random), an example
+        and a Makefile.
 
-        `target` is C with its options, by default the one that the model was compiled for, or plain "c". Returns the
-        paths. Raises `CompileError` for what C files cannot be: control flow, open sizes, operators without a kernel.
+        `target` is C with its options, by default that of the model, or plain "c". Returns the paths. Raises
+        `CompileError` for control flow, dynamic shapes, and operators without a kernel.
         """
         from tilewright.compiler.c_model import write_project
 
@@ -427,7 +425,6 @@ class Model:
         return model, files(model, *known)
 
     def _as_c(self, name: str, target: str | Target | None) -> CModel:
-        """Return the model as one C file of that name."""
         from tilewright.compiler.c_model import c_model
 
         chosen = (
@@ -458,12 +455,12 @@ class Model:
         return tree.benchmark(*tensors, **options)
 
     def profile(self, *args: Any, **options: Any) -> Profile:
-        """The time of each step, on these inputs or on random ones: see `Executable.profile`."""
+        """Return the time of each step, on these inputs or on random ones: see `Executable.profile`."""
         return self.executable.profile(*args, **options)
 
     def dump(self, stage: str) -> str:
-        """The program as text at a stage: `relay`, `tir`, `ll` or `asm`; `c` in the place of these two for the target
-        c. Compiles again when it came from the cache."""
+        """Return the program as text at a stage: `relay`, `tir`, `ll` or `asm`, for the target c `c` instead of the
+        last two. Compiles again if the program came from the cache."""
         backend = self.target.processor.backend
         if stage not in (*STAGES, "c", *backend.stages):
             raise OptionError(f"there is no stage '{stage}'; the stages are {', '.join(STAGES)}", code="TW0210")
@@ -491,7 +488,7 @@ class Model:
         return self._compiler.compile(lambda: self._compiler.read(shapes, report), report, instruments)
 
     def _input_shapes(self) -> dict[str, Any]:
-        """Return the shapes of all inputs of the model. Raises `InputError` where they are not known."""
+        """Return the shapes of all inputs of the model. Raises `InputError` if they are not known."""
         shapes = [t.shape for t in self.inputs]
         if self._single is not None:
             return {n: shape for (n, _, _), shape in zip(self._signature, shapes, strict=True)}

@@ -87,7 +87,7 @@ class ModelCompiler:
                 self.cache.put_artifact(key, artifact)
 
     def _key(self, what: Any) -> str | None:
-        """Return the key of a program; None where a key cannot cover all that the program depends on."""
+        """Return the key of a program; None if a key cannot cover all that the program depends on."""
         hooks = hooks_digest()
         if not self.source.content or hooks is None:
             return None
@@ -105,7 +105,7 @@ class ModelCompiler:
         self, make: Callable[[], IRModule], report: BuildReport | None = None,
         instruments: Sequence[PassInstrument] = (),
     ) -> Artifact:
-        """Compile the module that `make` returns: the model, or a stage of it. The cache is not asked."""
+        """Compile the module that `make` returns: the model, or a stage of it. The cache is not used."""
         from tilewright.compiler.pipeline import compile_module
 
         with self.context(instruments):
@@ -114,7 +114,7 @@ class ModelCompiler:
     def compile_open(
         self, wanted: OpenShapes, report: BuildReport | None = None, instruments: Sequence[PassInstrument] = (),
     ) -> Artifact:
-        """Compile one program for all of these sizes. Raises `OpenSizeError` where the model has no such program."""
+        """Compile one program for all of these sizes. Raises `OpenSizeError` if the model has no such program."""
         from tilewright.compiler.open_program import build_open
         from tilewright.scalar.expr import Var
 

@@ -1,10 +1,9 @@
-"""Shapes with open dimensions, as users write them.
+"""Shapes with dynamic dimensions, as users write them.
 
-    shapes={"x": ("1..64", 3, "h", "w=32..")}      from 1 to 64, whatever the model calls it; `h`; `w`, 32 or more
-    shapes={"x": (1, 3, "h=32..1280:32", "w:32")}  multiples of 32, as networks want them that halve an image and join
-    the halves again
+    shapes={"x": ("1..64", 3, "h", "w=32..")}      1 to 64, under the model's name; `h`; `w`, at least 32
+    shapes={"x": (1, 3, "h=32..1280:32", "w:32")}  multiples of 32, for networks that halve an image repeatedly
 
-Imports nothing of the compiler: a program that the cache has is found by what is said here.
+This module imports nothing of the compiler, because its result is the cache key of a program.
 """
 
 from __future__ import annotations
@@ -26,26 +25,27 @@ Dims = tuple["int | str", ...]
 
 @dataclass(slots=True)
 class OpenShapes:
-    """The dimensions of the inputs whose shapes are given, open ones by name, and the ranges of these."""
+    """The dimensions of the inputs with given shapes, dynamic ones by name, and the ranges of the dynamic dimensions.
+    """
 
     dims: dict[str, Dims] = field(default_factory=dict)
     ranges: dict[str, tuple[int, int | None]] = field(default_factory=dict)
     steps: dict[str, int] = field(default_factory=dict)
-    """Of what number dimensions are multiples; 1 where nothing is said."""
+    """Divisors of dimensions; the default is 1."""
     names: dict[str, int | str] = field(default_factory=dict)
-    """What symbols of the model are here: another name, or a number."""
+    """Symbols of the model, mapped to another name or a number."""
 
     def key(self) -> Any:
-        """What tells two of them apart, as JSON has it."""
+        """Return a JSON value that identifies this object."""
         return ["open", self.dims, self.ranges, self.steps]
 
     def symbol(self, name: str) -> tuple[str, int]:
-        """What a program calls a dimension: by a name and a factor, `h` or `h_by_32 * 32`."""
+        """Return the symbol and the factor of a dimension in programs, `h` or `h_by_32 * 32`."""
         step = self.steps.get(name, 1)
         return (name, 1) if step == 1 else (f"{name}_by_{step}", step)
 
     def symbol_ranges(self) -> dict[str, tuple[int, int | None]]:
-        """The ranges of these names; raises `InputError` for one without a multiple in it."""
+        """Return the ranges of the symbols; raises `InputError` for a range that contains no multiple."""
         found: dict[str, tuple[int, int | None]] = {}
         for name, (least, most) in self.ranges.items():
             symbol, step = self.symbol(name)
@@ -58,14 +58,14 @@ class OpenShapes:
 
 
 def has_open(shapes: Mapping[str, Any]) -> bool:
-    """Whether a dimension in the given shapes is open."""
+    """Whether the given shapes have a dynamic dimension."""
     return any(isinstance(d, str) for shape in shapes.values() if isinstance(shape, Sequence) for d in shape)
 
 
 def open_shapes(
     signature: Sequence[tuple[str, Sequence[int | str], str]], shapes: Mapping[str, Sequence[Any]]
 ) -> OpenShapes:
-    """The given `shapes` beside the model's own; raises `InputError` for what does not fit these."""
+    """Combine the given `shapes` with the model's own; raises `InputError` for conflicts."""
     found = OpenShapes()
     for name, own, _ in signature:
         if name not in shapes:

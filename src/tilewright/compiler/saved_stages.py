@@ -1,13 +1,12 @@
-"""Programs in stages as a file: what is compiled, and the rest of the program at each point, from which it goes on
-growing.
+"""Files of programs in stages: the compiled stages, and the rest of the program at each point, for further growth.
 
     model.tar   stages.json · stages.sha256 · function.N.json · program.N.tar
 
-`stages.json` has the inputs, the way the program was compiled, the tree of points and edges (`compiler/staged.py`) and
-the sum of every other member; a function is a program as JSON (`serialization`), a program an artifact of its own
-(`runtime/artifact.py`), so that loading runs no code of the file's. What is loaded needs the package, not the model:
-behind the first stage it runs on values, and compiles, as before it was saved. The root has no function unless values
-decide its way: what it was not called with before, a model with symbolic dimensions has to be compiled for.
+`stages.json` has the inputs, the compile options, the tree of points and edges (`compiler/staged.py`) and the checksum
+of every other member. A function is a program as JSON (`serialization`), a program is an artifact
+(`runtime/artifact.py`). Loading a file runs no code of it. A loaded program needs the package, not the model: after the
+first stage it interprets and compiles as before it was saved. The root has no function unless values decide its edge,
+so a model with symbolic dimensions accepts only the shapes for which it was compiled.
 """
 
 from __future__ import annotations
@@ -53,7 +52,7 @@ FORMAT: Final = "tilewright stages 1"
 
 @dataclass(frozen=True)
 class Way:
-    """Name, target and options that the stages of a program are compiled with."""
+    """Name, target and options with which the stages of a program are compiled."""
 
     name: str
     target: Target
@@ -68,7 +67,7 @@ class Way:
 
 
 def save_stages(tree: Stages, way: Way, main: Function | None, path: Path) -> Path:
-    """Write a program and its compiled stages. `main` is the whole program where values of its inputs decide its first
+    """Write a program and its compiled stages. `main` is the whole program if values of its inputs decide its first
     edge.
 
     Raises `ArtifactError` for another kind of file, and for a first stage that needs Python.
@@ -219,8 +218,8 @@ class _Reader:
                 shapes = "these" if values is None else ", ".join(str(v.shape) for v in values)
                 raise InputError(
                     f"{self.path}: the program takes ({described(inputs)}), and was not called with inputs of the "
-                    f"shapes {shapes} before it was "
-                                 "saved; compile the model, call it with them, and save it again", code="TW0704")
+                    f"shapes {shapes} before it was saved; compile the model, call it with them, and save it "
+                    "again", code="TW0704")
             with no_garbage_collection(), way.options.context():
                 return grow(point.function, values)
 

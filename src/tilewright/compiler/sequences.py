@@ -1,7 +1,7 @@
 """Sequences and optionals as inputs and outputs of a model: its program has tensors, its caller lists of them and None.
 
-A model is specialised for the length of a sequence, the shapes of its tensors, and the presence of an optional, as for
-the shape of a tensor. In a signature such an input has the dimensions `...` and a type such as "seq(float32)".
+A model is specialised for the length of a sequence, its shapes, and the presence of an optional, as for the shape of a
+tensor. In a signature such an input has the dimensions `...` and a type such as "seq(float32)".
 """
 
 from __future__ import annotations

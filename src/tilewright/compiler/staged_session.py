@@ -46,7 +46,7 @@ class StagedSession(Session):
         return self._count
 
     def set_input(self, index: int, value: object) -> None:
-        """Copy into an input array, or into a new one where the size is dynamic and has changed."""
+        """Copy into an input array, or into a new one if the size is dynamic and has changed."""
         _, dims, dtype, _ = self.stages.signature[index]
         shape = as_numpy(value).shape
         if shape != self.inputs[index].shape and len(shape) == len(dims) and all(

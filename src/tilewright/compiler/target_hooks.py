@@ -1,10 +1,8 @@
-"""Functions for targets that have hooks: graphs -> loop programs -> code of the host, or a module that the target
-makes.
+"""Compiles functions for targets with hooks: graphs -> loop programs -> code of the host, or a module made by the
+target.
 
-    def @npu_0(%p, Compiler="npu") { … }   --RelayToTIR-->   def npu_0(p: Buffer, out: Buffer)   --> a kernel of the
-                                           program
-                                                                              --TIRToRuntime-->   a module with the
-                                                                                  function "npu_0"
+    def @npu_0(%p, Compiler="npu") { … }   --RelayToTIR-->   def npu_0(p: Buffer, out: Buffer)   --> a kernel
+                                                             --TIRToRuntime-->   a module with the function "npu_0"
 """
 
 from __future__ import annotations
@@ -34,10 +32,10 @@ from tilewright.topi import machine as machines
 def take_hooked(
     external: Mapping[str, Function], results: Mapping[str, Sequence[TensorType]], target: Target
 ) -> tuple[dict[str, PrimFunc], list[ModuleNode]]:
-    """The loop programs for the host by symbol, and the modules, of those functions whose target has `RelayToTIR`.
+    """Return the host's loop programs by symbol, and the modules, for those functions whose target has `RelayToTIR`.
 
-    `external` has the functions by symbol, `results` the types of what each gives. Raises `CompileError` for what a
-    hook does not do.
+    `external` has the functions by symbol, `results` their result types. Raises `CompileError` for invalid results of a
+    hook.
     """
     kernels: dict[str, PrimFunc] = {}
     modules: list[ModuleNode] = []
@@ -73,7 +71,7 @@ def take_hooked(
 
 
 def _check(kind: str, symbol: str, function: Function, results: Sequence[TensorType], found: Any) -> None:
-    """Raise `CompileError` where a loop program does not take what the function takes and gives."""
+    """Raise `CompileError` if the parameters of a loop program are not the inputs and results of the function."""
     wanted = [(tuple(t.shape), t.dtype) for t in (*(p.tensor_type for p in function.params), *results)]
     if not isinstance(found, PrimFunc):
         raise CompileError(
@@ -91,10 +89,9 @@ def host_kernel(
     func: PrimFunc, name: str, storage: Sequence[tuple[int, ...] | None], target: Target, checks: Checks | None = None,
     first_site: int = 0,
 ) -> tuple[PrimFunc, tuple[Site, ...]]:
-    """The loop program as a kernel of the program; `storage[k]` is the shape of the larger array in whose first corner
-    buffer `k` lies, if any.
+    """Return a loop program as a kernel, and its checked sites, numbered from `first_site` on.
 
-    With it, the sites of `checks`, numbered from `first_site` on.
+    `storage[k]` is the shape of the larger array in whose first corner buffer `k` lies, if any.
     """
     with machines.use(target.machine):
         flat = simplify(lower_blocks(func) if any(isinstance(s, Block) for s in walk_stmt(func.body)) else func)
@@ -103,7 +100,7 @@ def host_kernel(
 
 
 def _in_corners(func: PrimFunc, storage: Sequence[tuple[int, ...] | None]) -> PrimFunc:
-    """The function over buffers whose rows are apart as those of the larger arrays are."""
+    """Return the function with the row strides of the larger arrays in its buffers."""
     new = {
         b: Buffer(b.name, b.shape, b.dtype, b.scope, _strides(s))
         for b, s in zip(func.params, storage, strict=True) if s is not None}

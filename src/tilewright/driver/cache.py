@@ -1,4 +1,4 @@
-"""`tilewright cache`: what compiled models and kernels take on the disk, and how to be rid of them."""
+"""`tilewright cache`: shows the disk usage of compiled models and kernels, and removes them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The options that say how a model is compiled, declared once for the commands that share them.
+"""The options of compilation, declared once for the commands that share them.
 
     @app.command("run")
     @with_fields
@@ -78,12 +78,12 @@ class Pipeline:
 
     @property
     def shapes(self) -> dict[str, tuple[Any, ...]]:
-        """The shapes of inputs that were given."""
+        """The given shapes of inputs."""
         return options.input_shapes(self.input_shapes)
 
     @property
     def config(self) -> dict[str, Any]:
-        """The configuration of passes: explicit settings, and settings that other options imply."""
+        """The configuration of passes: explicit options, and those implied by other options."""
         return options.pass_config([
             *(self.pass_config or []), *options.mixed_precision(self.mixed_precision, self.mixed_precision_acc_type),
             *options.numerics(self.numerics),
@@ -91,7 +91,7 @@ class Pipeline:
 
     @property
     def disabled(self) -> list[str]:
-        """The passes that are left out."""
+        """The disabled passes."""
         return options.names("--disabled-pass", self.disabled_pass)
 
     def load_plugins(self) -> None:
@@ -101,7 +101,7 @@ class Pipeline:
 
 @dataclass(frozen=True)
 class Compilation(Pipeline):
-    """A model compiled here and now, to be run or written."""
+    """A model to be compiled and then run or written."""
 
     threads: Threads = None
     tuning_records: Records = None
@@ -112,9 +112,8 @@ class Compilation(Pipeline):
     ) -> Any:
         """Compile the model with the input shapes of the options, else of `sizes`.
 
-        Raises `OptionError` where a size is missing.
-
-        `target` overrides the target of the options; `switches` (`NAME=VALUE`) are added to the configuration.
+        `target` overrides the target of the options; `switches` (`NAME=VALUE`) are added to the configuration. Raises
+        `OptionError` for a missing size.
         """
         import tilewright
 

@@ -1,5 +1,5 @@
-"""The steps of `tilewright diagnose`: read a model, find the cause of wrong results, write the smallest program that
-shows it."""
+"""The steps of `tilewright diagnose`: read a model, find the cause of wrong results, write the smallest failing
+program."""
 
 from __future__ import annotations
 
@@ -48,9 +48,9 @@ def check_reference(name: str, model: Path) -> None:
 
 
 def read_case(model: Path, shapes: Mapping[str, Any], given: Mapping[str, Array]) -> Case:
-    """Read the model with its inputs; inputs that are not given are random.
+    """Read the model with its inputs; missing inputs are random.
 
-    Raises `ModelError`, `InputError` for inputs of a wrong shape or type, `OptionError` for an input of dynamic shape.
+    Raises `ModelError`, `InputError` for inputs of a wrong shape or dtype, `OptionError` for an input of dynamic shape.
     """
     from tilewright.compiler.formats import format_of
     from tilewright.driver.diagnosis.case import Case

@@ -2,9 +2,8 @@
 `tilewright quantize MODEL`, `tilewright offload MODEL`, `tilewright explain MODEL`, `tilewright tune MODEL`,
 `tilewright profile MODEL`, `tilewright diagnose MODEL`, `tilewright explain-error CODE`.
 
-Exit codes: 0 when all is well, 1 when the model cannot be compiled or run, or a divergence was found, 2 when the
-command is not written right. What went wrong stands on stderr after `Error:`, never as a traceback unless `-v` asks for
-one.
+Exit codes: 0 for success, 1 when the model cannot be compiled or run, or a divergence was found, 2 for wrong usage.
+Errors are printed on stderr after `Error:`, with a traceback only for `-v`.
 """
 
 from __future__ import annotations
@@ -119,7 +118,7 @@ def compile_command(
         share = offload.share("--require-offload", require_offload)
         offload.explained(model, how.target, how.shapes or None).require(share)
     as_c = how.target if how.target.split()[:1] == ["c"] else "c"
-    # what its test compares with is computed by LLVM's code
+    # the expected results of its test come from LLVM's code
     only_text = path is None or path.suffix == options.C_SOURCE
     compiled = how.compiled(model, target="llvm" if only_text else how.target, switches=options.max_arena(max_arena))
     written = [] if path is None else [compiled.save_c(path, as_c) if only_text else compiled.save(path, linker)]
@@ -431,16 +430,15 @@ app.command("cache", epilog=CACHE_EXAMPLES)(cache_command)
 
 
 def _executable(compiled: Any) -> Any:
-    """Return the executable of a compiled model."""
     return getattr(compiled, "executable", compiled)
 
 
 def _show_details(compiled: Any) -> None:
-    """Inputs, outputs, and the seconds of each phase of the compilation where they are known."""
+    """Print inputs, outputs, and if known the seconds of each phase of the compilation."""
     for word in ("inputs", "outputs"):
         for info in getattr(compiled, word):
             typer.echo(f"  {word[:-1]:7s} {info.name}: {info.dtype}[{', '.join(map(str, info.shape))}]")
-    report = getattr(compiled, "report", None)  # what was loaded has none
+    report = getattr(compiled, "report", None)  # a loaded file has none
     for phase, seconds in report.phases.items() if report else ():
         typer.echo(f"  {phase:24s} {seconds:8.3f} s")
 
@@ -450,5 +448,5 @@ def _exit_code(error: TVMError) -> int:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command line and give its exit code."""
+    """Run one command line and return its exit code."""
     return run(app, "tilewright", arguments, _exit_code, micro.MANY)

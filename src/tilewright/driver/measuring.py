@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 DEVICE_SECONDS = 10.0
-"""Seconds to wait for a device at its tracker."""
+"""Seconds to wait for a device of a tracker."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,9 +52,9 @@ class MeasuringOptions:
         return bool(self.cluster or self.tracker or self.ssh)
 
     def reach(self) -> None:
-        """Check that the tracker, if one is given, has the device, before any slow step.
+        """Check early that the tracker, if one is given, has the device.
 
-        Raises `RPCError` where the tracker refuses or is silent, and where no device of the key comes within ten
+        Raises `RPCError` if the tracker refuses or does not answer, or if no device of the key is available within ten
         seconds.
         """
         if not self.tracker:
@@ -91,7 +91,7 @@ class MeasuringOptions:
     ) -> Runner:
         """Return the runner with the options of `LocalRunner`.
 
-        Raises `OptionError` for `threads` where the server decides them.
+        Raises `OptionError` for `threads` if the server decides them.
         """
         timing: dict[str, Any] = {
             "timeout": timeout, "number": number, "repeat": repeat, "min_repeat_ms": min_repeat_ms,
@@ -120,7 +120,7 @@ class MeasuringOptions:
 
 
 def address(text: str) -> tuple[str, int]:
-    """`HOST:PORT`. Raises `OptionError`."""
+    """Parse `HOST:PORT`. Raises `OptionError`."""
     host, colon, port = text.rpartition(":")
     if not colon or not host or not port.isascii() or not port.isdigit() or not 0 < int(port) < 65536:
         raise OptionError(f"'{text}' is no address of a tracker; write HOST:PORT, like 127.0.0.1:9190", code="TW0202")

@@ -1,5 +1,4 @@
-"""`tvmc micro` and `tilewright micro`: projects that make a program of a model in C, for a board or an emulator of
-one."""
+"""`tvmc micro` and `tilewright micro`: projects that build a model in C for a board or an emulator."""
 
 from __future__ import annotations
 
@@ -15,7 +14,7 @@ from tilewright.compiler.micro.template import TemplateProject, get_microtvm_tem
 from tilewright.driver.application import examples
 
 _OWN: Final = "template"
-"""The word in place of the name of a template for the template of `--template-dir`."""
+"""The platform name that selects the template of `--template-dir`."""
 
 MANY: Final = ("--project-option",)
 """Options that take several values in a row."""
@@ -38,7 +37,7 @@ ListOptions = Annotated[
 
 
 def named(pairs: Sequence[str] | None) -> dict[str, str]:
-    """`["board=mps2-an500"]` as a dictionary. Raises `OptionError`."""
+    """Convert `["board=mps2-an500"]` to a dictionary. Raises `OptionError`."""
     made = {}
     for pair in pairs or ():
         name, equals, value = pair.partition("=")
@@ -58,7 +57,7 @@ def _template(name: str, folder: Path | None) -> TemplateProject:
 
 
 def _project(folder: Path, name: str) -> GeneratedProject:
-    """The project; raises `OptionError` where it is of another template than `name`."""
+    """Return the project in a folder; raises `OptionError` if its template is not `name`."""
     made = GeneratedProject.from_directory(folder)
     if name not in ("", _OWN, made.template.name):
         raise OptionError(

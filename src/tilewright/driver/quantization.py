@@ -1,4 +1,4 @@
-"""Shows what `tilewright quantize` did: a table of layers with their errors, worst first, and the errors of outputs."""
+"""Prints the result of `tilewright quantize`: a table of layers with their errors, worst first, and output errors."""
 
 from __future__ import annotations
 

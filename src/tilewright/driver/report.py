@@ -1,4 +1,4 @@
-"""Shows what `tilewright check` found: tables, or JSON."""
+"""Prints the result of `tilewright check` as tables or JSON."""
 
 from __future__ import annotations
 

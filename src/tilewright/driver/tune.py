@@ -1,9 +1,7 @@
-"""`tilewright tune MODEL`: find faster kernels for a model by measuring, within minutes, and keep those that make it
-faster.
+"""`tilewright tune MODEL`: finds faster kernels for a model by measuring, and keeps those that make it faster.
 
-The file of records has every trial, so that calling the command again continues, and for each task a record that is
-marked as selected: the configuration that is proven to be faster, or the compiler's own choice. `compile(…, records=)`
-takes it.
+The record file has every trial, so that another run of the command continues. For each task it has a record marked as
+selected: the configuration that was proven to be faster, or the compiler's own choice. `compile(…, records=)` reads it.
 """
 
 from __future__ import annotations
@@ -28,15 +26,14 @@ if TYPE_CHECKING:
     from tilewright.search.autotvm.selection import Selection
 
 _FOR_PROOF: Final = 0.2
-"""Fraction of the time for proving what was found."""
+"""Fraction of the time for proving the results."""
 _MIN_SAVED: Final = 0.002
-"""A kernel that should save a smaller fraction of the network's time keeps the compiler's own choice."""
+"""Smallest saved fraction of the network's time for which a kernel is changed."""
 _ANY_NOISE: Final = 1e9
-"""Costs may be this far apart: they are compared in pairs."""
+"""Accepted spread of costs, effectively unlimited, because costs are compared in pairs."""
 _SHOWN: Final = 12
 _TOLERANCE: Final = 1e-3
-"""Largest difference between outputs of the tuned and the untuned model, which round differently, relative to the
-largest output."""
+"""Largest difference between outputs of the tuned and the untuned model, relative to the largest output."""
 _COLUMNS: Final = ("task", "trials", "best (us)", "saved", "of the time", "to gain")
 
 EXAMPLES: Final = examples(
@@ -90,7 +87,7 @@ def tune_command(
     continues."""
     from tilewright.search.autotvm.tuner import tuner_named
 
-    tuner_named(tuner)  # an unknown name is reported before anything takes time
+    tuner_named(tuner)  # report an unknown name before slow steps
     place = MeasuringOptions(cluster, worker_tag, tracker, rpc_key, ssh, ssh_config)
     shapes = options.input_shapes(input_shapes) or None
     if replay is not None:
@@ -111,8 +108,8 @@ def tune_command(
 
 
 def measurable(wanted: str | Mapping[str, Any] | Processor, place: MeasuringOptions = MeasuringOptions()) -> Processor:
-    """Return the target. Raises `TargetError` where its code does not run at the place, or for a target with
-    accelerators."""
+    """Return the target. Raises `TargetError` if its code does not run at the place, or for a target with accelerators.
+    """
     from tilewright.backends.target import Target as Processor
 
     target, here = Processor(wanted), Processor("llvm")
@@ -128,8 +125,8 @@ def measurable(wanted: str | Mapping[str, Any] | Processor, place: MeasuringOpti
 
 
 def network(model: Path, shapes: Mapping[str, tuple[Any, ...]] | None) -> IRModule:
-    """Return the model as relay. Raises `OptionError` for an input of unknown size, since kernels are measured at known
-    sizes."""
+    """Return the model as Relay. Raises `OptionError` for an input of dynamic size, because kernels are measured at
+    known sizes."""
     from tilewright.compiler.formats import format_of
 
     form, given = format_of(model), shapes or {}
@@ -143,7 +140,7 @@ def network(model: Path, shapes: Mapping[str, tuple[Any, ...]] | None) -> IRModu
 
 
 class _Session:
-    """One call of the command."""
+    """One run of the command."""
 
     def __init__(
         self, model: Path, output: Path, seconds: float, threads: int | None, target: Processor,
@@ -228,8 +225,8 @@ class _Session:
         return table
 
     def prove(self, interrupted: bool) -> None:
-        """Compare the best of each task, and then the model, with the compiler's own choices; record the selected
-        ones."""
+        """Compare the best of each task, and then the model, with the compiler's own choices; record the selected ones.
+        """
         from tilewright.search.autotvm.measure import measure_option
         from tilewright.search.autotvm.selection import prove, select, unchanged, write
 
@@ -255,7 +252,7 @@ class _Session:
                 in_all = prove(found, self._compiled, max(2.0, allowed / 2), typer.echo)
             except KeyboardInterrupt:
                 for selection in found:
-                    selection.is_kept = False  # what is not proven is not kept
+                    selection.is_kept = False  # only proven configurations are kept
         rest = [unchanged(s) for s in known if all(v.state is not s for v in found)]
         write(t.records, [*found, *rest])
         kept = [v for v in found if v.is_kept]

@@ -275,7 +275,7 @@ def module_pass(
     return _declaration(ModulePass, "transform_module", pass_func, opt_level, name, required, traceable)
 
 
-def function_pass_of(base: type[FunctionPass]) -> Callable[..., Any]:
+def function_pass_of(base: type[FunctionPass]) -> Callable[..., Callable[..., Any]]:
     """Return the decorator `function_pass` for one kind of function."""
 
     def function_pass(

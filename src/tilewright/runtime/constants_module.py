@@ -1,5 +1,4 @@
-"""Constants that modules of other compilers need, beside the program: handed to each of their functions once, before
-it is called first.
+"""Constants of modules from other compilers, passed to each of their functions once, before its first call.
 
     relay.ext.npu.constant_updater(function, "npu_0") -> {"weights": …}
     module.get_function("__init_npu_0")(weights…)            the names in the order of the updater
@@ -25,7 +24,7 @@ _HEAD: Final = struct.Struct("<Q")
 
 @register_module
 class ConstantsModule(ModuleNode):
-    """Arrays by name, for each symbol."""
+    """Arrays by name for each symbol."""
 
     type_key = "const_loader"
 
@@ -36,7 +35,7 @@ class ConstantsModule(ModuleNode):
         return None
 
     def initialize(self, module: ModuleNode, symbol: str) -> None:
-        """Hand a module the constants of its function. Raises `ArtifactError` where it takes none."""
+        """Pass a module the constants of its function. Raises `ArtifactError` if it does not accept constants."""
         found = self.constants.get(symbol)
         if found is None:
             return

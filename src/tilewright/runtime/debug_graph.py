@@ -1,12 +1,11 @@
-"""A program as a graph in TVM's format with a node for each of its inputs and steps, for debugging
-(`_tvmdbg_graph_dump.json`).
+"""A program as a graph in TVM's debug format, with a node for each input and step (`_tvmdbg_graph_dump.json`).
 
     {"nodes": [{"op": "null", "name": "x", "inputs": [], "attrs": {"T": "float32"}, "shape": [1, 3, 8, 8]},
                {"op": "kernel_0_conv2d_relu", "name": "kernel_0_conv2d_relu", "inputs": ["x"],
                 "attrs": {"T": "float32", …}, "shape": [1, 8, 8, 8]}]}
 
-Inputs come first, then the steps in order; constants are within the steps. Steps of the same kernel have names of their
-own: `…_1`, `…_2`.
+Inputs come first, then the steps in order; constants are within the steps. Steps of the same kernel are numbered:
+`…_1`, `…_2`.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from tilewright.runtime.stepping import step_name
 
 @dataclass(frozen=True, slots=True)
 class DebugNode:
-    """A node: `step` is the number of its step, -1 for an input; `shapes` and `dtypes` are those of its outputs;
+    """A node: `step` is the number of its step, -1 for an input; `shapes` and `dtypes` are those of its outputs,
     `inputs` the numbers of the nodes that it reads."""
 
     name: str
@@ -51,7 +50,7 @@ class DebugNode:
 
 
 def debug_nodes(manifest: Manifest) -> list[DebugNode]:
-    """The nodes of a program. Raises `RunError` where its steps are not known one by one."""
+    """Return the nodes of a program. Raises `RunError` if its steps cannot be listed."""
     if len(manifest.notes) != len(manifest.steps) or not manifest.steps or not isinstance(manifest.parts, int):
         raise RunError(
             f"'{manifest.name}' cannot be debugged step by step: it has control flow or dynamic shapes, or was "
@@ -75,7 +74,7 @@ def debug_nodes(manifest: Manifest) -> list[DebugNode]:
 
 
 def _places(step: Step, note: Note) -> tuple[list[Place], list[Place]]:
-    """Where a step reads, constants left out, and where it writes."""
+    """Return the places that a step reads, except constants, and those that it writes."""
     match step:
         case Copy():
             reads, writes = [step.source], [step.destination]
@@ -88,7 +87,7 @@ def _places(step: Step, note: Note) -> tuple[list[Place], list[Place]]:
 
 
 def _writers(writers: list[tuple[Place, int]], place: Place, step: int, manifest: Manifest) -> list[int]:
-    """Return the nodes that wrote the data that a step reads: in the workspace all writers of parts of the live value,
+    """Return the nodes that wrote the data that a step reads: all writers of parts of the live value in the workspace,
     else the last writer."""
     if place.kind != WORKSPACE:
         return [at for p, at in writers if (p.kind, p.offset) == (place.kind, place.offset)][-1:]

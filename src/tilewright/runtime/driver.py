@@ -1,11 +1,10 @@
-"""Modules with a driver in C: a shared library with the table of functions of `tilewright_driver.h`.
+"""Modules that are implemented by a driver in C, a shared library with the function table of `tilewright_driver.h`.
 
     npu = load_driver("libnpu.so")                          its modules can be loaded from files from now on
     register_func("relay.ext.npu", lambda f: npu.module(blob_of(f)))
 
-The description of the driver's memory decides about copies: tensors in host memory are passed in place if they are
-aligned as asked; those in other scopes are copied in before a call and out after it, into memory that the driver
-allocates and gets back.
+The driver describes the memory that it needs. Tensors in host memory are passed in place if their alignment suffices.
+Tensors in other scopes are copied before and after a call, to and from memory that the driver allocates and frees.
 """
 
 from __future__ import annotations
@@ -74,7 +73,7 @@ class _Table(ctypes.Structure):
 
 
 class Driver:
-    """A loaded driver; `kind` is the name that files carry for its modules."""
+    """A loaded driver; `kind` is the name of its modules in files."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -118,16 +117,17 @@ class Driver:
 
     @property
     def has_memory(self) -> bool:
-        """Whether it has memory of its own."""
+        """Whether the driver allocates its own memory."""
         return "allocate" in self.functions
 
     def module(self, blob: bytes) -> CModule:
-        """A module of these bytes. Raises `ArtifactError` with what the driver says against them."""
+        """Return a module made from `blob`. Raises `ArtifactError` with the driver's message if the driver refuses it.
+        """
         return self.type(blob)
 
 
 class CModule(ModuleNode):
-    """A module of a driver. It may be called from several threads, one after the other where the driver says so."""
+    """A module of a driver. Several threads may call it; the calls are serialized if the driver requires it."""
 
     driver: Driver
 
@@ -164,7 +164,7 @@ class CModule(ModuleNode):
         return cls(blob)
 
     def asked(self, function: _Function, k: int) -> tuple[str, int]:
-        """The scope and the alignment of tensor `k` of a function."""
+        """Return the scope and the alignment that the driver requires for tensor `k` of a function."""
         memory = _Memory(HOST_SCOPE.encode(), 1)
         if "describe" in self.driver.functions:
             self.driver.functions["describe"](self._handle, ctypes.byref(function), k, ctypes.byref(memory))
@@ -178,7 +178,7 @@ class CModule(ModuleNode):
 
 
 class _Call:
-    """A function of a module: called with the inputs, then the outputs."""
+    """A function of a module, called with the inputs, then the outputs."""
 
     def __init__(self, module: CModule, name: str, function: _Function) -> None:
         self.module, self.name, self.function = module, name, function
@@ -205,7 +205,7 @@ class _Call:
 
 
 class _Placed:
-    """A tensor in the memory that a driver asks for, as long as `held` is open."""
+    """A tensor in memory that meets the driver's requirements while `held` is open."""
 
     def __init__(
         self, module: CModule, asked: tuple[str, int], array: np.ndarray[Any, Any], held: contextlib.ExitStack
@@ -259,10 +259,10 @@ class _Placed:
 
 
 def load_driver(path: str | os.PathLike[str]) -> Driver:
-    """The driver in a shared library; programs with modules of its kind can be loaded from now on.
+    """Load the driver in a shared library, so that programs with its modules can be loaded.
 
-    Loading a library runs its code: only the process names one, never a file of a program. Raises `TargetError` for
-    what is no driver of this version.
+    Loading a library runs its code, so its path comes only from the process, never from a program file. Raises
+    `TargetError` for a library that is not a driver of this version.
     """
     file = Path(path).resolve()
     with _LOCK:
@@ -277,7 +277,7 @@ _LOCK: Final = new_lock()
 
 
 def _aligned(memory: DeviceMemory) -> np.ndarray[Any, Any]:
-    """An array of the host that begins where `memory` has to."""
+    """Return a host array with the alignment of `memory`."""
     block = aligned_empty((memory.nbytes + memory.alignment,))
     start = -_address(block) % memory.alignment
     return block[start : start + memory.nbytes].view(memory.dtype.numpy()).reshape(memory.shape)

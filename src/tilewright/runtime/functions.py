@@ -1,10 +1,10 @@
-"""Loop programs as native functions: what `tvm.build` returns, and `load_module` for a library of them.
+"""Loop programs as native functions: the results of `tvm.build`, and of `load_module` for a library of them.
 
     module = tvm.build(schedule, [A, B, C], "llvm", name="matmul")
     module(a, b, c)                 # or module["matmul"](a, b, c); c is written in place
 
-Arguments are arrays: `NDArray`, numpy, or anything with `__dlpack__`, of exactly the dtype of the parameter and of its
-shape, with symbolic sizes (`n`) that follow from the arrays; and numbers, for scalar parameters.
+Arguments are arrays (`NDArray`, numpy, or anything with `__dlpack__`) of the parameter's dtype and shape, and numbers
+for scalar parameters. Symbolic sizes (`n`) are derived from the arrays.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class NativeFunction:
     """A function over arrays and numbers, called by position; it writes its results into its arguments."""
 
     def __init__(self, name: str, params: Sequence[Parameter | Scalar], code: Code, manifest: Manifest) -> None:
-        """`manifest` is that of its module: the most that a function takes of each thread, and what is checked."""
+        """`manifest` is that of its module: the maximum scratch memory per thread, and the checked accesses."""
         self.name, self._manifest = name, manifest
         self.params = tuple(p for p in params if isinstance(p, Parameter) or p.given)
         self.arrays = tuple(p for p in params if isinstance(p, Parameter))
@@ -53,10 +53,9 @@ class NativeFunction:
         self._run = ctypes.CFUNCTYPE(None, *kinds)(code.address(name))
 
     def __call__(self, *args: Any) -> None:
-        """Run; raises `InputError` when the arguments do not fit the parameters, `RunError` where there is no memory
-        for it.
+        """Run; raises `InputError` when the arguments do not fit the parameters, `RunError` when memory is exhausted.
 
-        Where the code is checked and found a wrong access, that is a `MemoryFault`.
+        Checked code raises `MemoryFault` for an invalid access.
         """
         given, passed, numbers = self._passed(args)
         context, scratch = POOLS.context(default_threads(), self._code), self._scratch
@@ -76,19 +75,19 @@ class NativeFunction:
     def benchmark(
         self, *args: Any, number: int = 10, repeat: int = 1, min_repeat_ms: float = 0, pace: Pace = USUAL
     ) -> BenchmarkResult:
-        """Time calls with these arguments; they are checked once."""
+        """Time calls with these arguments, which are checked once."""
         found = measure(self.bind(*args), repeat, number, min_repeat_ms, pace)
         if (fault := self._fault()) is not None:
             raise fault
         return found
 
     def _fault(self) -> MemoryFault | None:
-        """Return the reports of checked code since the last call."""
+        """Return the report of checked code since the last call, if any."""
         return reported(self._code, self._manifest) if self._manifest.sites else None
 
     def bind(self, *args: Any) -> Callable[[], None]:
-        """A call with these arguments, which are checked once; of arrays that had to be copied for it, the copies are
-        written."""
+        """Return a call with these arguments, which are checked once. If an array had to be copied, the call writes the
+        copy."""
         _, passed, numbers = self._passed(args)
         everything = (POOLS.context(default_threads(), self._code), *(_address(x) for x in passed), *numbers)
         run = self._run
@@ -99,7 +98,7 @@ class NativeFunction:
         return call
 
     def _passed(self, args: Sequence[Any]) -> tuple[list[Array], list[Array], list[Any]]:
-        """The arrays as given, the arrays and the numbers as the code takes them."""
+        """Return the arrays as given, and the arrays and the numbers to pass to the code."""
         if len(args) != len(self.params):
             raise InputError(
                 f"{self.name} takes {len(self.params)} {'arguments' if self.scalars else 'arrays'} and was given "
@@ -154,7 +153,7 @@ class NativeFunction:
         return x
 
     def _find_sizes(self, arrays: Sequence[Array], known: dict[str, Any]) -> None:
-        """Determine the symbolic sizes from the shapes. Raises `InputError` where two shapes contradict each other."""
+        """Determine the symbolic sizes from the shapes. Raises `InputError` if two shapes contradict each other."""
         for p, x in zip(self.arrays, arrays, strict=True):
             for d, n in zip(p.shape, x.shape, strict=True):
                 if isinstance(d, str) and d.isidentifier():
@@ -191,7 +190,7 @@ class FunctionModule:
 
     @property
     def entry_name(self) -> str:
-        """The function that a call of the module is a call of."""
+        """Name of the function that a call of the module calls."""
         return next(iter(self.artifact.manifest.functions))
 
     @property
@@ -200,7 +199,7 @@ class FunctionModule:
 
     @property
     def type_key(self) -> str:
-        """The kind of target that the code is for."""
+        """The target kind of the code."""
         return self.artifact.manifest.target.split()[0]
 
     def __call__(self, *args: Any) -> None:
@@ -225,8 +224,8 @@ class FunctionModule:
         return NativeFunction(name, params, self._code, self.artifact.manifest)
 
     def get_source(self, fmt: str = "") -> str:
-        """The code as text: `ll` and `asm`, or `c` where it was built for C (the first of them without `fmt`), or
-        `tir` (the loops that it was made from)."""
+        """Return the code as text. `fmt` is `ll`, `asm`, `c` if it was built for C (default: the first of them), or
+        `tir` for its loops."""
         if not self._sources:
             raise ArtifactError(
                 f"{self.artifact.path}: a library has no source; build the function again to see it", code="TW0807")
@@ -241,8 +240,8 @@ class FunctionModule:
         limit_zero_time_iterations: int = 100,
         cooldown_interval_ms: float = 0, repeats_to_cooldown: int = 1,
     ) -> Callable[..., BenchmarkResult]:
-        """A function that takes the arguments and times calls with them: `module.time_evaluator("main", dev)(a,
-        b).mean`. For the last three, see `Pace`."""
+        """Return a function that times calls with its arguments: `module.time_evaluator("main", dev)(a, b).mean`. The
+        last three parameters are those of `Pace`."""
         function = self.get_function(self.entry_name if func_name == "__tvm_main__" else func_name)
         pace = Pace(limit_zero_time_iterations, cooldown_interval_ms, repeats_to_cooldown)
         return lambda *args: function.benchmark(
@@ -252,17 +251,17 @@ class FunctionModule:
         self, file_name: str | os.PathLike[str], *, cc: str | None = None, options: Sequence[str] = (),
         sanitize: str = ""
     ) -> Path:
-        """Write a `.so` (with whichever linker there is), a `.tar`, or a `.c` where it was built for C:
+        """Write a `.so` (with any linker found), a `.tar`, or a `.c` if the module was built for C;
         `runtime.load_module` reads them.
 
         A path that ends in `.ll` or `.s` gets the LLVM text or the assembly. One that ends in `.o` gets the object file
-        of the functions alone: a `.tar` also holds the threads that run their parallel loops, and the text that `pragma
-        import_llvm` brings.
+        of the functions alone. A `.tar` also contains the thread pool of parallel loops, and the text of `pragma
+        import_llvm`.
 
-        With the C compiler `cc` or more `options` for it, C text is compiled again: `options=["-O0", "-g"]` for a
-        debugger. With `sanitize="address"`, `"undefined"` or `"address,undefined"`, the `.so` is for these sanitizers,
-        the first of which wants a process of `tilewright debug asan`. Raises `OptionError` for these where there is no
-        C text to compile.
+        The C compiler `cc` or extra `options`, such as `options=["-O0", "-g"]` for a debugger, compile C text again.
+        With `sanitize="address"`, `"undefined"` or `"address,undefined"`, the `.so` is for these sanitizers. The
+        address sanitizer needs a process started by `tilewright debug asan`. Raises `OptionError` for these arguments
+        if there is no C text.
         """
         path = Path(file_name)
         if cc is not None or options or sanitize:
@@ -290,7 +289,7 @@ class FunctionModule:
 
 
 def _write(path: Path, content: bytes) -> None:
-    """Write a file whole or not at all."""
+    """Write a file atomically."""
 
     def write(file: BinaryIO) -> None:
         file.write(content)
@@ -299,8 +298,8 @@ def _write(path: Path, content: bytes) -> None:
 
 
 def _passable(params: Sequence[Parameter], given: Sequence[Array], shared: bool) -> list[Array]:
-    """The arrays, or copies where a kernel cannot work on them: strided, unaligned, or memory shared with what is
-    written (unless `shared`)."""
+    """Return the arrays, or copies of arrays that are strided, unaligned, or (unless `shared`) overlap written memory.
+    """
     passed: list[Array] = []
     for k, (p, x) in enumerate(zip(params, given, strict=True)):
         direct = (_fits(p, x) if p.strides else x.flags.c_contiguous) and not _address(x) % _KERNEL_ALIGNMENT
@@ -315,14 +314,14 @@ def _passable(params: Sequence[Parameter], given: Sequence[Array], shared: bool)
 
 
 def _fits(p: Parameter, x: Array) -> bool:
-    """Whether the strides of an array are as the parameter has them, where it says so in numbers."""
+    """Whether an array has those strides of the parameter that are numbers."""
     return all(
         step % x.itemsize == 0 and (isinstance(s, str) or s * x.itemsize == step)
         for s, step in zip(p.strides, x.strides, strict=True))
 
 
 def _c_type(dtype: DataType) -> Any:
-    """The C type of a number that is passed by value."""
+    """Return the C type of a number passed by value."""
     name = {"float32": "c_float", "float64": "c_double", "bool": "c_bool"}.get(dtype, f"c_{dtype}")
     found = getattr(ctypes, name, None)
     if found is None:

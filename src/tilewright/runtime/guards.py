@@ -1,4 +1,4 @@
-"""Guards: the conditions on the inputs of a call under which compiled code may answer it.
+"""Guards: the conditions on the inputs of a call under which compiled code may serve it.
 
     x: float32[1, 3, 224, 224]                       code of fixed sizes
     x: float32[n, 384], mask: int64[n], 1 <= n <= 64  code of dynamic sizes: `n` is solved for at each call
@@ -43,7 +43,7 @@ class Guards:
         return Guards(manifest.inputs, manifest.symbols)
 
     def hold(self, inputs: Sequence[np.ndarray[Any, Any]]) -> bool:
-        """Whether the code may answer a call with these inputs, in order."""
+        """Whether the code may serve a call with these inputs, in order."""
         if len(inputs) != len(self.inputs):
             return False
         try:
@@ -94,7 +94,7 @@ class Guards:
 
 
 def number(size: Size, known: Mapping[str, int]) -> int:
-    """Return a size where the symbols have these values. Raises `InputError` where they do not tell it."""
+    """Return a size for these values of the symbols. Raises `InputError` if they do not determine it."""
     found = value(size, known)
     if found is None:
         raise InputError(
@@ -103,5 +103,5 @@ def number(size: Size, known: Mapping[str, int]) -> int:
 
 
 def shape_of(info: TensorInfo, known: Mapping[str, int]) -> tuple[int, ...]:
-    """Return the shape of an input or output where the symbols have these values."""
+    """Return the shape of an input or output for these values of the symbols."""
     return tuple(number(d, known) for d in info.shape)

@@ -33,8 +33,8 @@ class Alive:
 
 @dataclass(frozen=True, slots=True)
 class MemoryReport:
-    """Bytes of a program: constants, arena (all values between kernels), inputs and outputs, and beside them what a
-    kernel takes of each thread.
+    """Bytes of a program: constants, arena (all values between kernels), inputs and outputs, and scratch memory of a
+    kernel per thread.
 
     `peak` are the bytes of the values that live at the step `peak_step`; the arena is larger only by gaps between them.
     `alive` are these values, the largest first, and `use` has the bytes that live at each step.
@@ -55,7 +55,7 @@ class MemoryReport:
     use: tuple[int, ...]
 
     def as_dict(self) -> dict[str, Any]:
-        """Everything as plain dictionaries and lists."""
+        """Return the report as dictionaries and lists."""
         return asdict(self)
 
     def __str__(self) -> str:

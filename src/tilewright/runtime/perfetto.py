@@ -1,5 +1,4 @@
-"""A trace as the protobuf messages of Perfetto (protos/perfetto/trace: trace.proto, track_event/*.proto), written
-without a library.
+"""Writes traces in Perfetto's protobuf format (protos/perfetto/trace: trace.proto, track_event/*.proto).
 
     Trace.packet (1): TracePacket {
         timestamp (8), trusted_packet_sequence_id (10), track_event (11) | track_descriptor (60)
@@ -22,12 +21,12 @@ _BEGIN, _END, _COUNTED = 1, 2, 4
 _ANNOTATION_INT, _ANNOTATION_TEXT, _ANNOTATION_NAME = 4, 6, 10
 _UNIT, _SIZE_BYTES = 3, 3
 _CLEARED: Final = 1
-"""The flag of a sequence that begins here."""
+"""Flag of the first packet of a sequence."""
 _PID, _OF_PROCESS, _OF_ARENA, _FIRST_LANE = 1, 1, 2, 3
 
 
 def perfetto_bytes(trace: Trace) -> bytes:
-    """The whole trace: a process with a track for each lane, and a counter for the arena."""
+    """Return the whole trace: a process with a track for each lane, and a counter for the arena."""
     from tilewright.runtime.trace import ARENA
 
     out = bytearray()
@@ -56,7 +55,7 @@ def perfetto_bytes(trace: Trace) -> bytes:
 
 
 def _slice(s: Slice, track: int) -> Iterator[bytes]:
-    """The packets of a slice: its begin, what is inside, and its end."""
+    """Yield the packets of a slice: its begin, the slices inside, and its end."""
     head = (
         _number(_EVENT_TYPE, _BEGIN) + _number(_EVENT_TRACK, track) + _text(_EVENT_CATEGORY, "tilewright")
         + _text(_EVENT_NAME, s.name)
@@ -76,7 +75,7 @@ def _packet(fields: bytes) -> bytes:
 
 
 def _number(tag: int, value: int) -> bytes:
-    """A field of the wire type of variable length; negative numbers take ten bytes."""
+    """Return a varint field; negative numbers take ten bytes."""
     return _varint(tag << 3) + _varint(value & ((1 << 64) - 1))
 
 
@@ -85,7 +84,7 @@ def _text(tag: int, value: str) -> bytes:
 
 
 def _message(tag: int, content: bytes) -> bytes:
-    """A field of a known length: bytes, text, or a message."""
+    """Return a length-delimited field: bytes, text, or a message."""
     return _varint(tag << 3 | 2) + _varint(len(content)) + content
 
 

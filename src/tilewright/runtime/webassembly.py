@@ -1,11 +1,9 @@
-"""A model as one WebAssembly module: the section after the code, from which a reader learns the model and detects
-damage.
+"""A model as one WebAssembly module, with custom sections for its manifest and a checksum.
 
     model.wasm    code and constants · custom section `tilewright.manifest` (JSON)
                   · custom section `tilewright.sha256` (32 bytes): the digest of all bytes before it
 
-It is run by `tilewright.mjs`, beside this file, in browsers and in Node.js; Python reads its manifest, and does not run
-it.
+`tilewright.mjs`, next to this file, runs it in browsers and in Node.js. Python only reads its manifest.
 """
 
 from __future__ import annotations
@@ -19,13 +17,13 @@ from tilewright.runtime.manifest import Manifest
 
 MAGIC: Final = b"\0asm\1\0\0\0"
 LOADER: Final = Path(__file__).with_name("tilewright.mjs")
-"""The loader for JavaScript, one file without dependencies."""
+"""The loader for JavaScript, a single file without dependencies."""
 _MANIFEST, _DIGEST = b"tilewright.manifest", b"tilewright.sha256"
 _DIGEST_BYTES: Final = 32
 
 
 def sealed(module: bytes, manifest: Manifest) -> bytes:
-    """The module with its manifest, and the digest of both."""
+    """Return the module with its manifest, and the digest of both."""
     whole = module + _section(_MANIFEST, manifest.to_json().encode())
     return whole + _section(_DIGEST, hashlib.sha256(whole).digest())
 
@@ -50,13 +48,12 @@ def read_manifest(data: bytes, where: str) -> Manifest:
 
 
 def _section(name: bytes, content: bytes) -> bytes:
-    """A custom section."""
     inside = _number(len(name)) + name + content
     return b"\0" + _number(len(inside)) + inside
 
 
 def _number(value: int) -> bytes:
-    """LEB128, without sign."""
+    """Return the unsigned LEB128 encoding of a number."""
     out = bytearray()
     while value > 0x7F:
         out.append(value & 0x7F | 0x80)

@@ -14,14 +14,14 @@ from typing import Any
 from tilewright.base.errors import CompileError
 from tilewright.scalar.expr import Buffer, PrimExpr
 from tilewright.te.create import create_prim_func
-from tilewright.te.tensor import ComputeOp, PlaceholderOp, Tensor
+from tilewright.te.tensor import ComputeOp, Operation, PlaceholderOp, Tensor
 from tilewright.tir.buffers import DeclaredBuffer, decl_buffer
 from tilewright.tir.stmt import Block, Evaluate, Stmt, walk_stmt
 from tilewright.tir.tensorize import TensorIntrin
 
 
 def decl_tensor_intrin(
-    op: ComputeOp, fcompute: Callable[[list[DeclaredBuffer], list[DeclaredBuffer]], Any], name: str = "tensor_intrin",
+    op: Operation, fcompute: Callable[[list[DeclaredBuffer], list[DeclaredBuffer]], Any], name: str = "tensor_intrin",
     binds: Mapping[Tensor, Buffer] | None = None, scalar_params: Any = None,
     default_buffer_params: Mapping[str, Any] | None = None,
 ) -> TensorIntrin:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, overload
 
 from tilewright.base.errors import ScheduleError
 from tilewright.ir.module import IRModule
@@ -91,6 +91,10 @@ class LoopSteps(Recorder):
         func = self._named(at.func)
         return [LoopRV(v, func) for v in self._engine(func).loops(at.block)]
 
+    @overload
+    def get(self, what: BlockAt | str) -> Block: ...
+    @overload
+    def get(self, what: LoopRV) -> For: ...
     def get(self, what: BlockAt | LoopRV | str) -> Block | For:
         """Return the current statement of a block or a loop."""
         if isinstance(what, LoopRV):

@@ -23,15 +23,7 @@ from tilewright.tir.ir_builder import BufferVar
 from tilewright.topi.loops import Loops, Output, loops
 
 __all__ = [
-    "cholesky",
-    "eigh",
-    "geqrf",
-    "householder_product",
-    "lu",
-    "matrix_exp",
-    "permutation",
-    "solve_triangular",
-    "svd",
+    "cholesky", "eigh", "geqrf", "householder_product", "lu", "matrix_exp", "permutation", "solve_triangular", "svd",
 ]
 
 _NS = 1.0

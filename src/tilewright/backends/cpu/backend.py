@@ -1,4 +1,4 @@
-"""What the back ends of CPUs share: the check of a target's options, and linking."""
+"""Common parts of the CPU back ends: validation of target options, and linking."""
 
 from __future__ import annotations
 

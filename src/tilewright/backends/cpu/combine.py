@@ -1,8 +1,8 @@
-"""Join object files into one object file (`.o`) or one archive (`.a`), for programs that are linked with a C library
+"""Joins object files into one object file (`.o`) or one archive (`.a`), for programs that are linked with a C library
 later.
 
-Both hold the plain C entry functions (`<name>_run`) and the code behind them. A program can have one model in this
-form; as shared libraries it can have any number.
+Both contain the plain C entry functions (`<name>_run`) and their code. A program can link one model in this form, but
+any number of models as shared libraries.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _NEEDS_NONE = "`pip install ziglang`, or save as .tar, which needs none"
 
 
 def combine_object(objects: Sequence[Path], out: Path, triple: str, linker: Linker | None = None) -> None:
-    """Join `objects` for `triple` into the object file `out`. Raises `ArtifactError` where no linker can."""
+    """Join `objects` for `triple` into the object file `out`. Raises `ArtifactError` if no linker succeeds."""
     form, arch = processors.object_format(triple), triple.split("-", maxsplit=1)[0]
     if form == "coff":
         raise ArtifactError(
@@ -47,7 +47,7 @@ def combine_object(objects: Sequence[Path], out: Path, triple: str, linker: Link
 def combine_archive(objects: Sequence[Path], out: Path, triple: str, linker: Linker | None = None) -> None:
     """Write `objects` for `triple` as the archive `out`, without times or owners, and with an index.
 
-    Raises `ArtifactError` where no archiver can.
+    Raises `ArtifactError` if no archiver succeeds.
     """
     arch, form = triple.split("-", maxsplit=1)[0], processors.object_format(triple)
     found = []

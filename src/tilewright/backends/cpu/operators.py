@@ -1,6 +1,6 @@
-"""The strategies of processors: which algorithm computes an operator, and how its kernel is scheduled.
+"""The CPU strategies: the algorithm that computes an operator, and the schedule of its kernel.
 
-Each strategy takes an operator, the options of the compilation, and its tensors. Operators that are not listed here are
+Each strategy takes an operator, the options of the compilation, and its tensors. Operators without a strategy are
 computed by their plain definition, `Op.compute`.
 """
 
@@ -21,7 +21,7 @@ from tilewright.topi import channel_blocks
 
 @dataclass(frozen=True, slots=True)
 class ConvOptions:
-    """Options of convolutions: `winograd_tiles` are the tiles of Winograd's algorithm, "off", "2x2", "4x4" or "auto".
+    """Options of convolutions: `winograd_tiles` selects tiles of Winograd's algorithm: "off", "2x2", "4x4" or "auto".
     """
 
     winograd_tiles: str
@@ -64,7 +64,7 @@ def _pool(op: MaxPool | AvgPool, data: te.Tensor) -> te.Tensor:
 
 
 def add_strategies(strategies: Strategies) -> None:
-    """Register the strategies of processors."""
+    """Register the CPU strategies."""
     strategies.register(Dense, Strategy("register tiles", _dense))
     strategies.register(Matmul, Strategy("register tiles", _matmul))
     strategies.register(BatchMatmul, Strategy("register tiles", _batch_matmul))

@@ -11,7 +11,7 @@ from tilewright.runtime.rpc.server import PORT, PORT_END, Server
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The status to exit with."""
+    """Run the command; return the exit status."""
     made = parser("Let clients that know the secret run programs on this machine.", PORT, PORT_END)
     made.add_argument("--key", default="", help="what clients ask the tracker or proxy for")
     made.add_argument("--tracker", type=parse_address, help="host:port of a tracker to register at")

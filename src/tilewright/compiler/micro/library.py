@@ -1,4 +1,4 @@
-"""Reads Model Libraries with models in C: the parts that a project needs.
+"""Reader of Model Library Format archives with models in C.
 
     metadata.json                        the name, inputs, outputs, bytes of memory
     codegen/host/src/<name>.c            the model, with its constants
@@ -25,12 +25,12 @@ from tilewright.runtime.program import TensorInfo
 from tilewright.runtime.sealed_tar import plain_members
 
 _LARGEST: Final = 1 << 30
-"""Bytes of a file in a library at most."""
+"""Largest size of a file in a library, in bytes."""
 
 
 @dataclass(frozen=True)
 class ModelLibrary:
-    """A model in C: its texts by the names that they have in a project, its inputs and outputs."""
+    """A model in C: its files by their names in a project, its inputs and outputs."""
 
     name: str
     files: Mapping[str, str]
@@ -39,8 +39,8 @@ class ModelLibrary:
 
 
 def read_model_library(path: str | os.PathLike[str]) -> ModelLibrary:
-    """Read the model of a library. Raises `ArtifactError` for a file that is not a library, has several models, or a
-    model that is not C text."""
+    """Read the model of a library. Raises `ArtifactError` for a file that is not a library, has several models, or has
+    a model that is not C text."""
     content = _members(Path(path))
     try:
         modules = read_json(content["metadata.json"])["modules"]

@@ -1,4 +1,4 @@
-"""Projects: folders with a model in C and all files that build a program of it for one machine.
+"""Projects: folders with a model in C and all files needed to build it for one machine.
 
 A project can be built without this package:
 
@@ -41,7 +41,7 @@ _STATE: Final = "project.json"
 _PROGRAMS: Final = {"main": "main.elf", "self_test": "self_test.elf"}
 _LONGEST_BUILD: Final = 600
 _SHOWN: Final = 3000
-"""Of what a program says: characters that an error shows."""
+"""Number of characters of a program's output that an error shows."""
 
 
 class GeneratedProject:
@@ -75,7 +75,7 @@ class GeneratedProject:
     def from_directory(
         cls, project_dir: str | os.PathLike[str], options: Mapping[str, Any] | None = None
     ) -> GeneratedProject:
-        """The project in a folder, with options for the steps that come."""
+        """Return the project in a folder, with options for its later steps."""
         made = cls(Path(project_dir))
         made.options |= made.template.checked(options or {}, "build")
         return made
@@ -92,10 +92,10 @@ class GeneratedProject:
         return all((self.folder / "build" / image).is_file() for image in _PROGRAMS.values())
 
     def build(self, options: Mapping[str, Any] | None = None) -> list[Path]:
-        """Compile the programs, with these options from now on; returns the images.
+        """Compile the programs and return the images; `options` also apply to later steps.
 
-        Raises `TargetError` where a tool is missing, or where the model is too large for the board, `OptionError` for
-        an option.
+        Raises `TargetError` if a tool is missing or the model is too large for the board, `OptionError` for an invalid
+        option.
         """
         self.options |= self.template.checked(options or {}, "build")
         (self.folder / "build").mkdir(exist_ok=True)
@@ -109,8 +109,8 @@ class GeneratedProject:
         return made
 
     def flash(self) -> str:
-        """Bring the image to the board; says what was done. Raises `ArtifactError` before `build`, `TargetError` where
-        that fails."""
+        """Write the image to the board and return a description. Raises `ArtifactError` before `build`, `TargetError`
+        on failure."""
         self._check_built()
         for words in self.template.description["flash"]:
             self._do(words, self._values("main"), "the image cannot be written to the board")
@@ -119,8 +119,8 @@ class GeneratedProject:
             else f"{_PROGRAMS['main']} is on the board")
 
     def test(self, options: Mapping[str, Any] | None = None) -> str:
-        """Run the model on known values there; returns what the program says, which ends in OK. Raises `RunError`
-        where results differ."""
+        """Run the self-test on the machine and return its output, which ends in OK. Raises `RunError` if results
+        differ."""
         self._check_built()
         with tempfile.TemporaryDirectory(prefix="tilewright-micro-") as folder:
             return self._run("self_test", [], Path(folder), options)
@@ -128,12 +128,10 @@ class GeneratedProject:
     def run(
         self, inputs: Mapping[str, Array] | Sequence[Array], options: Mapping[str, Any] | None = None
     ) -> list[Array]:
-        """The outputs that the program computes there.
+        """Run the model on the machine and return its outputs.
 
-        `inputs` are arrays by name, or in order, of the shapes and types that the model has.
-
-        Raises `InputError` for inputs that do not fit, `ArtifactError` before `build`, `RunError` where the program
-        fails or takes too long.
+        `inputs` are arrays by name, or in order, of the model's shapes and dtypes. Raises `InputError` for unsuitable
+        inputs, `ArtifactError` before `build`, `RunError` if the program fails or exceeds its time limit.
         """
         self._check_built()
         fed = self._by_name(inputs)
@@ -235,11 +233,11 @@ def generate_project_from_mlf(
     options: Mapping[str, Any] | None = None,
     *, force: bool = False,
 ) -> GeneratedProject:
-    """Make the project of the model in a Model Library (`tvmc compile MODEL --target c -f mlf`), by the template in a
+    """Create a project for the model in a Model Library (`tvmc compile MODEL --target c -f mlf`) from the template in a
     folder.
 
-    Raises `ArtifactError` for a library of another kind and for a folder that is there already, unless `force`;
-    `OptionError` for options.
+    Raises `ArtifactError` for a library of another kind, and for an existing folder unless `force` is set;
+    `OptionError` for invalid options.
     """
     return _create(
         TemplateProject.from_directory(template_project_dir), Path(project_dir), read_model_library(mlf), options or {},
@@ -250,7 +248,7 @@ def generate_project(
     template_project_dir: str | os.PathLike[str], module: Model, generated_project_dir: str | os.PathLike[str],
     options: Mapping[str, Any] | None = None,
 ) -> GeneratedProject:
-    """The same of a model that `tilewright.compile` returned. Raises `OptionError` for what is compiled otherwise."""
+    """Create a project for a model returned by `tilewright.compile`. Raises `OptionError` for other modules."""
     from tilewright.compiler.model import Model
 
     if not isinstance(module, Model):
@@ -312,7 +310,7 @@ def _plain_name(name: Any) -> str:
 
 
 def _source_text(folder: Path, name: str) -> str:
-    """A file of the template itself: a link may lead to a file that the author of the template cannot read."""
+    """Return a file of the template; links are refused, because they may lead to files that its author cannot read."""
     if (folder / name).is_symlink() or not (folder / name).is_file():
         raise ArtifactError(
             f"{folder / name} among the sources is no plain file; put the file itself into the template's folder",
@@ -324,7 +322,7 @@ def _source_text(folder: Path, name: str) -> str:
 
 
 def _bytes(t: TensorInfo, value: Any) -> bytes:
-    """An input as the program reads it."""
+    """Return an input in the format that the program reads."""
     if value is None:
         raise InputError(f"the input '{t.name}' is not given", code="TW0701")
     array = np.asarray(value)

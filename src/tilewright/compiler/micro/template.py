@@ -1,4 +1,4 @@
-"""Templates of projects: for which machine a model in C becomes a program, and by which commands.
+"""Project templates: a machine for which a model in C is built, and the commands that build and run it.
 
 A template is a folder with a `template.json`:
 
@@ -13,8 +13,8 @@ A template is a folder with a `template.json`:
     file         how a name of a file is written where `run` says {files}
 
 Words of commands may name values: options, what their choices add, {model}, {program}, {image}, {project}, {files}, and
-{exact}, the compiler options that floats need. A word that is one such name alone is split at spaces. Nothing of a
-template is run before a project is built.
+{exact}, the compiler options that floats need. A word that is one such name alone is split at spaces. No command of
+a template runs before a project is built.
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ class TemplateProject:
 
     @classmethod
     def from_directory(cls, template_project_dir: str | os.PathLike[str]) -> TemplateProject:
-        """The template in a folder."""
+        """Return the template in a folder."""
         return cls(Path(template_project_dir))
 
     def info(self) -> dict[str, Any]:
@@ -123,21 +123,21 @@ class TemplateProject:
         return {"platform_name": self.name, "about": self.description["about"], "project_options": options}
 
     def listed(self) -> str:
-        """The options as lines."""
+        """Return the options as lines of text."""
         return "\n".join([f"{self.name}: {self.description['about']}", *(f"  {o}" for o in self.options.values())])
 
     def generate_project_from_mlf(
         self, model_library_format_path: str | os.PathLike[str], project_dir: str | os.PathLike[str],
         options: Mapping[str, str] | None = None
     ) -> Any:
-        """A project of the model in a Model Library; see `project.generate_project_from_mlf`."""
+        """Create a project for the model in a Model Library; see `project.generate_project_from_mlf`."""
         from tilewright.compiler.micro.project import generate_project_from_mlf
 
         return generate_project_from_mlf(self.folder, project_dir, model_library_format_path, options)
 
     def checked(self, given: Mapping[str, Any], step: str) -> dict[str, str]:
-        """Options as texts, given in a step. Raises `OptionError` for those that are not there, come too late or have
-        another value."""
+        """Return the options of a step as texts. Raises `OptionError` for options that are unknown, given in a later
+        step than allowed, or have an invalid value."""
         made = {}
         for name, value in given.items():
             option = self.options.get(name)
@@ -158,7 +158,7 @@ class TemplateProject:
         return made
 
     def values(self, options: Mapping[str, str]) -> dict[str, str]:
-        """Return the names that commands may contain: the options with their defaults, and the values that choices
+        """Return the values that commands may contain: the options with their defaults, and the values that choices
         add."""
         made = {name: options.get(name, o.default) for name, o in self.options.items()}
         for name, o in self.options.items():
@@ -166,7 +166,7 @@ class TemplateProject:
         return made
 
     def command(self, words: Sequence[str], values: Mapping[str, str]) -> list[str]:
-        """A command with its values. Raises `ArtifactError` for a name that has none."""
+        """Return a command with its values substituted. Raises `ArtifactError` for a name without a value."""
         return [w for word in words for w in self._filled(word, values)]
 
     def _filled(self, word: str, values: Mapping[str, str]) -> Iterator[str]:
@@ -204,7 +204,7 @@ def _commands(value: Any) -> bool:
 
 
 def shipped_templates() -> list[str]:
-    """The names of the templates that come with this package."""
+    """Return the names of the templates of this package, sorted."""
     return sorted(p.name for p in _SHIPPED.iterdir() if (p / DESCRIPTION).is_file())
 
 

@@ -18,7 +18,7 @@ SUFFIXES = (".html", ".htm")
 
 
 def report_path(model: Path, output: Path | None) -> Path:
-    """Where the page goes. Raises `OptionError` for a name that no browser would open as a page."""
+    """Return the path of the page. Raises `OptionError` for an extension other than that of a web page."""
     path = output or Path(f"{model.stem}.html")
     if path.suffix not in SUFFIXES:
         raise OptionError(
@@ -27,7 +27,7 @@ def report_path(model: Path, output: Path | None) -> Path:
 
 
 def write_report(model: Model, name: str, path: Path, run: bool) -> None:
-    """Explain a compiled model on a page, and say what is there, and what is not."""
+    """Write the page of a compiled model, and print a summary of its contents."""
     from tilewright.driver.explain.content import explained
     from tilewright.driver.explain.page import page_of
 

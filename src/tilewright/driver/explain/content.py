@@ -23,12 +23,12 @@ if TYPE_CHECKING:
     from tilewright.runtime.manifest import Manifest
 
 _ENTRIES = ("flow",)
-"""Code outside kernels that is shown: the control flow of a program."""
+"""Code outside kernels to show: the control flow of a program."""
 
 
 @dataclass(frozen=True, slots=True)
 class KernelTexts:
-    """A kernel's texts, the steps that run it, and the nodes of the model that these compute."""
+    """A kernel's texts, the steps that run it, and their nodes of the model."""
 
     symbol: str
     texts: tuple[Text, ...]
@@ -51,14 +51,14 @@ class Content:
     measurement: Measurement | None = None
     not_measured: str = ""
     c: str = ""
-    """The C text of all kernels, where the target is C."""
+    """The C text of all kernels, if the target is C."""
     accelerators: tuple[str, ...] = field(default=())
 
 
 def explained(model: Model, name: str, run: bool = True) -> Content:
     """Compile `model` again with a recording, and run it if `run`.
 
-    Raises `InputError` for a model of more than one program, `OptionError` for dynamic shapes. Where no measurement is
+    Raises `InputError` for a model of more than one program, `OptionError` for dynamic shapes. If no measurement is
     possible, `not_measured` gives the reason.
     """
     if model.artifact.manifest.symbols:
@@ -98,7 +98,7 @@ def _steps(report: BuildReport, external: Mapping[str, Function]) -> list[Progra
 
 
 def _kernels(report: BuildReport, steps: tuple[ProgramStep, ...], target: Target) -> list[KernelTexts]:
-    """The texts of all kernels in the order in which they were made."""
+    """Return the texts of all kernels in order of creation."""
     users: dict[str, list[int]] = {}
     for k, s in enumerate(steps):
         users.setdefault(s.symbol, []).append(k)

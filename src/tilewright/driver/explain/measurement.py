@@ -1,8 +1,7 @@
 """Times of the steps of a program, compared with the peak rates of the machine.
 
-Seconds are those of `Executable.profile`. Operations are two for each multiply-accumulate (or one for each element of a
-result where there are none), bytes are those of all arguments and results, each read or written once: the minimum of
-any program.
+Seconds are those of `Executable.profile`. Each multiply-accumulate counts as two operations; without any, each element
+of a result counts as one. Bytes are those of all arguments and results, each accessed once: the minimum of any program.
 """
 
 from __future__ import annotations
@@ -45,8 +44,8 @@ class Measurement:
 
 
 def measure(executable: Executable, steps: Sequence[ProgramStep]) -> Measurement:
-    """Run the program on random inputs. Raises `RunError` where its steps cannot be timed separately, `ArtifactError`
-    where it does not run here."""
+    """Run the program on random inputs. Raises `RunError` if its steps cannot be timed separately, `ArtifactError` if
+    it does not run on this machine."""
     once = executable.profile(number=1)
     times = int(min(_MOST, _SECONDS / max(once.seconds, 1e-9)))
     profile = executable.profile(number=times) if times > 1 else once

@@ -1,8 +1,8 @@
 """The page: one self-contained HTML file with its data, scripts and styles.
 
-Long texts of kernels and of passes are compressed and read when they are shown. No text of a model is ever markup: the
-data are JSON with `<` escaped, the scripts write it as text, and the page's policy lets no other script run than its
-own.
+Long texts of kernels and passes are compressed and decoded when they are shown. Text of a model is never interpreted as
+markup: the data are JSON with `<` escaped, and scripts write it as text. The page's policy permits only its own
+scripts.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ SCRIPTS: Final = (
 
 
 def page_of(content: Content) -> str:
-    """The page as text."""
+    """Return the page as text."""
     style = "\n".join((FOLDER / name).read_text(encoding="utf-8") for name in STYLES)
     script = (
         "(() => {\n'use strict';\n" + "\n".join((FOLDER / name).read_text(encoding="utf-8") for name in SCRIPTS)
@@ -128,7 +128,7 @@ def _counted(before: State | None, after: State) -> dict[str, Any]:
 
 
 def _parts(content: Content) -> Iterator[tuple[str, Any]]:
-    """Yield the data that are read when they are shown, by the ids of their elements."""
+    """Yield the data that are decoded when they are shown, by the ids of their elements."""
     for k, (before, after) in enumerate(_pairs(content.states)):
         rows = (
             [Row("=", n, n) for n in range(1, len(after.lines) + 1)] if before is None
@@ -169,5 +169,5 @@ def _packed(value: Any) -> str:
 
 
 def _digest(text: str) -> str:
-    """How the page's policy names a script or a style."""
+    """Return the hash by which the page's policy permits a script or a style."""
     return f"sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}"

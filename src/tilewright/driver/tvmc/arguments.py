@@ -1,5 +1,4 @@
-"""The options of `tvmc compile`, as its command line has them: by family, each with what it is called and what it says
-of itself."""
+"""The options of `tvmc compile` on its command line, by family, each with its name and its help."""
 
 from __future__ import annotations
 
@@ -14,7 +13,7 @@ from tilewright.driver.tvmc.transforms import LAYOUT_OPERATORS
 
 
 class ModelFormat(StrEnum):
-    """The field's formats of models, of which some are not read here (`model.FORMATS` says why)."""
+    """TVM's formats of models, some of which are not supported (see `model.FORMATS`)."""
 
     ONNX = "onnx"
     TFLITE = "tflite"
@@ -26,7 +25,7 @@ class ModelFormat(StrEnum):
 
 
 class OutputFormat(StrEnum):
-    """How a package holds its program."""
+    """The form of the program in a package."""
 
     SO = "so"
     TAR = "tar"
@@ -34,7 +33,7 @@ class OutputFormat(StrEnum):
 
 
 class Precision(StrEnum):
-    """A type of floats."""
+    """A floating-point type."""
 
     FLOAT16 = "float16"
     BFLOAT16 = "bfloat16"
@@ -56,7 +55,7 @@ class RuntimeKind(StrEnum):
 
 
 MANY = ("--desired-layout", "--desired-layout-ops", "--mixed-precision-ops", *micro.MANY)
-"""Options that take several values, one behind the other."""
+"""Options that take several consecutive values."""
 
 Format = Annotated[
     ModelFormat | None, typer.Option("--model-format", help="Format of the model. Default: detected from the contents.")

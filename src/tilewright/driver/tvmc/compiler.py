@@ -1,4 +1,5 @@
-"""`tvmc compile`: from a loaded model to a package. Translates TVM's options to arguments of `tilewright.compile`."""
+"""`tvmc compile`: compiles a loaded model to a package. Translates TVM's options to arguments of `tilewright.compile`.
+"""
 
 from __future__ import annotations
 
@@ -55,13 +56,12 @@ def compile_model(
     mixed_precision_calculation_type: str = "float16",
     mixed_precision_acc_type: str = "float32",
 ) -> TVMCPackage:
-    """Compile a model and write its package to `package_path` (a temporary file without one).
+    """Compile a model and write its package to `package_path` (default: a temporary file).
 
-    `tuning_records` are of `autotvm` or of `auto_scheduler`: kernels are made as they say is fastest. `output_format`
-    is `so` or `tar` (a package with a library that is linked, or its objects), or `mlf`. `cross` is the compiler that
-    links. `dump_code` are stages, written beside the package; `dump_offloads` a file, or `-` for the standard output.
-    Parts for BNNS become kernels that stand in for its calls (`<row>_stand_in`). Raises `OptionError` for what cannot
-    be asked for, and what `tilewright.compile` raises.
+    `tuning_records` of `autotvm` or `auto_scheduler` choose the kernels. `output_format` is `so` or `tar` (a package
+    with a linked library, or its objects), or `mlf`. `cross` is the compiler that links. `dump_code` are stages,
+    written next to the package; `dump_offloads` is a file, or `-` for the standard output. Calls of BNNS become native
+    kernels (`<row>_stand_in`). Raises `OptionError` for unsupported options, and the errors of `tilewright.compile`.
     """
     chosen = _target(target, target_host)
     package = Packaging.of(
@@ -186,7 +186,7 @@ class MixedPrecision:
 
 
 def _executor(executor: Executor | str | None, output_format: str, use_vm: bool) -> Executor:
-    """The executor; without one `aot` for the Model Library Format, and else `graph`."""
+    """Return the executor; the default is `aot` for the Model Library Format, else `graph`."""
     if use_vm:
         if executor is not None:
             raise OptionError(
@@ -213,7 +213,7 @@ def _target(target: str | Mapping[str, Any] | Target, host: str | None) -> Targe
 
 
 def _named(made: Model, name: str) -> Artifact:
-    """The program, under the name of the module, which its C interface has."""
+    """Return the program under the name of the module, which its C interface uses."""
     try:
         artifact = made.artifact
     except InputError as error:
@@ -225,7 +225,7 @@ def _named(made: Model, name: str) -> Artifact:
 
 @contextlib.contextmanager
 def _replacing_tar(path: Path) -> Iterator[Path]:
-    """A scratch file that ends in `.tar`, whatever `path` ends in, and takes its place."""
+    """Yield a temporary file with the extension `.tar` that replaces `path`, whose extension may differ."""
     with files.replacing(path) as scratch:
         made = scratch.with_name(f"{scratch.name}.tar")
         try:

@@ -1,8 +1,7 @@
-"""TVM's executors, runtimes and memory pools: the options that a program satisfies, and the reasons why it cannot
-satisfy the others.
+"""TVM's executors, runtimes and memory pools: options that programs satisfy, and reasons why other options are refused.
 
 A program is machine code and constants with one entry function over plain pointers, and one block of workspace. Each
-option is satisfied already, or it is refused with the reason; no option is ignored.
+option is either satisfied already or refused with the reason; no option is ignored.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ _ALIGNMENT: Final = 64
 """Alignment of constants and workspace, in bytes."""
 
 Check = Callable[[str, Any], object]
-"""Raises `OptionError` where an option of that name cannot have that value."""
+"""Raises `OptionError` if an option of that name cannot have that value."""
 
 
 def _always(wanted: bool, why: str) -> Check:
@@ -106,14 +105,14 @@ class Executor(_Kind):
 
 @dataclass(frozen=True)
 class Runtime(_Kind):
-    """The runtime that a program is linked with. Programs need neither: they only call libc."""
+    """The runtime that a program is linked with. Programs need neither, because they only call libc."""
 
     kind: str = "cpp"
     word: ClassVar[str] = "runtime"
     kinds: ClassVar[Mapping[str, Mapping[str, Check]]] = {"cpp": {"system-lib": flag}, "crt": {"system-lib": flag}}
 
     def check_format(self, output_format: str) -> None:
-        """Raise `OptionError` for options that a package of this format cannot keep: objects of the Model Library
+        """Raise `OptionError` for options that a package of this format cannot satisfy: objects of the Model Library
         Format are linked, libraries are loaded."""
         for name, value in self.options.items():
             linked = output_format == "mlf"
@@ -128,18 +127,18 @@ HINTS: Final = (
     "clock-frequency-hz", "read-bandwidth-bytes-per-cycle", "write-bandwidth-bytes-per-cycle", "read-latency-cycles",
     "write-latency-cycles", "burst-bytes",
 )
-"""TVM's properties of a pool besides its size."""
+"""TVM's properties of a pool in addition to its size."""
 
 
 @dataclass(frozen=True)
 class WorkspacePool:
-    """The memory that the workspace is to fit into; `size` in bytes, None for any."""
+    """The memory for the workspace; `size` in bytes, None for unlimited."""
 
     name: str
     size: int | None = None
 
     def check(self, artifact: Artifact) -> None:
-        """Raise `OptionError` where the workspace of the program is larger."""
+        """Raise `OptionError` if the workspace of the program is larger."""
         needed = artifact.manifest.workspace_bytes
         if self.size is not None and needed > self.size:
             raise OptionError(
@@ -152,7 +151,7 @@ class WorkspacePool:
 def workspace_pool(
     names: str, targets: str, sizes: str, hints: Mapping[str, str], processors: tuple[str, ...]
 ) -> WorkspacePool | None:
-    """The pool that the options `--workspace-pools…` describe, each `NAME:VALUE`; None without a pool. Raises
+    """Return the pool that the options `--workspace-pools…` describe, each `NAME:VALUE`; None without a pool. Raises
     `OptionError` for unsupported values."""
     pools = [n.strip() for n in names.split(",") if n.strip()]
     given = {"targets": targets, "size-hint-bytes": sizes, **hints}
@@ -187,7 +186,7 @@ def workspace_pool(
 
 
 def _by_pool(option: str, text: str) -> dict[str, str]:
-    """`a:1,b:2` as a dictionary."""
+    """Convert `a:1,b:2` to a dictionary."""
     found = {}
     for word in filter(None, (w.strip() for w in text.split(","))):
         name, colon, value = word.partition(":")

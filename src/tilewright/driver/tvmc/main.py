@@ -1,9 +1,8 @@
 """TVM's command line: `tvmc tune MODEL --target llvm -o records.json`, `tvmc compile MODEL --target llvm -o
 module.tar`, `tvmc run module.tar`.
 
-Exit codes: 0 when all is well, 1 without a command and for faults of the compiler, 2 when the command is not written
-right, 4 for what cannot be done, 5 when a Python package is missing. An error is one line on stderr after `Error:`;
-`-v` adds a traceback.
+Exit codes: 0 for success, 1 without a command and for compiler faults, 2 for wrong usage, 4 for unsupported requests, 5
+for a missing Python package. An error is one line on stderr after `Error:`; `-v` adds a traceback.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ from tilewright.driver.tvmc.package import TVMCPackage
 from tilewright.driver.tvmc.runner import DEVICES, run_module
 
 NOTHING, REFUSED, PACKAGE_MISSING = 1, 4, 5
-"""Exit codes without a command, for what cannot be done, and when a Python package is missing."""
+"""Exit codes without a command, for unsupported requests, and when a Python package is missing."""
 _SUMMARY: Final = "TVM's command line: tune models, compile them to packages, and run the packages."
 
 app = application("tvmc", _SUMMARY)
@@ -116,7 +115,7 @@ def compile_command(
     packed = _executor(kind, _of_kinds(given, "executor", ("graph", "aot")), str(output_format))
     runs = Runtime(str(runtime), _only_of(str(runtime), "runtime", _of_kinds(given, "runtime", ("cpp", "crt"))))
     if cross_compiler:
-        options.linker(cross_compiler, cross_compiler_options)  # before a minute is spent on compiling
+        options.linker(cross_compiler, cross_compiler_options)  # before slow compilation
     model = load_model(
         file, str(model_format) if model_format else None, options.input_shapes(input_shapes, below_one_is_open=True))
     package = compile_model(
@@ -136,7 +135,7 @@ def compile_command(
 
 
 def _of_kinds(given: dict[str, object], word: str, kinds: Sequence[str]) -> dict[str, dict[str, object]]:
-    """The options `--executor-aot-…` that were given, by kind and name."""
+    """Return the given options `--executor-aot-…` by kind and name."""
     return {
         kind: {
             key.removeprefix(f"{word}_{kind}_").replace("_", "-"): v for key, v in given.items()
@@ -145,7 +144,7 @@ def _of_kinds(given: dict[str, object], word: str, kinds: Sequence[str]) -> dict
 
 
 def _only_of(kind: str, word: str, by_kind: dict[str, dict[str, object]]) -> dict[str, object]:
-    """The options of the kind that was chosen. Raises `OptionError` for those of another."""
+    """Return the options of the chosen kind. Raises `OptionError` for those of another."""
     for other, found in by_kind.items():
         if other != kind and found:
             raise OptionError(
@@ -156,7 +155,7 @@ def _only_of(kind: str, word: str, by_kind: dict[str, dict[str, object]]) -> dic
 
 
 def _executor(kind: str, by_kind: dict[str, dict[str, object]], output_format: str) -> Executor | None:
-    """The executor; None for the one that suits the format."""
+    """Return the executor; None selects the one that suits the format."""
     chosen = kind or ("aot" if output_format == "mlf" else "graph")
     given = _only_of(chosen, "executor", by_kind)
     return Executor(chosen, given) if kind or given else None
@@ -312,5 +311,5 @@ def _exit_code(error: TVMError) -> int:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command line and give its exit code."""
+    """Run one command line and return its exit code."""
     return run(app, "tvmc", arguments, _exit_code, a.MANY)

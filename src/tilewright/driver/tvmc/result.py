@@ -14,7 +14,7 @@ from tilewright.runtime.benchmark import BenchmarkResult
 
 
 class TVMCResult:
-    """The outputs by name (`output_0`, `output_1`, …), and the times where they were measured."""
+    """The outputs by name (`output_0`, `output_1`, …), and the times if they were measured."""
 
     def __init__(
         self, outputs: Mapping[str, np.ndarray[Any, Any]], times: BenchmarkResult | None = None, profile: str = ""
@@ -22,7 +22,7 @@ class TVMCResult:
         self.outputs, self.times, self.profile = dict(outputs), times, profile
 
     def format_times(self) -> str:
-        """The times as a table, in milliseconds. Raises `InputError` where none were measured."""
+        """Return the times as a table, in milliseconds. Raises `InputError` if none were measured."""
         if self.times is None:
             raise InputError(
                 "no times were measured; run the package with benchmark=True, on the command line with --print-time",

@@ -1,5 +1,4 @@
-"""`tvmc run`: a package on arrays, in this process, or on a device behind a tracker; or the project of a board, on
-that."""
+"""`tvmc run`: runs a package on arrays in this process or on a device of a tracker, or a project on its board."""
 
 from __future__ import annotations
 
@@ -26,7 +25,7 @@ DEVICES: Final[Mapping[str, str]] = {
         "code is made for processors, and none for graphics cards; compile for llvm and run on cpu"),
     "micro": "",
 }
-"""The field's devices, and why a package does not run there."""
+"""TVM's devices, and the reasons why packages do not run on them."""
 
 
 def run_module(
@@ -44,16 +43,16 @@ def run_module(
     port: int | str | None = None,
     options: Mapping[str, str] | None = None,
 ) -> TVMCResult:
-    """Run the package once, and with `benchmark` time it: `repeat` measurements of `number` runs, with `end_to_end` of
-    copying the tensors in and out, too; with `profile`, time each of its steps. With `rpc_key`, all that happens on a
-    device of that key, which the tracker at `hostname` (and `port`, or `host:port`) knows.
+    """Run the package once. `benchmark` times `repeat` measurements of `number` runs, with `end_to_end` including
+    copies of the tensors; `profile` times each step. With `rpc_key`, it runs on a device of that key of the tracker at
+    `hostname` (and `port`, or `host:port`).
 
-    On the device `micro`, `tvmc_package` is a `micro.GeneratedProject` that was built, and `options` are those of its
+    For the device `micro`, `tvmc_package` is a `micro.GeneratedProject` that was built, and `options` are those of its
     template.
 
-    `inputs` are arrays by name, or the path of a `.npz`; the others are filled (`zeros`, `ones`, `random`). Raises
-    `OptionError` for a device that is not here, `InputError` for inputs that do not fit, `ArtifactError` for a package
-    that cannot run here, and what `GeneratedProject.run` raises.
+    `inputs` are arrays by name, or the path of a `.npz`; missing inputs are filled (`zeros`, `ones`, `random`). Raises
+    `OptionError` for an unavailable device, `InputError` for unsuitable inputs, `ArtifactError` for a package that
+    cannot run here, and the errors of `GeneratedProject.run`.
     """
     if device not in DEVICES:
         raise OptionError(f"--device: there is no device '{device}'; choose from {', '.join(DEVICES)}", code="TW0203")
@@ -101,8 +100,8 @@ def _on_device(
     package: TVMCPackage, place: MeasuringOptions, given: Mapping[str, np.ndarray[Any, Any]], fill: tensors.Fill,
     repeat: int, number: int, profile: bool, end_to_end: bool,
 ) -> TVMCResult:
-    """Run the package in a session on a device. Raises `RPCError` for a missing device, `WorkerError` for errors on
-    the device."""
+    """Run the package in a session on a device. Raises `RPCError` for a missing device, `WorkerError` for errors on the
+    device."""
     from tilewright.runtime.rpc import RemoteModel, connect_tracker
 
     with connect_tracker(*address(place.tracker)) as tracker, tracker.request(place.rpc_key) as session:

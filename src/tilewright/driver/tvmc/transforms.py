@@ -1,4 +1,4 @@
-"""Changes of a network before it is compiled: layouts of some operators, and which of them compute in 16-bit floats."""
+"""Changes of a network before compilation: layouts of some operators, and operators computed in 16-bit floats."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _ALWAYS: Final = 0
 
 
 def with_layouts(mod: IRModule, layouts: Sequence[str], operators: Sequence[str] = ()) -> IRModule:
-    """The network with these layouts, `NHWC` or `NHWC:HWIO`: one for all of the operators, or one for each. Raises
+    """Return the network with these layouts, `NHWC` or `NHWC:HWIO`: one for all operators, or one for each. Raises
     `OptionError`."""
     names = list(operators) or list(LAYOUT_OPERATORS)
     if len(layouts) not in (1, len(names)):
@@ -35,7 +35,7 @@ def with_layouts(mod: IRModule, layouts: Sequence[str], operators: Sequence[str]
 
 
 def _layouts(text: str) -> list[str]:
-    """`NHWC:HWIO` as those of data and kernel; the kernel's may be left to the operator."""
+    """Return `NHWC:HWIO` as layouts of data and kernel; without the latter, the operator chooses it."""
     data, _, kernel = text.partition(":")
     if not data.isalnum() or (kernel and not kernel.isalnum()):
         raise OptionError(
@@ -45,8 +45,8 @@ def _layouts(text: str) -> list[str]:
 
 @contextmanager
 def computed_in(operators: Sequence[str], kind: str, sums: str) -> Iterator[None]:
-    """Inside, these operators are always computed in the type `kind`, and sum in `sums`, whatever they say of
-    themselves."""
+    """Inside the block, compute these operators in the dtype `kind`, and sum in `sums`, regardless of their own
+    attributes."""
     for name in operators:
         get(name)
 

@@ -1,4 +1,4 @@
-"""Ansor's records (`tuning/records.py`) as inputs and results of the auto-scheduler."""
+"""Ansor's records (`search/records.py`) as inputs and results of the auto-scheduler."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from tilewright.search.auto_scheduler.search_task import SearchTask, TuningOptions
 
 _KEPT: Final = 48
-"""Measured programs that the next population begins with."""
+"""Number of measured programs in the initial population."""
 
 
 class PreloadMeasuredStates:

@@ -75,7 +75,7 @@ class SearchTask(TuningTask):
         SearchTask(func=matmul, args=(512, 512, 512), target="llvm")
         SearchTask(workload_key=…, target=…)        SearchTask(compute_dag=…, target=…)
 
-    `own`, of a task of a network, is the loop program that the compiler makes without a search.
+    For a task of a network, `own` is the loop program that the compiler makes without a search.
     """
 
     def __init__(
@@ -137,7 +137,7 @@ class SearchTask(TuningTask):
         self, tuning_options: TuningOptions, search_policy: SketchPolicy | str | None = None,
         adaptive_training: bool = False,
     ) -> None:
-        """Search and measure as `tuning_options` say. Raises `OptionError` for an unknown policy."""
+        """Search and measure with `tuning_options`. Raises `OptionError` for an unknown policy."""
         from tilewright.search.auto_scheduler.search_policy import SketchPolicy
         from tilewright.search.auto_scheduler.task_scheduler import MODELS
 

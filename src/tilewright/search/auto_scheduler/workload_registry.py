@@ -31,7 +31,7 @@ _TENSOR: Final = "TENSOR"
 def register_workload(func_name: Any = None, f: Callable[..., Any] | None = None, override: bool = False) -> Any:
     """Register a function under its name or `func_name`, as a decorator (with or without a name) or a call.
 
-    Raises `OptionError` where another function has the name, unless `override` is set.
+    Raises `OptionError` if another function has the name, unless `override` is set.
     """
     if callable(func_name):
         return register_workload(func_name.__name__, func_name, override)

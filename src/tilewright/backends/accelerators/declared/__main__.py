@@ -45,7 +45,7 @@ def accelerator_of(name: str) -> Accelerator:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command; its exit code."""
+    """Run one command; return its exit code."""
     parser = argparse.ArgumentParser(
         "python -m tilewright.backends.accelerators.declared",
         description="The page of an accelerator, its tests, and what networks cost on it.")

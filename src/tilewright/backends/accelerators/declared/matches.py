@@ -1,5 +1,4 @@
-"""Forms of operators and their matches: the base of `quantized_forms.py`, of `float_forms.py` and of an accelerator's
-own forms."""
+"""Forms of operators and their matches: base of `quantized_forms.py`, `float_forms.py`, and custom forms."""
 
 from __future__ import annotations
 
@@ -31,8 +30,7 @@ class Reading:
 
 
 class Match:
-    """The properties of a match: `x` and `y` are operands, `dtype` is the type of the data; others depend on the
-    form."""
+    """The properties of a match: operands `x` and `y`, `dtype` of the data, and others that depend on the form."""
 
     def __init__(self, root: Expr, reading: Reading, **attributes: Any) -> None:
         self.root, self.reading, self.numerics = root, reading, reading.numerics
@@ -50,26 +48,25 @@ class Match:
         return self.root.span.name if self.root.span is not None else ""
 
     def require(self, holds: bool, rule: str, edit: str) -> None:
-        """Refuse the match where `holds` is false: `rule` says what the accelerator computes, `edit` what change of
-        the model would do."""
+        """Refuse the match if `holds` is false, with the violated `rule` and the `edit` of the model that satisfies it.
+        """
         if not holds:
             raise Refused(rule, edit)
 
 
 class Form:
-    """Base of forms."""
+    """Base class of forms."""
 
     def pattern(self) -> DFPattern:
-        """The pattern of the table."""
+        """Return the pattern for the pattern table."""
         raise NotImplementedError
 
     def read(self, root: Expr, reading: Reading) -> Match:
-        """Return the properties of a match with the last value `root`, which an operator's function takes. Raises
-        `Refused`."""
+        """Return the properties of a match whose last value is `root`. Raises `Refused`."""
         raise NotImplementedError
 
     def sample(self, rng: np.random.Generator, accelerator: Accelerator) -> Function:
-        """A random program of this form, among them some that the accelerator may refuse."""
+        """Return a random program of this form; some may be refused by the accelerator."""
         raise CompileError(
             f"{type(self).__name__} has no sample(rng, accelerator), a function of this form, so it cannot be tested; "
             "write one",
@@ -93,7 +90,7 @@ def tensor_of(e: Expr) -> Operand | Array:
 
 
 def data_of(e: Expr, reading: Reading) -> Operand:
-    """The tensor that an expression is; refuses constants."""
+    """Return the tensor of an expression; refuses constants."""
     found = reading.tensor(e)
     if not isinstance(found, Operand):
         raise Refused(
@@ -111,7 +108,7 @@ def is_call(e: Expr, name: str) -> bool:
 
 
 def number(e: Any) -> float:
-    """A constant of one number; refuses others."""
+    """Return the value of a scalar constant; refuses other expressions."""
     value = getattr(e, "value", None)
     if not isinstance(value, np.ndarray) or value.size != 1:
         raise Refused(
@@ -120,7 +117,7 @@ def number(e: Any) -> float:
 
 
 def clipped(root: Any) -> tuple[Any, int, int]:
-    """Return the operand of a clip, and its bounds; without a clip, the value and the bounds of its type."""
+    """Return the operand of a clip, and its bounds; without a clip, the value and the bounds of its dtype."""
     low, high = UNITS.get(str(root.tensor_type.dtype), (0, 0))
     if is_call(root, "clip"):
         return root.args[0], max(low, math.ceil(root.op.a_min)), min(high, math.floor(root.op.a_max))
@@ -128,7 +125,7 @@ def clipped(root: Any) -> tuple[Any, int, int]:
 
 
 def padded_data(e: Any, layout: str, reading: Reading) -> tuple[Operand, Expr]:
-    """The data with the explicit padding before them, and the data alone. Refuses padding of another kind."""
+    """Return the data with preceding explicit padding, and the data without it. Refuses padding of another kind."""
     if not is_call(e, "nn.pad"):
         return data_of(e, reading), e
     value = e.args[1] if len(e.args) > 1 else None
@@ -143,11 +140,8 @@ def padded_data(e: Any, layout: str, reading: Reading) -> tuple[Operand, Expr]:
 
 @dataclass(frozen=True)
 class Scaling:
-    """How sums become data again: `round(sum * multiplier * 2^(exponent - 31)) + zero`, for each output channel,
-    rounded as `once` says.
-
-    Or `round(sum * factor) + zero`.
-    """
+    """The conversion of sums to data: `round(sum * multiplier * 2^(exponent - 31)) + zero` for each output channel,
+    rounded as in `rescaled`, or `round(sum * factor) + zero`."""
 
     zero: int
     multiplier: Array | None = None
@@ -156,17 +150,17 @@ class Scaling:
     factor: Array | None = None
 
     def attributes(self) -> dict[str, Any]:
-        """The property that a match has of this part."""
+        """Return the scaling as properties of a match."""
         if self.factor is not None:
             return {"factor": self.factor, "out_zero": self.zero}
         return {"multiplier": self.multiplier, "exponent": self.exponent, "once": self.once, "out_zero": self.zero}
 
 
 def scaling_of(requantize: Any, channels: int, reading: Reading, real: bool) -> Scaling:
-    """The scaling of a requantization under the accelerator's numerics, one for each channel: in fixed point, or in
-    float32 with halves to the even number.
+    """Return the scaling of a requantization for each channel: in fixed point with the accelerator's rounding, or in
+    float32 with ties to even.
 
-    Refuses what is rounded another way.
+    Refuses other roundings.
     """
     from tilewright.relay.qnn import numerics as N
     from tilewright.relay.qnn.scaling import Requantize
@@ -209,8 +203,8 @@ def require_layout(found: str, reading: Reading) -> None:
 
 
 def pool_geometry(op: Any, reading: Reading) -> tuple[tuple[int, int], tuple[int, int], tuple[int, int, int, int]]:
-    """Window, strides and padding (top, left, bottom, right) of a pool. Refuses other layouts, dilation and windows
-    over the edge."""
+    """Return window, strides and padding (top, left, bottom, right) of a pool. Refuses other layouts, dilation and ceil
+    mode."""
     require_layout(op.layout, reading)
     if tuple(op.dilation) != (1, 1) or op.ceil_mode:
         raise Refused(
@@ -237,7 +231,7 @@ def constants(count: int) -> list[DFPattern]:
 
 
 def call_below(e: Any, *names: str) -> Call:
-    """The call that is reached over these operators' first arguments, the last one's."""
+    """Follow the first arguments of these operators; return the call of the last one."""
     for name in names[:-1]:
         assert is_call(e, name), name
         e = e.args[0]

@@ -1,4 +1,4 @@
-"""Forms of quantized operators, as `relay.qnn.transform.Unify` leaves them."""
+"""Forms of quantized operators, as produced by `relay.qnn.transform.Unify`."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ Array = np.ndarray[Any, Any]
 
 
 def _finished(product: DFPattern) -> DFPattern:
-    """Sums with a bias, requantized, clipped or not."""
+    """Return a pattern of sums with a bias, requantized and optionally clipped."""
     from tilewright.relay.dataflow_pattern import is_op
 
     sums = is_op("nn.bias_add")(product, *constants(1))
@@ -43,7 +43,7 @@ def _finished(product: DFPattern) -> DFPattern:
 
 
 def _sums(root: Any, product: str, reading: Reading, real: bool) -> tuple[Any, dict[str, Any]]:
-    """The product below, and bias, scaling and bounds of the result."""
+    """Return the product below, and the bias, scaling and bounds of the result."""
     requantize, low, high = clipped(root)
     found: Any = call_below(requantize, "qnn.requantize", "nn.bias_add", product)
     axis, rank = requantize.args[0].op.axis, len(found.tensor_type.shape)
@@ -146,8 +146,8 @@ class dense(Form):
 
 @dataclass(frozen=True)
 class add(Form):
-    """A sum of two tensors of one shape: `a`, `b`, with `scales` (of a, b and the result), `zeros` alike, `low`,
-    `high`."""
+    """A sum of two tensors of equal shape: `a`, `b`, with `scales` and `zeros` (of a, b and the result), `low`, `high`.
+    """
 
     def pattern(self) -> DFPattern:
         from tilewright.relay.dataflow_pattern import is_op, wildcard
@@ -234,7 +234,7 @@ class concatenate(Form):
 
 @dataclass(frozen=True)
 class reshape(Form):
-    """The same elements in the same order with another shape: `x`; its operator returns `f.x`, since no data move."""
+    """The same elements in the same order with another shape: `x`; its operator returns `f.x`, because no data move."""
 
     def pattern(self) -> DFPattern:
         from tilewright.relay.dataflow_pattern import is_op, wildcard
@@ -252,7 +252,7 @@ class reshape(Form):
 
 @dataclass(frozen=True)
 class pad(Form):
-    """Padding of images that several operators read: `x` with its padding."""
+    """Padding of images with several readers: `x` with its padding."""
 
     def pattern(self) -> DFPattern:
         from tilewright.relay.dataflow_pattern import is_op, wildcard
@@ -271,11 +271,8 @@ class pad(Form):
 
 @dataclass(frozen=True)
 class requantize(Form):
-    """Bytes under another scale: `x`, `multiplier`, `exponent`, `once`, or `factor` where it is `real`, `in_zero`,
-    `out_zero`, `low`, `high`.
-
-    One number each.
-    """
+    """8-bit integers under another scale, with scalar attributes: `x`, `multiplier`, `exponent`, `once` (or `factor` if
+    `real`), `in_zero`, `out_zero`, `low`, `high`."""
 
     real: bool = False
 

@@ -1,5 +1,4 @@
-"""A function for an accelerator, as the partition passes leave it: its operators in order, each as instructions on
-tensors."""
+"""A function for an accelerator after partitioning: its operators in order, each as instructions on tensors."""
 
 from __future__ import annotations
 
@@ -21,7 +20,7 @@ Array = np.ndarray[Any, Any]
 
 @dataclass(frozen=True)
 class Named:
-    """An operator of the network: its name there, the accelerator's operator, and its multiply-accumulates."""
+    """An operator of the network: its name, the accelerator's operator, and its multiply-accumulates."""
 
     name: str
     operator: str
@@ -30,7 +29,7 @@ class Named:
 
 @dataclass
 class Region:
-    """The contents of one function: `layers` in order, over tensors that operands name as their `source`."""
+    """The contents of one function: `layers` in order, over tensors identified by the `source` of operands."""
 
     symbol: str
     inputs: list[Operand] = field(default_factory=list)
@@ -39,7 +38,7 @@ class Region:
 
 
 def lowered(operator: Operator, match: Match) -> tuple[list[Emitted], Operand | None]:
-    """The instructions of a match; or, where nothing moves, the operand that the result is. Raises `Refused`."""
+    """Return the instructions of a match, or the operand of the result if no data move. Raises `Refused`."""
     made = operator.lower(match)
     if isinstance(made, Operand):
         return [], made
@@ -53,7 +52,7 @@ def lowered(operator: Operator, match: Match) -> tuple[list[Emitted], Operand | 
 
 
 def operator_of(accelerator: Accelerator, call: Expr) -> Operator:
-    """The operator of a composite function that is called."""
+    """Return the operator of a called composite function."""
     composite = call.op.attrs.get("Composite", "") if isinstance(call, Call) and isinstance(call.op, Function) else ""
     owner, _, name = str(composite).partition(".")
     if owner != accelerator.name or name not in accelerator.operators:
@@ -72,7 +71,7 @@ def read_region(accelerator: Accelerator, function: Function) -> Region:
 
 
 class _Reader:
-    """`tensors` has what each value of the function is; sources are numbered in the order in which they come up."""
+    """Reads a function. `tensors` maps values to operands; sources are numbered in order of appearance."""
 
     def __init__(self, accelerator: Accelerator, function: Function) -> None:
         self.accelerator = accelerator

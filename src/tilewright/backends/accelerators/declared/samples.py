@@ -1,8 +1,8 @@
-"""Random programs of each form: sizes, attributes, scales and zero points as networks have them, and now and then as
-they seldom do.
+"""Random programs of each form, mostly with typical sizes, attributes, scales and zero points, sometimes with unusual
+ones.
 
-Values reach the ends of their types: zero points of -128 and 127, multipliers above one, sums near the ends of 32 bits
-are where declarations go wrong.
+Values include the limits of their dtypes, where declarations often fail: zero points of -128 and 127, multipliers above
+one, sums near 32-bit overflow.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def _function(body: Expr, *params: Var) -> Function:
 
 
 def _finished(rng: Rng, sums: Expr, reach: float, scale: Array, axis: int, dtype: str) -> Expr:
-    """Sums with a bias, requantized so that they fill the range about, or are far beyond it; clipped or not."""
+    """Return sums with a bias, requantized to about the range or far beyond it, clipped or not."""
     from tilewright import relay
 
     channels = sums.tensor_type.shape[axis]
@@ -74,7 +74,7 @@ def _finished(rng: Rng, sums: Expr, reach: float, scale: Array, axis: int, dtype
 
 
 def _weights(rng: Rng, shape: tuple[int, ...], channels: int, dtype: str) -> tuple[Array, int, Array, Array]:
-    """A weight, its zero point, the data's scale and the weight's, one or one a channel."""
+    """Return a weight, its zero point, the data's scale and the weight's scale (one, or one per channel)."""
     weight = rng.integers(-128, 128, shape).astype(np.int8)
     zero = int(rng.integers(-128, 128)) if dtype == "uint8" and rng.random() < 0.7 else 0
     s_x: Array = np.asarray(rng.uniform(0.003, 0.05), np.float32)
@@ -85,7 +85,7 @@ def _weights(rng: Rng, shape: tuple[int, ...], channels: int, dtype: str) -> tup
 
 
 def conv2d(rng: Rng, accelerator: Accelerator, depthwise: bool, padded: bool) -> Function:
-    """A convolution of images in the accelerator's layout, channels last."""
+    """Return a convolution of images in the accelerator's layout, channels last."""
     from tilewright import relay
 
     dtype = _dtype(rng, accelerator)
@@ -114,7 +114,7 @@ def conv2d(rng: Rng, accelerator: Accelerator, depthwise: bool, padded: bool) ->
 
 
 def dense(rng: Rng, accelerator: Accelerator) -> Function:
-    """A matrix product."""
+    """Return a matrix product."""
     from tilewright import relay
 
     dtype = _dtype(rng, accelerator)
@@ -128,7 +128,7 @@ def dense(rng: Rng, accelerator: Accelerator) -> Function:
 
 
 def add(rng: Rng, accelerator: Accelerator) -> Function:
-    """A sum, of images or of vectors."""
+    """Return a sum of images or vectors."""
     from tilewright import relay
 
     dtype = _dtype(rng, accelerator)
@@ -144,7 +144,7 @@ def add(rng: Rng, accelerator: Accelerator) -> Function:
 
 
 def avg_pool2d(rng: Rng, accelerator: Accelerator) -> Function:
-    """The mean of windows, of whole images as often as not; the scale changes seldom."""
+    """Return a mean of windows, in half of the cases of whole images; the scale rarely changes."""
     from tilewright import relay
 
     dtype = _dtype(rng, accelerator)
@@ -167,7 +167,7 @@ def avg_pool2d(rng: Rng, accelerator: Accelerator) -> Function:
 
 
 def max_pool2d(rng: Rng, accelerator: Accelerator) -> Function:
-    """The largest of windows."""
+    """Return a maximum of windows."""
     from tilewright import relay
 
     shape = _image(rng)
@@ -181,7 +181,7 @@ def max_pool2d(rng: Rng, accelerator: Accelerator) -> Function:
 
 
 def concatenate(rng: Rng, accelerator: Accelerator) -> Function:
-    """Two to four tensors along any axis."""
+    """Return a concatenation of two to four tensors along any axis."""
     from tilewright import relay
     from tilewright.relay.expr import Tuple
 
@@ -196,7 +196,7 @@ def concatenate(rng: Rng, accelerator: Accelerator) -> Function:
 
 
 def reshape(rng: Rng, accelerator: Accelerator) -> Function:
-    """Images to vectors."""
+    """Return a reshape of images to vectors."""
     from tilewright import relay
 
     shape = _image(rng)
@@ -205,7 +205,7 @@ def reshape(rng: Rng, accelerator: Accelerator) -> Function:
 
 
 def pad(rng: Rng, accelerator: Accelerator) -> Function:
-    """Padding of images, of all sides by their own."""
+    """Return padding of images, with a different amount on each side."""
     from tilewright import relay
 
     dtype = _dtype(rng, accelerator)
@@ -215,7 +215,7 @@ def pad(rng: Rng, accelerator: Accelerator) -> Function:
 
 
 def requantize(rng: Rng, accelerator: Accelerator) -> Function:
-    """Bytes under another scale."""
+    """Return a requantization of 8-bit integers."""
     from tilewright import relay
 
     dtype = _dtype(rng, accelerator)
@@ -227,7 +227,7 @@ def requantize(rng: Rng, accelerator: Accelerator) -> Function:
     return _function(body, x)
 
 
-# Real numbers
+# Floating point
 
 _FLOATS = ("float16", "float32")
 
@@ -244,7 +244,7 @@ def _active(rng: Rng, body: Expr, wanted: bool = True) -> Expr:
 
 
 def _summed(rng: Rng, product: Callable[[str], Expr], axis: int, dtype: str, active: bool) -> Expr:
-    """A product with its bias, or without, summed in its own type, or in single precision and brought to its own."""
+    """Return a product with or without bias, summed in its own dtype, or in float32 and converted."""
     from tilewright import relay
 
     wide = "float32" if rng.random() < 0.6 else dtype
@@ -262,7 +262,7 @@ def _summed(rng: Rng, product: Callable[[str], Expr], axis: int, dtype: str, act
 
 
 def float_conv2d(rng: Rng, accelerator: Accelerator, active: bool = True) -> Function:
-    """A convolution of images in the accelerator's layout; half of them without padding, and with 32 or 64 channels."""
+    """Return a convolution in the accelerator's layout; half have no padding, and some 32 or 64 channels."""
     from tilewright import relay
 
     dtype = _dtype(rng, accelerator, _FLOATS)
@@ -288,7 +288,7 @@ def float_conv2d(rng: Rng, accelerator: Accelerator, active: bool = True) -> Fun
 
 
 def float_dense(rng: Rng, accelerator: Accelerator, active: bool = True) -> Function:
-    """A matrix product."""
+    """Return a matrix product."""
     from tilewright import relay
 
     dtype = _dtype(rng, accelerator, _FLOATS)
@@ -299,7 +299,7 @@ def float_dense(rng: Rng, accelerator: Accelerator, active: bool = True) -> Func
 
 
 def float_add(rng: Rng, accelerator: Accelerator, active: bool = True) -> Function:
-    """A sum of images."""
+    """Return a sum of images."""
     from tilewright import relay
 
     shape, dtype = _image(rng, channels=int(rng.choice([3, 32, 64]))), _dtype(rng, accelerator, _FLOATS)
@@ -308,7 +308,7 @@ def float_add(rng: Rng, accelerator: Accelerator, active: bool = True) -> Functi
 
 
 def relu(rng: Rng, accelerator: Accelerator) -> Function:
-    """ReLU of images."""
+    """Return a ReLU of images."""
     from tilewright import relay
 
     x = _var(_image(rng, channels=int(rng.choice([3, 32, 64]))), _dtype(rng, accelerator, _FLOATS))

@@ -1,4 +1,4 @@
-"""`relay.ext.dnnl`: a function of composite functions (`relay/op/contrib/dnnl.py`) as a program of oneDNN.
+"""`relay.ext.dnnl`: converts a function of composite functions (`relay/op/contrib/dnnl.py`) to a oneDNN program.
 
     fn (%x) { nn.relu(add(nn.bias_add(nn.conv2d(%x, w), b), %r)) } -> convolution(x, w, b), then sum r, then relu
 """
@@ -35,8 +35,8 @@ from tilewright.relay.visitor import post_order
 
 
 def generate(function: Function) -> DNNLModule:
-    """The module of a function that `partition_for_dnnl` made. Raises `CompileError` for what is in no row of the
-    pattern table."""
+    """Return the module of a function that `partition_for_dnnl` made. Raises `CompileError` for a composite that is not
+    in the pattern table."""
     return DNNLModule(_Reader(function).program)
 
 
@@ -44,7 +44,7 @@ register_func(f"relay.ext.{TARGET}", generate)
 
 
 class _Reader:
-    """One walk over a function; each call of a composite function becomes operations."""
+    """A walk over a function that converts each call of a composite function to operations."""
 
     def __init__(self, function: Function) -> None:
         self.program = Program(str(function.attrs["global_symbol"]))
@@ -61,18 +61,18 @@ class _Reader:
         self.program.results = [self.value(f) for f in (body.fields if isinstance(body, Tuple) else (body,))]
 
     def value(self, e: Expr) -> int:
-        """The number of a value, a new one for a constant. A single number has one dimension."""
+        """Return the number of a value, a new one for a constant. Scalars have one dimension."""
         if not isinstance(e, Constant):
             return self.values[e]
         found = self._constants.get(id(e.value))
         if found is None:
             data = np.ascontiguousarray(e.value, np.float32).reshape(e.value.shape or (1,))
-            # kept, so that its number stays its own
+            # kept alive, so that its id stays unique
             found = self._constants[id(e.value)] = self.program.add(data.shape, CONSTANT, data), e.value
         return found[0]
 
     def _composite(self, call: Call) -> int:
-        """The operations of one composite function: its anchor, and what follows that."""
+        """Add the operations of one composite function, its anchor and post-ops; return the number of the result."""
         function = call.op
         if not isinstance(function, Function) or "Composite" not in function.attrs:
             raise CompileError(
@@ -117,7 +117,7 @@ class _Reader:
         return inner
 
     def _follows(self, e: Call, inner: Call) -> Callable[[Operation], None]:
-        """Add a call after the anchor to the operation."""
+        """Return a function that adds a call after the anchor to the operation."""
         name = _name(e)
         if name in UNARY:
             return lambda o: o.post.append(["eltwise", *UNARY[name](e.op)])
@@ -129,8 +129,7 @@ class _Reader:
         return lambda o: self._added(o, e, other)
 
     def _added(self, o: Operation, e: Call, other: Expr) -> None:
-        """A sum: the bias where it is one number for each channel, the residual where it has the shape of the result,
-        else an operand that is broadcast."""
+        """Add a sum as a bias (one number per channel), a residual (of the result's shape), or a broadcast operand."""
         op: Any = e.op
         rank = len(_shape(e))
         axis = _channel_axis(o, rank) if _name(e) == "add" else op.axis % rank
@@ -152,7 +151,8 @@ class _Reader:
         o.post.append(["binary", "add", self._flat(o, other)])
 
     def _flat(self, o: Operation, e: Expr) -> int:
-        """An operand of a post-op in the shape that the operation has, which for products of rows is a matrix."""
+        """Return the number of a post-op's operand in the shape of the operation, which for products of rows is a
+        matrix."""
         value = self.value(e)
         shape = self.program.values[value].shape
         rank = len(self.program.values[o.output].shape)
@@ -167,7 +167,7 @@ class _Reader:
         return made
 
     def _shaped(self, o: Operation, e: Expr) -> int:
-        """The number of the result, in the shape that the graph has."""
+        """Return the number of the result in the shape of the graph."""
         return o.output if self.program.values[o.output].shape == _shape(e) else self._reshaped(o.output, _shape(e))
 
     def _anchor(self, e: Call, fields: dict[Var, Tuple]) -> Operation:
@@ -192,7 +192,7 @@ def _name(e: Call) -> str:
 
 
 def _shape(e: Expr) -> tuple[int, ...]:
-    """The shape of a tensor; that of a single number is one dimension."""
+    """Return the shape of a tensor; a scalar has one dimension."""
     return tuple(e.tensor_type.shape) or (1,)
 
 

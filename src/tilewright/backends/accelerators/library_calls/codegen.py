@@ -1,7 +1,6 @@
-"""From a function for a library to its calls: one for each composite function, in the order of evaluation.
+"""Converts a function for a library to calls: one per composite function, in order of evaluation.
 
-A call reads the composite's arguments, then the constants inside of it in order, so that a library sees all that a
-layer has.
+A call reads the composite's arguments, then its inner constants in order, so that a library gets all data of a layer.
 """
 
 from __future__ import annotations
@@ -63,8 +62,7 @@ class _Calls:
         self.tensors[number] = dataclasses.replace(t, kind="output", place=place)
 
     def _lay_out(self) -> int:
-        """Give each tensor between two calls its place in the workspace, one behind the other; returns how many bytes
-        that takes."""
+        """Place the tensors between calls consecutively in the workspace; return its bytes."""
         size = 0
         for i, t in enumerate(self.tensors):
             if t.kind == "workspace":
@@ -115,7 +113,7 @@ class _Calls:
 
 
 def _attributes(composite: Function) -> dict[str, Any]:
-    """The attributes of the operators inside, by operator."""
+    """Return the attributes of the inner operators, by operator."""
     found: dict[str, Any] = {}
     for e in post_order(composite.body):
         if isinstance(e, Call) and isinstance(e.op, Op):

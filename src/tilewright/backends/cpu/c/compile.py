@@ -1,8 +1,7 @@
-"""C text -> an object file, by the first C compiler that is installed.
+"""Compiles C text to an object file with the first installed C compiler.
 
-The order is: the compiler that the variable `CC` names, `cc`, `gcc` or `clang` (this architecture only), the cross
-compiler `<arch>-linux-gnu-gcc`, and the compiler inside the Python package `ziglang`, which compiles for every
-architecture.
+The order is: the variable `CC`, `cc`, `gcc` or `clang` (this architecture only), the cross compiler
+`<arch>-linux-gnu-gcc`, and the Python package `ziglang`, which compiles for every architecture.
 """
 
 from __future__ import annotations
@@ -28,9 +27,8 @@ from tilewright.runtime.host import host_arch
 STANDARD: Final = ("-std=c99", "-Wall", "-Wextra", "-Wconversion", "-pedantic")
 """The language, and the warnings that generated text does not cause."""
 EXACT: Final = ("-O3", "-ffp-contract=off", "-fno-math-errno", "-fno-trapping-math", "-fno-strict-aliasing")
-"""Fast code with the results of the loop language: products and sums round one by one, and one workspace holds values
-of several types.
-"""
+"""Options for fast code with the results of the loop language: products and sums are rounded separately, and one
+workspace holds values of several types."""
 _LONGEST: Final = 600
 
 
@@ -42,7 +40,7 @@ class Compiler:
     command: tuple[str, ...]
 
     def run(self, arguments: Sequence[str], folder: Path) -> str | None:
-        """Run the compiler in `folder`; return its message where it fails."""
+        """Run the compiler in `folder`; return its message if it fails."""
         try:
             done = subprocess.run(
                 [*self.command, *arguments], cwd=folder, capture_output=True, text=True, stdin=subprocess.DEVNULL,
@@ -77,8 +75,7 @@ def find_compilers(arch: str) -> list[Compiler]:
 
 def identity_of(target: Target) -> str:
     """Return the compilers that may make objects of C text, identified by their files, and the options, for the key of
-    the cache.
-    """
+    the cache."""
     found = []
     for compiler in find_compilers(target.mtriple.split("-")[0]):
         program = shutil.which(compiler.command[0])
@@ -92,7 +89,7 @@ def identity_of(target: Target) -> str:
 
 
 def named_compiler(command: str) -> Compiler:
-    """Return the compiler of a command, which may have options. Raises `TargetError` where it is not installed."""
+    """Return the compiler of a command, which may have options. Raises `TargetError` if it is not installed."""
     words = shlex.split(command)
     path = shutil.which(words[0]) if words else None
     if path is None:
@@ -105,7 +102,7 @@ def named_compiler(command: str) -> Compiler:
 def sanitizer_of(compiler: Compiler) -> Path:
     """Return the library of a compiler's AddressSanitizer, which a process loads first.
 
-    Raises `TargetError` where there is none.
+    Raises `TargetError` if there is none.
     """
     done = subprocess.run(
         [*compiler.command, "-print-file-name=libasan.so"], capture_output=True, text=True, stdin=subprocess.DEVNULL,
@@ -123,8 +120,8 @@ def compile_c(
 ) -> bytes:
     """Return the object file of `text` for `target`, position-independent; `options` follow the fixed ones.
 
-    `source` is a permanent file with the text, if any. Raises `TargetError` where there is no compiler, and
-    `InternalError` with the compiler's message where it refuses the text.
+    `source` is a permanent file with the text, if any. Raises `TargetError` without a compiler, and `InternalError`
+    with the compiler's message if it refuses the text.
     """
     arch = target.mtriple.split("-")[0]
     compilers = [compiler] if compiler else find_compilers(arch)

@@ -3,7 +3,7 @@ runs the model.
 
     emit_model(manifest, kernels, constants)  ->  CModel(name, source, header)
 
-The file needs no memory from the system, no threads and no other code than `math.h` and `string.h` of the C library.
+The file needs no dynamic memory, no threads, and no code except `math.h` and `string.h` of the C library.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def _refuse(manifest: Manifest) -> None:
 
 
 class _Model:
-    """One file while it is written."""
+    """One file being written."""
 
     def __init__(self, manifest: Manifest, kernels: Sequence[PrimFunc], constants: Array) -> None:
         self.manifest, self.constants = manifest, constants
@@ -141,7 +141,7 @@ class _Model:
         ])
 
     def _result(self) -> str:
-        """The return type of the function: a status where checks may end it."""
+        """The return type of the function: a status if checks may end it."""
         return "int" if self.manifest.failures else "void"
 
     def _parameters(self) -> str:
@@ -195,7 +195,7 @@ class _Model:
                     "one file does not have")
 
     def _constant(self, offset: int, dtype: DataType, nbytes: int, name: str) -> str:
-        """Return the name of the array that has these bytes."""
+        """Return the name of the array with these bytes."""
         key = (offset, c_type(dtype), nbytes)
         known = self.arrays.get(key)
         if known is None:
@@ -248,7 +248,7 @@ def _plain(said: object) -> str:
 
 
 def listed(values: Array, dtype: DataType) -> str:
-    """Return the elements, as many in a line as fit; floats are hexadecimal, which shows their bits."""
+    """Return the elements, as many per line as fit; floats are hexadecimal, which is exact."""
     words = [*literals(values, dtype)] or ["0"]
     lines, line = [], " "
     for word in words:

@@ -1,8 +1,8 @@
 """The functions that a C program calls, as LLVM text: `int32_t <name>_run(inputs, outputs)` and `void
 <name>_close(void)`.
 
-They bring a context and a workspace, call `tw_run` (`entry.py`), and are compiled only into saved files. Where there
-are threads, the first call starts them; elsewhere all calls share one constant context.
+They provide a context and a workspace, call `tw_run` (`entry.py`), and are compiled only into saved files. On systems
+with threads, the first call starts them; elsewhere all calls share one constant context.
 """
 
 from __future__ import annotations

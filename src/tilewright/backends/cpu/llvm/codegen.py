@@ -2,11 +2,11 @@
 
     emit(func, target)  ->  define void @name(ptr noalias %ctx, ptr noalias %p0, …)
 
-Serial loops test at their end, after a guard where the extent is not a constant. Slots of register tiles are carried by
+Serial loops test at their end, after a guard unless the extent is a constant. Slots of register tiles are carried by
 phis through loops and branches. The body of a parallel loop becomes a function over its free pointers and scalars,
-which `tw_context.parallel_for` reaches through a closure; parallel loops inside of it run serially. Memory between
-stages is on the stack up to a limit for each function, and above it from the C library (`scratch.py`). The text holds
-every decision that matters for speed: LLVM selects instructions and allocates registers, and runs no optimization pass.
+which `tw_context.parallel_for` calls through a closure; parallel loops inside it run serially. Memory between stages is
+on the stack up to a limit for each function, and above it from the C library (`scratch.py`). The text contains every
+decision that matters for speed: LLVM selects instructions and allocates registers, and runs no optimization pass.
 """
 
 from __future__ import annotations
@@ -60,8 +60,7 @@ def emit_module(funcs: Iterable[PrimFunc], target: Target, sources: Sequence[Sou
 
 @room_for(KERNEL)
 def emit_measured(funcs: Iterable[PrimFunc], target: Target, sources: Sequence[Source] = ()) -> tuple[str, Scratch]:
-    """Return one LLVM module with several flat functions, and the most memory that one of them takes beside its
-    arguments.
+    """Return one LLVM module with several flat functions, and the maximum scratch memory of one of them.
 
     With `sources`, one for each function, it has debug information. Raises `InternalError` for a function that is not
     flat or not well typed.
@@ -78,7 +77,7 @@ def emit_measured(funcs: Iterable[PrimFunc], target: Target, sources: Sequence[S
     made = [_Codegen(func, target, declarations, d) for func, d in zip(given, inner, strict=True)]
     bodies = [text for one in made for text in one.function()]
     bits = target.vector_bits
-    # by which gdb finds where a function's beginning ends
+    # gdb uses it to find the end of a function's prologue
     frame = ' "frame-pointer"="all"' if any(s.locals for s in sources) else ""
     attributes = (
         f'attributes #0 = {{ nounwind "prefer-vector-width"="{bits}" "min-legal-vector-width"="{bits}"{frame} }}'
@@ -102,7 +101,7 @@ class _Codegen:
         self.f = self._function_text()
         self.memory = ScratchText(self.f)
         self.within: list[Scratch] = []
-        """What the bodies of parallel loops take."""
+        """The scratch memory of the bodies of parallel loops."""
 
     def _function_text(self) -> FunctionText:
         text = FunctionText(self.target, self.facts, RULES, self.declarations)
@@ -129,7 +128,7 @@ class _Codegen:
 
     @property
     def scratch(self) -> Scratch:
-        """The memory that a call takes of one thread, known when the text is written."""
+        """The memory that a call takes of one thread, known after the text is written."""
         inner = most(self.within)
         return Scratch(
             self.memory.stack + inner.stack, self.memory.heap + inner.heap, str(self.func.origin or self.func.name))
@@ -188,7 +187,7 @@ class _Codegen:
 
     # Variables for debuggers.
     def _show(self, v: Var, value: str) -> None:
-        """Keep a number where a debugger finds it."""
+        """Store a number where a debugger can read it."""
         if self.debug is not None and self.debug.source.locals:
             place, line = f"%{self.f.name('shown')}", self.debug.source.first
             self.f.entry.append(f"  {place} = alloca {memory_type(v.dtype)}, align 8")
@@ -198,7 +197,7 @@ class _Codegen:
             self.f.do(f"store volatile {memory_type(v.dtype)} {stored}, ptr {place}, align 1")
 
     def _show_buffer(self, b: Buffer, *, parameter: bool = False) -> None:
-        """Keep the address of a buffer where a debugger finds it."""
+        """Store the address of a buffer where a debugger can read it."""
         if self.debug is not None and self.debug.source.locals:
             place, line = f"%{self.f.name('shown')}", self.debug.source.first
             self.f.entry.append(f"  {place} = alloca ptr, align 8")
@@ -220,7 +219,7 @@ class _Codegen:
     def _allocate(self, s: Allocate) -> None:
         buffer = s.buffer
         if buffer not in self.facts.tiles:
-            # copies of a loop body allocate it one after the other, and known addresses stay right
+            # copies of a loop body allocate it consecutively, and known addresses stay valid
             if buffer not in self.f.pointers:
                 self.f.pointers[buffer] = (self._memory(buffer), 0)
                 if all(isinstance(d, int) for d in buffer.shape):
@@ -336,7 +335,7 @@ class _Codegen:
             condition, lambda: self._stmt(s.then_case), None if other is None else lambda: self._stmt(other), s)
 
     def _branch(self, condition: str, then: Callable[[], None], other: Callable[[], None] | None, s: Stmt) -> None:
-        """Run one of two statements; slots that they change meet in phis."""
+        """Run one of two statements; slots that they change are merged by phis."""
         f = self.f
         effects = self.facts.effects(s)
         changed = {key: f.slots[key] for key in f.slots if key in effects}

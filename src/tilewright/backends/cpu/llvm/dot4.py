@@ -8,7 +8,7 @@
 | aarch64 with dotprod | `sdot` of a - 128, and of the constant -128 to take the difference back |
 | anything else | shifts, multiplications and additions of 32 bits |
 
-What is made of one operand alone is made once for all the products that it goes into.
+Values that depend on one operand only are computed once for all its products.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 `emit_entry` writes one function for each run of native steps, `i32 tw_run(ptr context, ptr args)`; `args` points to
 inputs, outputs, constants and workspace, in this order. `c_entry.py` has the functions for C programs. A program with
-long runs also has `i32 tw_run_interruptible(ptr context, ptr args, ptr pending)`, which looks for signals
+long runs also has `i32 tw_run_interruptible(ptr context, ptr args, ptr pending)`, which checks for signals
 (`interrupts.py`).
 """
 
@@ -40,7 +40,7 @@ _PLAIN: Final = re.compile(r"[A-Za-z_.$][\w.$]*", re.ASCII)
 
 
 _MOST_FETCHED: Final = 1 << 20
-"""Bytes of an input that fit into a second-level cache."""
+"""Largest size in bytes of an input that is prefetched, because it fits into a second-level cache."""
 _FETCH: Final = """\
 declare void @llvm.prefetch.p0(ptr, i32 immarg, i32 immarg, i32 immarg)
 define internal void @fetch(ptr %from, i64 %bytes) nounwind {
@@ -171,7 +171,7 @@ class _Function:
         return [head, *before, *self._head, *self._body, *after, "}"]
 
     def _reported(self, number: int) -> None:
-        """End the function where step `number` has reported a wrong access."""
+        """End the function if step `number` has reported an invalid access."""
         n = len(self._body)
         self._body += [
             f"  %told{n} = load i64, ptr {faults.word(0)}, align 8", f"  %right{n} = icmp eq i64 %told{n}, 0",
@@ -181,7 +181,7 @@ class _Function:
         ]
 
     def _check(self, check: Check) -> None:
-        """End the function with the number of the message where a check does not pass."""
+        """End the function with the number of the message if a check fails."""
         n = len(self._body)
         self._body += [
             f"  %faults{n} = load i32, ptr {self._pointer(check.place)}, align 4",
@@ -191,7 +191,7 @@ class _Function:
         ]
 
     def _fallible(self, step: KernelCall, args: str) -> None:
-        """Write a call after which the function ends with its status where it failed."""
+        """Write a call after which the function ends with its status if it failed."""
         if self._has_pending:
             self._body += look_lines(f".call{len(self._body)}", now=True)
         n = len(self._body)
@@ -202,8 +202,7 @@ class _Function:
         ]
 
     def _fetch_inputs(self, step: KernelCall) -> None:
-        """Prefetch inputs, which are outside of the caches: sequential reads are faster than the windows of a kernel.
-        """
+        """Prefetch inputs, which are outside the caches: sequential reads are faster than the windows of a kernel."""
         for place in step.args:
             if place.kind == INPUT and place not in self._known:
                 pointer, size = self._pointer(place), self._lengths[INPUT][place.offset]
@@ -276,7 +275,7 @@ def _parameters(looks: bool) -> str:
 def _ending(heap: int) -> tuple[list[str], list[str]]:
     """Return the lines for the start and the end of a function that has made all its calls, and returns its status.
 
-    Where kernels take memory of the C library (`heap`), the status is `NO_SCRATCH` if a request was refused.
+    If kernels take memory of the C library (`heap`), the status is `NO_SCRATCH` if a request was refused.
     """
     before, after, status = [], [], "0"
     if heap:

@@ -70,7 +70,7 @@ class Facts:
         return self._about(e)[0]
 
     def loads(self, e: PrimExpr) -> bool:
-        """Tell whether evaluating `e` reads memory, so that it must stay under its condition."""
+        """Return whether evaluating `e` reads memory, so that it must stay under its condition."""
         return self._about(e)[1]
 
     def _about(self, e: PrimExpr) -> tuple[frozenset[Key], bool]:
@@ -118,7 +118,7 @@ class Facts:
         for x in reachable([e], lambda x: x.operands(), seen):
             if isinstance(x, Load):
                 self._note(x.buffer, x.indices, context)
-            elif isinstance(x, Call) and x.op.effect:  # takes an address: the buffer must have one
+            elif isinstance(x, Call) and x.op.effect:  # takes an address, so the buffer must have one
                 for a in x.args:
                     if isinstance(a, Load):
                         self._in_memory.add(a.buffer)
@@ -152,7 +152,7 @@ class Facts:
 
 
 def _slot_of(indices: tuple[PrimExpr, ...]) -> tuple[int, int] | None:
-    """Return offset and lanes of an access whose place is known while compiling."""
+    """Return offset and lanes of an access whose index is known at compile time."""
     index = indices[0]
     if isinstance(index, Broadcast):
         index = index.value

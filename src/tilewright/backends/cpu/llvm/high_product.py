@@ -1,8 +1,8 @@
 """`high_product`: half of the bits of a product of 32-bit numbers plus a 64-bit number.
 
-x86 multiplies the even 32-bit lanes of two vectors to 64-bit products (`vpmuldq`), so vectors are multiplied in two
-halves, even and odd lanes, without moving lanes first. Elsewhere lanes are widened, multiplied and narrowed, which
-AArch64 has instructions for (`smull`).
+x86 multiplies the even 32-bit lanes of two vectors to 64-bit products (`vpmuldq`). So even and odd lanes are multiplied
+separately, without moving lanes first. Elsewhere lanes are widened, multiplied and narrowed, for which AArch64 has
+instructions (`smull`).
 """
 
 from __future__ import annotations

@@ -38,7 +38,7 @@ Functions = Mapping[str, tuple[int, int]]
 
 
 def kind_wanted() -> str:
-    """Return the wanted form: `map`, `jitdump`, or empty. Raises `OptionError` for other values."""
+    """Return the requested form: `map`, `jitdump`, or empty. Raises `OptionError` for other values."""
     asked = os.environ.get(PERF, "")
     if asked and asked not in _KINDS:
         raise OptionError(
@@ -50,7 +50,7 @@ def kind_wanted() -> str:
 def tell(kind: str, objects: Sequence[bytes], address_of: Callable[[str], int]) -> None:
     """Report all functions of loaded objects to perf; `address_of` returns the addresses of global functions.
 
-    Sections are loaded as they are, so a local function has the same distance from the others of its section as in the
+    Sections are loaded unchanged, so a local function has the same distance from the others of its section as in the
     object.
     """
     for image in objects:
@@ -66,7 +66,7 @@ def tell(kind: str, objects: Sequence[bytes], address_of: Callable[[str], int]) 
 def _write_map(functions: Functions) -> None:
     lines = "".join(f"{address:x} {nbytes:x} {name}\n" for name, (address, nbytes) in functions.items())
     flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
-    with os.fdopen(os.open(f"/tmp/perf-{os.getpid()}.map", flags, 0o600), "a") as file:  # the place is perf's
+    with os.fdopen(os.open(f"/tmp/perf-{os.getpid()}.map", flags, 0o600), "a") as file:  # perf determines the path
         if os.fstat(file.fileno()).st_uid != os.getuid():
             raise OSError(f"{file.name} belongs to another user")
         file.write(lines)
@@ -80,7 +80,7 @@ class _JitDump:
         self._lock = new_lock()
         self._count = 0
         path = Path(os.environ.get(FOLDER) or tempfile.gettempdir()) / f"jit-{self.process}.dump"
-        path.unlink(missing_ok=True)  # of a process that had this number before
+        path.unlink(missing_ok=True)  # left by an earlier process with this id
         self._file: BinaryIO = path.open("x+b")
         self._file.write(
             struct.pack(

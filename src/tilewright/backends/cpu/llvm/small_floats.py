@@ -2,7 +2,7 @@
 
 A format is a sign, `exponent` bits with a bias, and `mantissa` bits; the largest codes may be infinity and NaN.
 Rounding is to nearest, ties to even. Overflow gives infinity, NaN where the format has no infinity, and the largest
-number where it has neither. `float8_e8m0fnu` is an exponent alone.
+number where it has neither. `float8_e8m0fnu` is only an exponent.
 
 Formats: OCP 8-bit Floating Point (E4M3, E5M2), OCP Microscaling Formats (E2M1, E2M3, E3M2, E8M0), and the FNUZ variants
 of arXiv:2206.02915.
@@ -134,13 +134,13 @@ def _signed_code(i: _Integers, form: _Format, bits: str, magnitude: str) -> str:
     if form.single_zero:
         code = i.select(nan, form.nan, code)
         return i.select(i("icmp eq", i("and", code, form.largest), 0), code, i("or", code, sign))
-    if form.nan < 0:  # without a code for it, NaN is zero, of the other sign
+    if form.nan < 0:  # formats without NaN encode it as zero of the other sign
         return i.select(nan, i("xor", sign, 1 << form.width), i("or", code, sign))
     return i("or", i.select(nan, form.nan, code), sign)
 
 
 def _exponent_code(i: _Integers, bits: str) -> str:
-    """Return the nearest power of two, the larger one half-way; NaN for zero, negative numbers, infinity and NaN."""
+    """Return the nearest power of two, the larger one in ties; NaN for zero, negative numbers, infinity and NaN."""
     normal = i("lshr", i("add", bits, 0x400000), 23)
     code = i.select(i("icmp ult", bits, 0x00800000), i.select(i("icmp ugt", bits, 0x00400000), 1, 0), normal)
     has = i("icmp ult", i("sub", bits, 1), _EXPONENT - 1)

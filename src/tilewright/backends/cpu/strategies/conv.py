@@ -1,12 +1,12 @@
-"""Convolutions of one to three spatial dimensions, direct, in the layout they are given.
+"""Direct convolutions of one to three spatial dimensions, in the layout of their data.
 
-The accumulators are `acc[n, o…, group, oc]` with the output channels padded to whole panels; the weights are packed as
+The accumulators are `acc[n, o…, group, oc]` with the output channels padded to whole panels. Weights are packed as
 `[group, panel, k…, ic, k_last, column]`, so that one step of a micro-kernel reads one row of columns. The taps along a
-row are steps written out, which share their inputs; where that would leave too few registers for the sums they are a
-loop outside of the input channels, `[group, panel, k…, k_last, ic, column]`. A tap that falls in the padding is a
-guarded step, which the loop passes turn into loop bounds and edge variants: it costs nothing. Where a row has so many
-taps that writing them out would make thousands of statements, they stay a loop over a copy of the image with its
-padding. A step multiplies one value of the depth, or several at once (`backends/cpu/strategies/dots.py`).
+row are unrolled steps that share their inputs. If that leaves too few registers for the sums, they are a loop outside
+the input channels, `[group, panel, k…, k_last, ic, column]`. A tap in the padding is a guarded step, which the loop
+passes turn into loop bounds and edge variants without run-time cost. With very many taps, they stay a loop over a
+padded copy of the image. A step multiplies one value of the depth, or several at once
+(`backends/cpu/strategies/dots.py`).
 """
 
 from __future__ import annotations
@@ -47,21 +47,20 @@ from tilewright.tir.stmt import IterVar
 from tilewright.topi.machine import current
 
 _MOST_SHARED: Final = 32
-"""Taps along a row that are written out to share their inputs in registers."""
+"""Largest number of taps along a row that are unrolled to share their inputs in registers."""
 Ints = Sequence[int]
 Element = Callable[[te.Tensor, Sequence[Any]], PrimExpr]
 
 
 def channels_last(name: str) -> tuple[int, ...]:
-    """Return the axes of a layout that are the batch, the spatial dimensions in order, and the channels: `NCHW` -> (0,
-    2, 3, 1)."""
+    """Return the axes of batch, spatial dimensions and channels in a data layout: `NCHW` -> (0, 2, 3, 1)."""
     known = layout(name)
     return tuple(known.index_of(c) for c in "NDHWC" if c in known)
 
 
 def kernel_order(layout: str) -> tuple[int, ...]:
-    """Return the axes of a kernel layout that are output channels, input channels and the spatial dimensions: `HWIO` ->
-    (3, 2, 0, 1)."""
+    """Return the axes of output channels, input channels and spatial dimensions in a kernel layout: `HWIO` -> (3, 2, 0,
+    1)."""
     return (layout.index("O"), layout.index("I"), *(layout.index(c) for c in "DHW" if c in layout))
 
 
@@ -72,8 +71,8 @@ def conv(
     """Return a convolution by the fastest algorithm for the current machine.
 
     `padding` is before… then after…, one for each spatial dimension; layouts are such as NHWC and HWIO.
-    `winograd_tiles` says which tiles Winograd's algorithm takes where it applies: "off", "2x2", "4x4", or "auto" for
-    those that the model of the machine expects to pay.
+    `winograd_tiles` selects the tiles of Winograd's algorithm if it applies: "off", "2x2", "4x4", or "auto" for the
+    cost model's choice.
     """
     place, kernel = channels_last(data_layout), kernel_order(kernel_layout)
     shape, wshape = data.extents, weight.extents
@@ -122,7 +121,7 @@ def conv(
 class Geometry:
     """The sliding window of a convolution or pooling over one tensor.
 
-    `tested` says that a tap may fall into the padding.
+    `tested` marks taps that may fall into the padding.
     """
 
     tested = True
@@ -141,13 +140,13 @@ class Geometry:
             for i, b, a, k, d, s in zip(self.sizes, self.before, self.after, ksize, dilation, strides, strict=True)
         ]
         self.wide = self.out
-        """As many outputs as are computed: whole tiles of them along a row."""
+        """Number of computed outputs: whole tiles of them along a row."""
 
     def at(
         self, n: Value, point: Sequence[PrimExpr], taps: Sequence[IterVar | PrimExpr], channel: Value,
         element: Element = lambda x, where: x(*where)
     ) -> tuple[PrimExpr, PrimExpr]:
-        """The input element under a tap (what `element` reads there), and the condition that it is not padding."""
+        """Return the input element under a tap (read by `element`), and the condition that it is not padding."""
         where: list[Any] = [None] * len(self.place)
         where[self.place[0]], where[self.place[-1]] = n, channel
         inside: PrimExpr = all_of()
@@ -169,10 +168,10 @@ class Geometry:
         return any(isinstance(size, OpenSize) for size in self.sizes)
 
     def spread(self, outputs: int, outside: PrimExpr) -> Geometry:
-        """The same over a copy of the image in which the padding, `outside`, is beside it: no tap is tested, wherever
-        the image ends.
+        """Return the same window over a copy of the image that includes the padding, with the value `outside`: no tap
+        is tested.
 
-        A row of the copy is as long as whole tiles of `outputs` outputs read it.
+        The rows of the copy are extended for whole tiles of `outputs` outputs.
         """
         wide = [*self.out[:-1], -(-self.out[-1] // outputs) * outputs]
         sizes = [
@@ -197,11 +196,11 @@ class Geometry:
 
     @property
     def padded(self) -> te.Tensor | None:
-        """The copy of an image that was `spread`."""
+        """Return the copy of an image after `spread`, else None."""
         return None if self.tested else self.data
 
     def heights(self, most: int) -> Heights:
-        """Return the widths of tiles for which there is code; empty for an image of known size."""
+        """Return the tile widths for which code is generated; empty for an image of static size."""
         if not self.is_open:
             return ()
         return balanced_pixels(self.out[-1], most) if self.tested else widths(self.out[-1], most)
@@ -218,7 +217,7 @@ def _direct(
     deep, dtype = depth // dot.width, dot.accumulator(out_dtype)
     steps = deep * math.prod(g.ksize)
     many = g.ksize[-1] > _MOST_SHARED
-    # words along a row begin elsewhere for the next output
+    # the next output's words along a row begin at other elements
     taps_of_row = 1 if many or dot in ROWS.values() else g.ksize[-1]
     step = unroll(deep)
     tile, shared = open_rows.tile_along(
@@ -311,7 +310,7 @@ def _pack(
 
 
 def _pointwise(data: te.Tensor, weight: te.Tensor, kernel: tuple[int, ...], out_dtype: str) -> te.Tensor:
-    """A 1x1 convolution of channels-last data is a product of all its pixels with the weights."""
+    """Return a 1x1 convolution of channels-last data, as a product of all its pixels with the weights."""
     wshape = weight.extents
     columns, depth = wshape[kernel[0]], wshape[kernel[1]]
 
@@ -327,7 +326,7 @@ def _pointwise(data: te.Tensor, weight: te.Tensor, kernel: tuple[int, ...], out_
 
 
 def _every(g: Geometry) -> te.Tensor:
-    """The pixels that a window of one pixel sees, as an image."""
+    """Return the pixels that a window of one pixel sees, as an image."""
     shape = placed(g.place, (g.batch, *g.out, g.data.extents[g.place[-1]]))
 
     def element(*i: Var) -> PrimExpr:
@@ -341,7 +340,7 @@ def depthwise(
     data: te.Tensor, weight: te.Tensor, strides: Ints, padding: Ints, dilation: Ints, data_layout: str,
     kernel_layout: str, out_layout: str, out_dtype: str,
 ) -> te.Tensor:
-    """Each input channel with its own kernels, `weight` of one input channel and `multiplier` outputs for each."""
+    """Return a depthwise convolution; `weight` has one input channel and `multiplier` outputs for each."""
     place, kernel, out_place = channels_last(data_layout), kernel_order(kernel_layout), channels_last(out_layout)
     wshape, inputs = weight.extents, data.extents[place[-1]]
     ksize = [wshape[d] for d in kernel[2:]]
@@ -381,11 +380,11 @@ def _words_down(
     g: Geometry, element: Callable[..., PrimExpr], on_arrays: Callable[[np.ndarray[Any, Any]], np.ndarray[Any, Any]],
     channels: int, multiplier: int
 ) -> Callable[..., PrimExpr]:
-    """The term of a depthwise convolution of bytes: the taps along the first dimension are multiplied four at once.
+    """Return the term of a depthwise convolution of bytes: the taps along the first dimension are multiplied four at
+    once.
 
-    The word of a column of taps is made of its bytes once for all the outputs of a row that read it; where these are
-    two apart, that is more work than it saves. `element(tap…, channel)` is the weight, and `on_arrays` makes `[tap…,
-    channel]` of the array.
+    The word of a column of taps is built once for all outputs of a row that read it; for outputs two apart, that costs
+    more than it saves. `element(tap…, channel)` is the weight, and `on_arrays` converts the array to `[tap…, channel]`.
     """
     height, across = g.ksize[0], g.taps()[1:]
     steps = -(-height // FOURS.width)
@@ -421,8 +420,8 @@ def _words_down(
 
 
 def windows_of(g: Geometry, outside: PrimExpr) -> Geometry:
-    """The geometry that `window` reduces over: of an open image whose channels crowd the cache a copy, in which the
-    padding is `outside`."""
+    """Return the geometry for `window`: for a dynamic image whose channels crowd the cache, a padded copy with the
+    value `outside`."""
     together = outputs_together(g.out[-1], math.prod(g.ksize), g.strides[-1])
     channels = g.data.extents[g.place[-1]]
     return g.spread(together, outside) if g.is_open and crowds(
@@ -433,7 +432,7 @@ def windows_of(g: Geometry, outside: PrimExpr) -> Geometry:
 def window(
     g: Geometry, channels: int, term: Any, out_place: tuple[int, ...], name: str, finish: Any = None
 ) -> te.Tensor:
-    """A reduction over the taps of a window, channel by channel; `finish(acc, point)` makes the result of it."""
+    """Return a reduction over the taps of a window, channel by channel; `finish(acc, point)` computes its result."""
     taps, stride = math.prod(g.ksize), g.strides[-1]
     acc = te.compute(
         (g.batch, *g.wide, channels), term, name=name, axis_names=axis_names(len(g.out), "c"),

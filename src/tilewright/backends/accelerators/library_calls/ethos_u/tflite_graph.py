@@ -1,8 +1,8 @@
-"""A function of composite functions as a TFLite file: one operator of TFLite for each row of Ethos-U's table, a `PAD`
-before where a layer pads.
+"""Converts a function of composite functions to a TFLite file: one operator per row of Ethos-U's table, and a `PAD`
+before a padded layer.
 
-Scales and zero points are on operators here, and on tensors there: a tensor has those of the layer that makes it, else
-of one that reads it; what a layer only moves has one scale before and after.
+TFLite stores scales and zero points on tensors instead of operators. A tensor has those of the layer that makes it,
+else of a layer that reads it; a layer that only moves data has the same scale before and after.
 """
 
 from __future__ import annotations
@@ -40,8 +40,7 @@ class Stored:
 
 @dataclass(frozen=True, slots=True)
 class Layer:
-    """One operator: what it reads, in the order of TFLite's inputs, with their scales where the row says them, the
-    result's, and its options."""
+    """One operator: its inputs in TFLite's order with their scales if known, the result's scale, and its options."""
 
     kind: str
     reads: tuple[Expr, ...]
@@ -50,12 +49,12 @@ class Layer:
     stored: tuple[Stored, ...] = ()
     options: tuple[str, Mapping[str, Any]] | None = None
     pad: Array | None = None
-    """Elements that are put around the first input: (dimensions, 2)."""
+    """Padding of the first input: (dimensions, 2)."""
 
 
 def tflite_bytes(function: Function) -> bytes:
-    """The file. Raises `CompileError` for a body that is not composite functions of the table, and where two layers
-    disagree on a tensor's scale."""
+    """Return the file. Raises `CompileError` for a body with composites that are not in the table, and for conflicting
+    scales of a tensor."""
     return _Graph(function).model()
 
 
@@ -139,7 +138,7 @@ class _Graph:
 
 
 def _layers(function: Function) -> dict[Expr, Layer]:
-    """The layers by the calls that they are, in order."""
+    """Return the layers by their calls, in order."""
     order = post_order(function.body)
     inside = set(post_order(*(e.body for e in order if isinstance(e, Function))))
     found: dict[Expr, Layer] = {}
@@ -159,7 +158,7 @@ def _layers(function: Function) -> dict[Expr, Layer]:
 
 def _scales(layers: Mapping[Expr, Layer]) -> dict[Expr, Scale]:
     found: dict[Expr, Scale] = {}
-    for e, layer in layers.items():  # what is made
+    for e, layer in layers.items():  # results of computing layers
         gives = layer.gives or found.get(layer.reads[0]) or layer.scales[0]
         if gives is not None:
             found[e] = gives
@@ -172,7 +171,7 @@ def _scales(layers: Mapping[Expr, Layer]) -> dict[Expr, Scale]:
                     e.span, code="TW0904")
             if known is not None:
                 found[source] = known
-    for e, layer in reversed(list(layers.items())):  # what is only moved has the scale of what is made of it
+    for e, layer in reversed(list(layers.items())):  # moved data have the scale of the result
         if layer.gives is None and e in found:
             found.setdefault(layer.reads[0], found[e])
     return found
@@ -200,7 +199,7 @@ def _conv2d(body: Any, args: Arguments) -> Layer:
     if any(op.padding):
         top, left, bottom, right = op.padding
         pad = np.asarray([[0, 0], [top, bottom], [left, right], [0, 0]]) + (0 if pad is None else pad)
-    weight = _number(conv.args[1]).transpose(op.axes()[1])  # outputs, inputs, rows, columns
+    weight = _number(conv.args[1]).transpose(op.axes()[1])  # (outputs, inputs, rows, columns)
     deep = op.groups > 1
     value = weight.transpose(1, 2, 3, 0) if deep else weight.transpose(0, 2, 3, 1)
     axis = 3 if deep else 0
@@ -224,7 +223,7 @@ def _product(
     kind: str, body: Any, product: Call, source: Expr, weight: Stored, options: tuple[str, Mapping[str, Any]],
     pad: Array | None
 ) -> Layer:
-    """`body` is the requantization of the sums."""
+    """Return the layer of a product; `body` is the requantization of its sums."""
     sums = body.args[0]
     own = _scale(product.args[4], product.args[2])
     count = weight.value.shape[weight.axis]

@@ -1,5 +1,4 @@
-"""From the blocks of a kernel to its loops: what is elementwise is inlined, and the anchor's own schedule does the
-rest."""
+"""Schedules the blocks of a kernel: elementwise blocks are inlined, and the anchor's schedule does the rest."""
 
 from __future__ import annotations
 
@@ -17,7 +16,7 @@ from tilewright.topi import machine as machines
 
 
 def arrange(func: PrimFunc, args: Sequence[Tensor], outputs: Sequence[Tensor]) -> PrimFunc:
-    """`func`, one block for each computation between `args` and `outputs`, scheduled for the current machine."""
+    """Return `func`, with one block per computation between `args` and `outputs`, scheduled for the current machine."""
     s = Schedule(func)
     blocks = zip(computations(args, outputs), block_names(func), strict=True)
     names: dict[Operation, str] = {op: block for op, block in blocks if isinstance(op, ComputeOp)}
@@ -39,8 +38,7 @@ def arrange(func: PrimFunc, args: Sequence[Tensor], outputs: Sequence[Tensor]) -
 
 
 def heights(args: Sequence[Tensor], outputs: Sequence[Tensor]) -> Heights:
-    """Return the tile heights for which the kernel of these computations has code; empty where no number of rows is
-    symbolic."""
+    """Return the tile heights of a kernel of these computations; empty without a symbolic number of rows."""
     schedules = [
         op.schedule for op in computations(args, outputs) if isinstance(op, ComputeOp) and op.schedule is not None
     ]
@@ -48,8 +46,7 @@ def heights(args: Sequence[Tensor], outputs: Sequence[Tensor]) -> Heights:
 
 
 def check_one_anchor(outputs: Sequence[Operation]) -> None:
-    """Raises `ScheduleError` when the computations behind `outputs` have anchors that no one schedule arranges
-    together."""
+    """Raise `ScheduleError` if `outputs` depend on anchors that no single schedule covers."""
     anchors: dict[object, ComputeOp] = {}
     stack, seen = list(outputs), set(outputs)
     while stack:
@@ -64,6 +61,5 @@ def check_one_anchor(outputs: Sequence[Operation]) -> None:
         names = " and ".join(f"'{op.name}'" for op in reversed(anchors.values()))
         raise ScheduleError(
             f"{names} each have a schedule of their own, and one kernel follows one; build a function for each of "
-            "them, "
-            "or take topi.generic.schedule_default, which makes plain loops of all"
+            "them, or take topi.generic.schedule_default, which makes plain loops of all"
         )
