@@ -180,8 +180,7 @@ class Target:
 
     def __str__(self) -> str:
         options = (
-            f"-{k}={','.join(v) if isinstance(v, tuple) else shlex.quote(str(v))}" for k, v in self.attrs.items()
-        )
+            f"-{k}={','.join(v) if isinstance(v, tuple) else shlex.quote(str(v))}" for k, v in self.attrs.items())
         return ", ".join([*map(str, self.accelerators), " ".join([str(self.kind), *options])])
 
     def __repr__(self) -> str:
@@ -223,8 +222,7 @@ class Target:
         stack = _CURRENT.get()
         if not stack and not allow_none:
             raise TargetError(
-                "no target is set here; write `with Target('llvm'):` around this, or pass a target", code="TW0514"
-            )
+                "no target is set here; write `with Target('llvm'):` around this, or pass a target", code="TW0514")
         return stack[-1] if stack else None
 
     @staticmethod
@@ -243,8 +241,7 @@ def _split_accelerators(target: Any) -> tuple[tuple[Accelerator, ...], Any]:
             raise TargetError(f"the target is not valid JSON: {error}", code="TW0501") from error
     if isinstance(target, Mapping) and "accelerators" in target:
         return split_accelerators(f"{target['accelerators']}, llvm")[0], {
-            k: v for k, v in target.items() if k != "accelerators"
-        }
+            k: v for k, v in target.items() if k != "accelerators"}
     if not isinstance(target, str):
         return (), target
     accelerators, processor = split_accelerators(target)
@@ -264,23 +261,19 @@ def _check_parts(text: str, accelerators: list[str], processor: str) -> None:
         raise TargetError(
             f"the target '{text}' names {len(kinds)} processors ({', '.join(kinds)}), but a program has one; give "
             "accelerators, then one processor",
-            code="TW0504"
-        )
+            code="TW0504")
     if twice is not None:
         raise TargetError(
-            f"the target '{text}' names {twice} twice; give it once, with all of its options", code="TW0504"
-        )
+            f"the target '{text}' names {twice} twice; give it once, with all of its options", code="TW0504")
     if len(kinds) > 1:
         raise TargetError(
             f"the target '{text}' names two processors, {' and '.join(kinds)}, but a program has one; remove "
             f"{kinds[0]}",
-            code="TW0504"
-        )
+            code="TW0504")
     if kinds and not has_backend(processor):
         raise TargetError(
             f"the target '{text}' has {kinds[0]} before {processor}; the processor comes last: "
-            f"'{', '.join([*accelerators[:-1], processor, kinds[0]])}'", code="TW0504"
-        )
+            f"'{', '.join([*accelerators[:-1], processor, kinds[0]])}'", code="TW0504")
 
 
 def _parse(target: str | Mapping[str, Any] | Target) -> tuple[str, dict[str, Any]]:
@@ -298,8 +291,7 @@ def _parse(target: str | Mapping[str, Any] | Target) -> tuple[str, dict[str, Any
         if kind in known_targets():
             raise TargetError(
                 f"'{kind}' computes only parts of a network; add a processor for the rest: '{kind}, "
-                "llvm'", code="TW0504"
-            )
+                "llvm'", code="TW0504")
         raise TargetError(f"'{kind}' is not a kind of target: {nearest(kind, backend_names(), 'kind')}", code="TW0502")
     known = find_backend(kind).options
     return kind, {name: _option(name, value, known) for name, value in options.items()}
@@ -319,8 +311,7 @@ def _split(text: str) -> tuple[str, dict[str, Any]]:
         if not word.startswith("-"):
             raise TargetError(
                 f"'{word}' in the target '{text}' is not an option; options start with a dash, as in -mcpu=znver4",
-                code="TW0501"
-            )
+                code="TW0501")
         name, equals, value = word.lstrip("-").partition("=")
         options[name] = value if equals else next(rest, "")
     return words[0], options

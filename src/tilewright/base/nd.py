@@ -143,8 +143,7 @@ class NDArray:
             lanes = f", whose {self.lanes} lanes are a last axis" if self.lanes > 1 else ""
             raise InputError(
                 f"an array of shape {values.shape} cannot be copied into one of shape {self.shape} and dtype "
-                f"{self.dtype}{lanes}", code="TW0704"
-            )
+                f"{self.dtype}{lanes}", code="TW0704")
         if self._array.dtype == _BFLOAT16 and values.dtype == np.uint16:
             values = values.view(_BFLOAT16)
         np.copyto(self._array, values, casting="unsafe")
@@ -270,8 +269,7 @@ def _import_dlpack(source: Any) -> np.ndarray[Any, Any]:
         raise InputError(f"this tensor cannot be shared through DLPack: {error}", code="TW0706") from error
     if _capsule_name(capsule) is None:
         raise InputError(
-            f"expected a DLPack exporter or an unused DLPack capsule, not {type(source).__name__}", code="TW0706"
-        )
+            f"expected a DLPack exporter or an unused DLPack capsule, not {type(source).__name__}", code="TW0706")
     capsule, retagged = _retag(capsule, _DL_BFLOAT, _DL_UINT)
     try:
         result: np.ndarray[Any, Any] = np.from_dlpack(_Capsule(capsule))

@@ -42,88 +42,69 @@ SETTINGS: Final = _table(
     Setting("relay.FuseOps.max_depth", int, 64, "maximum number of calls in one fused function"),
     Setting(
         "relay.FuseOps.link_params", bool, False,
-        "whether a standalone FuseOps pass puts constants inside the fused functions"
-    ),
+        "whether a standalone FuseOps pass puts constants inside the fused functions"),
     Setting("relay.FoldConstant.max_bytes", int, 256 << 20, "size limit of a folded constant, in bytes"),
     Setting(
         "relay.FoldGate.enabled", bool, True,
-        "scale the weights of a 1x1 convolution instead of the larger image that it reads"
-    ),
+        "scale the weights of a 1x1 convolution instead of the larger image that it reads"),
     Setting("relay.ConvertLayout.enabled", bool, True, "store images channels last throughout the graph"),
     Setting(
         "relay.ToMixedPrecision.type", str, "",
         "compute products, and operators between them, in this type; inputs and outputs keep their types",
-        ("", "float16", "bfloat16"),
-    ),
+        ("", "float16", "bfloat16")),
     Setting(
         "relay.ToMixedPrecision.acc_type", str, "float32", "accumulation type of products in mixed precision",
-        ("float32", "float16", "bfloat16")
-    ),
+        ("float32", "float16", "bfloat16")),
     Setting(
         "relay.ToMixedPrecision.keep_orig_output_dtype", bool, False,
-        "whether the standalone pass converts results back to their original type"
-    ),
+        "whether the standalone pass converts results back to their original type"),
     Setting(
         "relay.qnn.numerics", str, "",
         "rounding behaviour of quantized operators; empty: that of the model's own runtime",
-        ("", "tflite", "onnx", "torch", "torch-x86", "torch-onednn", "torch-fbgemm", "torch-qnnpack", "fast"),
-    ),
+        ("", "tflite", "onnx", "torch", "torch-x86", "torch-onednn", "torch-fbgemm", "torch-qnnpack", "fast")),
     Setting(
         "relay.library_calls.stand_in", bool, False,
-        "replace calls of BNNS by Tilewright's own kernels, named after the calls"
-    ),
+        "replace calls of BNNS by Tilewright's own kernels, named after the calls"),
     Setting(
         "relay.SplitBatch.images", int, 0,
-        "number of images of a batch that are computed at once; 0: chosen by the cache sizes, -1: all"
-    ),
+        "number of images of a batch that are computed at once; 0: chosen by the cache sizes, -1: all"),
     Setting(
         "relay.check_rewrites", object, False,
         "run the module before and after each pass on random inputs; a difference raises an error (True), or the pass "
         "is skipped with a warning (skip)",
-        (False, True, "skip"),
-    ),
+        (False, True, "skip")),
     Setting(
         "relay.check_rewrites.max_work", int, 1 << 31,
-        "multiplications and elements of the largest function that check_rewrites runs"
-    ),
+        "multiplications and elements of the largest function that check_rewrites runs"),
     Setting(
         "relay.backend.max_arena", int, 0,
-        "limit of the memory for values between kernels, in bytes; a program that needs more is refused. 0: no limit"
-    ),
+        "limit of the memory for values between kernels, in bytes; a program that needs more is refused. 0: no limit"),
     Setting(
         "relay.backend.max_memory", int, 0,
         "limit of the memory for the workspace and the outputs of a program, in bytes; a program that needs more is "
-        "refused. 0: a quarter of the memory of this machine, or of the limit of the process",
-    ),
+        "refused. 0: a quarter of the memory of this machine, or of the limit of the process"),
     Setting(
         "relay.backend.use_auto_scheduler", bool, False,
-        "use the schedules of the auto_scheduler.ApplyHistoryBest around the build"
-    ),
+        "use the schedules of the auto_scheduler.ApplyHistoryBest around the build"),
     Setting(
         "tir.instrument_bound_checkers", bool, False,
-        "check every read and write against the extents of its buffer; a wrong access raises a MemoryFault"
-    ),
+        "check every read and write against the extents of its buffer; a wrong access raises a MemoryFault"),
     Setting(
         "tir.instrument_uninitialized_reads", bool, False,
-        "check that every element of an inner buffer was written before it is read"
-    ),
+        "check that every element of an inner buffer was written before it is read"),
     Setting(
         "tir.instrument_overlapping_arguments", bool, False,
-        "check that output arrays share no memory with other arguments, instead of copying them"
-    ),
+        "check that output arrays share no memory with other arguments, instead of copying them"),
     Setting(
         "tir.debug_info", str, "",
         "debug information of compiled code: its loops (tir), its Relay text (relay), or the names of the model's "
         "nodes (model); off: none; empty: loops for functions of tvm.build, none for models",
-        ("", "off", "tir", "relay", "model"),
-    ),
+        ("", "off", "tir", "relay", "model")),
     Setting(
         "relay.backend.winograd", str, "auto",
         "use Winograd's algorithm for 3x3 convolutions: where it is faster, at opt_level 3 (auto); never (off); in all "
         "possible cases, with tiles of 2x2 or 4x4",
-        ("auto", "off", "2x2", "4x4"),
-    ),
-)
+        ("auto", "off", "2x2", "4x4")))
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
@@ -149,11 +130,9 @@ def checked(config: Mapping[str, Any]) -> dict[str, Any]:
         if not isinstance(value, wanted) or (wanted is int and isinstance(value, bool)):
             raise OptionError(
                 f"configuration option '{name}' is {wanted.__name__}, and was given {value!r} ({type(value).__name__})",
-                code="TW0207"
-            )
+                code="TW0207")
         if declared.choices and value not in declared.choices:
             raise OptionError(
                 f"configuration option '{name}' is one of {', '.join(map(str, declared.choices))}, and was given "
-                f"{value!r}", code="TW0207"
-            )
+                f"{value!r}", code="TW0207")
     return dict(config)

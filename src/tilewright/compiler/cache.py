@@ -149,8 +149,7 @@ class Cache:
             return
         _written(entry)
         thread = _WRITING[entry] = threading.Thread(
-            target=self._write, args=(artifact, temporary, entry), name="tilewright-cache"
-        )
+            target=self._write, args=(artifact, temporary, entry), name="tilewright-cache")
         thread.start()
 
     def _write(self, artifact: Artifact, temporary: Path, entry: Path) -> None:
@@ -263,8 +262,7 @@ class Cache:
             warnings.warn(
                 f"the cache in {self.folder} cannot be used ({error}); models are compiled each time. "
                 f"Set {VARIABLE} to a folder that can be written, or to 'off'",
-                CacheWarning, stacklevel=3,
-            )
+                CacheWarning, stacklevel=3)
 
 
 @functools.lru_cache(maxsize=8)
@@ -281,8 +279,7 @@ def _cache_in(folder: Path) -> Cache:
     warnings.warn(
         f"the cache in {folder} is not used: it belongs to another user, or other users may write into it, and native "
         f"code is loaded from it. Run chmod 700 {folder}, or set {VARIABLE} to a folder of your own, or to 'off'",
-        CacheWarning, stacklevel=3,
-    )
+        CacheWarning, stacklevel=3)
     return Cache(None)
 
 

@@ -78,8 +78,7 @@ def lower_control(mod: IRModule) -> Lowered:
     if main.ret_type is None:
         raise CompileError(
             "the type of the result of @main is not known; annotate its variables, or run relay.transform.InferType",
-            main.span, code="TW0310"
-        )
+            main.span, code="TW0310")
     done = _Module(mod)
     done.function_of("main")
     while done.waiting:
@@ -112,8 +111,7 @@ class _Module:
             if not isinstance(function, Function):
                 raise CompileError(
                     f"@{name} is a {type(function).__name__}, and compiled control flow calls relay functions only",
-                    code="TW0403"
-                )
+                    code="TW0403")
             made = flow.FlowFunction(name)
             found = self._numbers[name] = self.add(made)
             self.waiting.append(_Function(self, made, function, Scopes(function)))
@@ -156,8 +154,7 @@ class _Module:
         blocks.append(function)
         outputs = function.body.fields if isinstance(function.body, Tuple) else (function.body,)
         self.lowered.program.blocks.append(
-            (tuple(p.tensor_type.nbytes for p in function.params), tuple(o.tensor_type.nbytes for o in outputs))
-        )
+            (tuple(p.tensor_type.nbytes for p in function.params), tuple(o.tensor_type.nbytes for o in outputs)))
         return len(blocks) - 1
 
     def message(self, text: str) -> int:
@@ -412,8 +409,7 @@ class _Function:
         if isinstance(e, If):
             cond = self._cell(e.cond)
             self.body.append(
-                flow.If(out, cond, self._branch(e.true_branch, e, tail), self._branch(e.false_branch, e, tail))
-            )
+                flow.If(out, cond, self._branch(e.true_branch, e, tail), self._branch(e.false_branch, e, tail)))
             return
         assert isinstance(e, Match)
         value = self._cell(e.data)
@@ -427,8 +423,7 @@ class _Function:
         known = ", ".join(_text(c.lhs) for c in e.clauses)
         site = self.module.message(
             f"no clause of a match in @{self.made.name}{where} fits the value; its clauses are for {known}; add the "
-            "missing one"
-        )
+            "missing one")
         self.body.append(flow.Choose(out, value, tuple(cases), site))
 
     def _pattern(self, p: Pattern, path: tuple[int, ...], tests: list[Any], binds: list[Any]) -> None:
@@ -458,8 +453,7 @@ class _Function:
             if not p.tensor_type.is_static:
                 raise CompileError(
                     f"'{p.name_hint}' of @{self.made.name} has the type {p.tensor_type!r}, and code is made for known "
-                    "sizes; annotate it with a size", p.span, code="TW0303"
-                )
+                    "sizes; annotate it with a size", p.span, code="TW0303")
         leaves: list[Expr] = []
         made: list[flow.Reg] = []
         for e in results:
@@ -475,8 +469,7 @@ class _Function:
         if isinstance(kind, TensorType) and not kind.is_static:
             raise CompileError(
                 f"a value of @{self.made.name} has the type {kind!r}, and code is made for known sizes; annotate its "
-                "variables with sizes", e.span, code="TW0303"
-            )
+                "variables with sizes", e.span, code="TW0303")
         leaves.append(e)
         made.append(self._register())
         return made[-1]

@@ -70,8 +70,7 @@ def build(
     if target_host is not None and Target(target_host) != chosen:
         raise TargetError(
             f"target_host is '{Target(target_host)}', and code for '{chosen}' runs on that target itself; leave "
-            "target_host out", code="TW0505"
-        )
+            "target_host out", code="TW0505")
     with room_for(_levels(inputs)):
         return _built(inputs, args, chosen, name, binds)
 
@@ -82,8 +81,7 @@ def _levels(inputs: Any) -> int:
         return len(inputs.stages)
     funcs = [f for _, f in inputs.items()] if isinstance(inputs, IRModule) else [inputs]
     return max(
-        (sum(1 for s in walk_stmt(f.body) if len(bodies(s)) == 1) for f in funcs if isinstance(f, PrimFunc)), default=0
-    )
+        (sum(1 for s in walk_stmt(f.body) if len(bodies(s)) == 1) for f in funcs if isinstance(f, PrimFunc)), default=0)
 
 
 def _built(
@@ -102,14 +100,12 @@ def _built(
         sites += found
     kind = debug_texts.asked_for(chosen)
     texts = [] if kind == debug_texts.OFF else [
-        debug_texts.loops_source(f, g, written=bool(kind)) for f, g in zip(flat, lowered, strict=True)
-    ]
+        debug_texts.loops_source(f, g, written=bool(kind)) for f, g in zip(flat, lowered, strict=True)]
     text, scratch = backend.emit(flat, chosen, texts)
     manifest = Manifest(
         name=lowered[0].name, inputs=(), outputs=(), steps=(), target=str(chosen), triple=chosen.mtriple,
         cpu=chosen.mcpu, features=tuple(sorted(chosen.features)), compiler=__version__, functions=functions,
-        scratch=scratch, sites=tuple(sites), debug=kind if kind and texts else "",
-    )
+        scratch=scratch, sites=tuple(sites), debug=kind if kind and texts else "")
     imports = dict.fromkeys(t for f in lowered for t in f.attrs.get(IMPORTS, ()))
     text = backend.with_note(text, manifest.to_json())
     compiled = backend.compile(text, chosen, in_order=bool(manifest.debug))
@@ -117,8 +113,7 @@ def _built(
     objects = (compiled, *host, *(compile_import(t, chosen) for t in imports))
     shown = backend.texts(text, chosen)
     return FunctionModule(
-        Artifact(manifest, objects, np.empty(0, np.uint8)), {**shown, "tir": lambda: "\n\n".join(map(repr, lowered))}
-    )
+        Artifact(manifest, objects, np.empty(0, np.uint8)), {**shown, "tir": lambda: "\n\n".join(map(repr, lowered))})
 
 
 _NOTE: Final = re.compile(r"/\* For tilewright\.runtime\.load_module:\n(\{.*\})\n\*/")
@@ -139,8 +134,7 @@ def load_c(path: Path) -> FunctionModule:
     if found is None:
         raise ArtifactError(
             f"{path}: C text without the comment at its end that says what its functions take; write it with "
-            f"export_library('{path.name}')", code="TW0803"
-        )
+            f"export_library('{path.name}')", code="TW0803")
     manifest = Manifest.from_json(found[1], str(path))
     target = Target(manifest.target)
     try:
@@ -164,15 +158,13 @@ def export_sanitized(
     if path.suffix != ".so" or len(set(names)) < len(names) or not set(names) <= SANITIZERS:
         raise OptionError(
             f"{path}: sanitize='{sanitizer}' is not known; sanitize='address', 'undefined' or 'address,undefined' "
-            "makes a .so for these sanitizers", code="TW0210"
-        )
+            "makes a .so for these sanitizers", code="TW0210")
     compiler = find_compilers(host_arch())[0] if cc is None else named_compiler(cc)
     sanitizer_of(compiler)
     flag = f"-fsanitize={sanitizer}"
     made = compiled_again(artifact, text, cc, [flag, *_SANITIZED, *options])
     return replace(made, manifest=replace(made.manifest, sanitizer=sanitizer)).save(
-        path, Linker(compiler.name, (*compiler.command, flag), True)
-    )
+        path, Linker(compiler.name, (*compiler.command, flag), True))
 
 
 SANITIZERS: Final = frozenset({"address", "undefined"})
@@ -206,25 +198,21 @@ def _functions(inputs: Any, args: Sequence[Any] | None, name: str, binds: Any) -
     if binds:
         raise CompileError(
             f"binds= belongs to a te schedule; the buffers of a {type(inputs).__name__} are its parameters",
-            code="TW0610"
-        )
+            code="TW0610")
     if args is not None:
         raise CompileError(
-            f"args= belongs to a te schedule; a {type(inputs).__name__} has its parameters already", code="TW0610"
-        )
+            f"args= belongs to a te schedule; a {type(inputs).__name__} has its parameters already", code="TW0610")
     if isinstance(inputs, PrimFunc):
         return [inputs]
     if not isinstance(inputs, IRModule):
         raise CompileError(
             f"a te schedule, a PrimFunc or an IRModule of them can be built, and this is a {type(inputs).__name__}",
-            code="TW0610"
-        )
+            code="TW0610")
     wrong = next((n for n, f in inputs.items() if not isinstance(f, PrimFunc)), None)
     if wrong is not None:
         raise CompileError(
             f"function '{wrong}' of the module is a graph, not a loop program; graphs are built with relay.build",
-            code="TW0610"
-        )
+            code="TW0610")
     if not len(inputs):
         raise CompileError("the module has no functions to build", code="TW0610")
     return [f if f.name == n else replace(f, name=n) for n, f in inputs.items()]
@@ -244,17 +232,14 @@ def with_numbers(func: PrimFunc) -> tuple[PrimFunc, tuple[Parameter | Scalar, ..
     scalars = [v for _, v in given]
     open_sizes = list(
         dict.fromkeys(
-            v for b in func.params for d in (*b.shape, *b.strides) if isinstance(d, PrimExpr) for v in free_vars(d)
-        )
-    )
+            v for b in func.params for d in (*b.shape, *b.strides) if isinstance(d, PrimExpr) for v in free_vars(d)))
     found = [v for v in open_sizes if v not in scalars]
     alone = {d for b in func.params for d in (*b.shape, *b.strides)}
     for v in found:
         if v not in alone:
             raise CompileError(
                 f"size '{v.name}' of '{func.name}' is no dimension by itself, so no call would tell it; make it an "
-                f"argument: args=[{v.name}, …]", code="TW0610"
-            )
+                f"argument: args=[{v.name}, …]", code="TW0610")
     named = _named([*scalars, *found])
     written = stored_buffers(func.body)
     params: list[Parameter | Scalar] = [_parameter(b, b in written, named) for b in func.params]
@@ -288,5 +273,4 @@ def _parameter(buffer: Buffer, written: bool, named: dict[Var, Var]) -> Paramete
         return text_of(substitute(d, by_name))
 
     return Parameter(
-        buffer.name, tuple(map(size, buffer.shape)), buffer.dtype, written, tuple(map(size, buffer.strides))
-    )
+        buffer.name, tuple(map(size, buffer.shape)), buffer.dtype, written, tuple(map(size, buffer.strides)))

@@ -106,8 +106,7 @@ def lower(
     with machines.use(machine), decisions.use(None if symbols else decided):
         inputs = [_placeholder(p, c) for p, c in zip(function.params, constants, strict=True)]
         made = _Computed(
-            function, inputs, constants, storage, _Programs(target or Target.current() or Target("llvm"), seconds)
-        )
+            function, inputs, constants, storage, _Programs(target or Target.current() or Target("llvm"), seconds))
         func = made.func(name, symbols)
         chosen = heights(made.args, made.outputs) if symbols and made.schedule is None else ()
         if made.schedule is not None:
@@ -147,8 +146,7 @@ def parts_of(function: Function, constants: Sequence[bool]) -> Parts:
     Raises `NoNativeKernel`, as `lower` does."""
     inputs = [_placeholder(p, c) for p, c in zip(function.params, constants, strict=True)]
     made = _Computed(
-        function, inputs, constants, (), _Programs(Target.current() or Target("llvm"), lambda workload: None)
-    )
+        function, inputs, constants, (), _Programs(Target.current() or Target("llvm"), lambda workload: None))
     where = {t: k for k, t in enumerate(inputs)}
     return Parts(made.args, made.outputs, tuple(_argument(t, where) for t in made.args), made.func("main", ()))
 
@@ -202,8 +200,7 @@ class _Computed:
         known = {
             t for t,
             c in zip(inputs, constants, strict=True) if c
-            and (self.schedule is None or self.schedule.arrange is not None)
-        }
+            and (self.schedule is None or self.schedule.arrange is not None)}
         packed = _packable(self.outputs, known)
         needed = _needed(packed, self.outputs)
         self.args = [t for t in [*inputs, *packed] if t in needed]

@@ -70,8 +70,7 @@ def build_open(
             made, limits = _checked(main, renamed, numbers, target, name, report, cache)
             symbols = [
                 _symbol(old, new, ranges.get(old.name, (1, None)), [imported.limits.get(old), limits.get(new)])
-                for old, new in renamed.items()
-            ]
+                for old, new in renamed.items()]
             return replace(made, manifest=replace(made.manifest, symbols=tuple(symbols))).finish()
         finally:
             interning.release()
@@ -89,8 +88,7 @@ def _named(symbols: Sequence[Var]) -> dict[Var, Var]:
     if len(symbols) > len(_SAMPLES[0]):
         raise OpenSizeError(
             f"there are {len(symbols)} open sizes ({', '.join(v.name for v in symbols)}), and a program takes "
-            f"{len(_SAMPLES[0])}"
-        )
+            f"{len(_SAMPLES[0])}")
     renamed: dict[Var, Var] = {}
     for v in symbols:
         wanted = "".join(c if c.isalnum() and c.isascii() else "_" for c in v.name)
@@ -109,8 +107,7 @@ def _symbol(old: Var, new: Var, wanted: Range, limits: Sequence[Limit | None]) -
     if most is not None and most < least:
         raise InputError(
             f"dimension '{old.name}' is asked for from {wanted[0]} to {wanted[1]}, and the model takes {least} to "
-            f"{most}; give another range", code="TW0709"
-        )
+            f"{most}; give another range", code="TW0709")
     return Symbol(new.name, least, most)
 
 
@@ -193,8 +190,7 @@ def _made(
     with samples(dict(zip(symbols, numbers, strict=True))) as found:
         try:
             sampled = with_samples(
-                main, {old: IntImm(INT64, 1) if old is batch else new for old, new in renamed.items()}
-            )
+                main, {old: IntImm(INT64, 1) if old is batch else new for old, new in renamed.items()})
             if needs_stages(sampled):
                 raise OpenSizeError("some sizes are in the values of its inputs")
             check_operators(sampled)
@@ -204,11 +200,9 @@ def _made(
                 parts = open_size(renamed[batch])
                 optimized = Function(
                     optimized.params, optimized.body, optimized.ret_type, optimized.type_params,
-                    {**optimized.attrs, PARTS: parts}, optimized.span
-                )
+                    {**optimized.attrs, PARTS: parts}, optimized.span)
             made = build_program(
-                optimized, target, name, report, cache, main.attrs.get("output_tensor_names", ()), symbols
-            )
+                optimized, target, name, report, cache, main.attrs.get("output_tensor_names", ()), symbols)
         except OpenSizeError:
             raise
         except CompileError as error:
@@ -227,15 +221,13 @@ def _compare(a: Unfinished, b: Unfinished) -> None:
         ):
             raise OpenSizeError(
                 f"the kernel of {symbol.partition('_')[2].partition('_')[2]} depends on the sizes in ways that are "
-                "decided while compiling"
-            )
+                "decided while compiling")
     # only compiled code has these two
     plan = replace(a.manifest, scratch=b.manifest.scratch, sites=b.manifest.sites)
     if len(ours_made) != len(theirs_made) or plan != b.manifest:
         raise OpenSizeError(
             "the order of the kernels, or the plan of memory, depends on the sizes in ways that are decided while "
-            "compiling"
-        )
+            "compiling")
     ours, theirs = ([v for values in made.sources() for v in values] for made in (a, b))
     if len(ours) != len(theirs) or not all(map(_same, ours, theirs)):
         raise OpenSizeError("a constant depends on the sizes")

@@ -70,8 +70,7 @@ class Artifact:
             raise ArtifactError(
                 f"{self.path}: a library of functions ({', '.join(self.manifest.functions)}), not a model; read it "
                 "with runtime.load_module",
-                code="TW0809"
-            )
+                code="TW0809")
         if self.manifest.symbols:
             return OpenExecutable(self.manifest, self.code(), self.constants, threads)
         return Executable(self.manifest, self.code(), self.constants, threads, modules=self.modules)
@@ -125,21 +124,18 @@ def load(path: str | os.PathLike[str]) -> Artifact:
             raise ArtifactError(
                 f"{file}: '{manifest.name}' as a WebAssembly module, which Python does not run; load it in Node.js or "
                 f"a browser with {webassembly.LOADER.name} in the same folder",
-                code="TW0805"
-            )
+                code="TW0805")
         elif start[257:262] == b"ustar":
             if _is_staged(start):
                 raise ArtifactError(
                     f"{file}: a program in stages, which is no single artifact; read it with tilewright.load",
-                    code="TW0809"
-                )
+                    code="TW0809")
             return load_tar(file)
         else:
             raise ArtifactError(
                 f"{file}: not a compiled model (neither a library nor a tar); expected what save() or export_library() "
                 "wrote",
-                code="TW0803"
-            )
+                code="TW0803")
         library = _loaded(descriptor, file, manifest)
     finally:
         os.close(descriptor)
@@ -162,8 +158,7 @@ def _loaded(descriptor: int, file: Path, manifest: Manifest) -> SharedLibrary:
         if "address" in manifest.sanitizer.split(",") and not under_sanitizer():
             raise ArtifactError(
                 f"{file}: made for AddressSanitizer, which must be loaded when the process starts: tilewright debug "
-                "asan SCRIPT", code="TW0811"
-            )
+                "asan SCRIPT", code="TW0811")
         return SharedLibrary(descriptor, file.resolve(), stays=True)
     return _for_debuggers(descriptor, file) if manifest.debug else SharedLibrary(descriptor, file)
 
@@ -196,22 +191,19 @@ def check_host(manifest: Manifest, where: object) -> None:
         raise ArtifactError(
             f"{where}: made for {arch}, this machine is {host.host_arch()}; compile it here, or with -mtriple of this "
             "machine",
-            code="TW0805"
-        )
+            code="TW0805")
     system, ours = host.system_of(manifest.triple), host.system_of(host.host_triple())
     if system not in ("", ours):
         raise ArtifactError(
             f"{where}: made for {system}, this machine runs {ours}; compile it here, or with -mtriple of this machine",
-            code="TW0805"
-        )
+            code="TW0805")
     present = host.host_features()
     missing = sorted(set(manifest.features) - present)
     if missing:
         level = next((name for name, base in _LEVELS.items() if base in present), "generic")
         raise ArtifactError(
             f"{where}: made for a CPU with {', '.join(missing)}, this machine lacks "
-            f"{'it' if len(missing) == 1 else 'them'}: compile with --target 'llvm -mcpu={level}'", code="TW0805"
-        )
+            f"{'it' if len(missing) == 1 else 'them'}: compile with --target 'llvm -mcpu={level}'", code="TW0805")
 
 
 def runs_here(manifest: Manifest) -> bool:
@@ -232,8 +224,7 @@ def _checked_library(descriptor: int, file: Path) -> Manifest:
             raise ArtifactError(
                 f"{file}: the library does not end in the mark of a compiled model: it is truncated, stripped, or not "
                 "made by tilewright",
-                code="TW0804"
-            )
+                code="TW0804")
         digest, length, _ = TRAILER.unpack(tail)
         end = size - TRAILER.size
         with memoryview(view) as whole, whole[:end] as checked:
@@ -303,8 +294,7 @@ def _damaged(file: Path) -> ArtifactError:
     return ArtifactError(
         f"{file}: the file is damaged (its contents do not match its checksum); copy it again, or compile the model "
         "again",
-        code="TW0804"
-    )
+        code="TW0804")
 
 
 def _from(stream: BinaryIO, offset: int) -> BinaryIO:

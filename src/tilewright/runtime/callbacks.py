@@ -66,8 +66,7 @@ def set_callback(
             given = [view(addresses[k]) for k, view in enumerate(inputs)]
             call_function(
                 functions[calls[number].symbol], given,
-                [view(addresses[len(inputs) + k]) for k, view in enumerate(outputs)], calls[number].origin
-            )
+                [view(addresses[len(inputs) + k]) for k, view in enumerate(outputs)], calls[number].origin)
         except BaseException as error:  # native code separates this frame from the caller that must receive it
             _STATE.raised = error
             return CALL_FAILED

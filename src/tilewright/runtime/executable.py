@@ -107,8 +107,7 @@ class Executable:
         self.modules = tuple(modules)
         self._functions = {
             s.symbol: function_of(modules, s.symbol) for s in (*manifest.steps, *manifest.calls)
-            if isinstance(s, ExternalStep)
-        }
+            if isinstance(s, ExternalStep)}
         if manifest.calls:
             set_callback(code, manifest.calls, self._functions, DONE if manifest.interruptible else 0)
         self._table = table
@@ -232,8 +231,7 @@ class Executable:
             raise RunError(
                 f"the steps of '{self.manifest.name}' cannot be timed separately: it has control flow, dynamic shapes "
                 "or strings; time it as a whole",
-                code="TW0714"
-            )
+                code="TW0714")
         arrays = self._arrange(args or (self.example_inputs(),), kwargs)
         results = [np.empty(shape, dtype) for dtype, shape in self._gives]
         places = [[*map(_address, arrays)], [*map(_address, results)]]
@@ -251,8 +249,7 @@ class Executable:
         yield (
             Subject(
                 self.manifest, self.code, self._context, self._threads, frame.address, memory, outside,
-                lambda status: failure(self.manifest, status)
-            ),
+                lambda status: failure(self.manifest, status)),
             results
         )
 
@@ -304,8 +301,7 @@ class Executable:
     def _by_name(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Any]:
         if len(args) > len(self._inputs):
             raise InputError(
-                f"{len(args)} inputs were given, the model has {len(self._inputs)}: {self._signature()}", code="TW0701"
-            )
+                f"{len(args)} inputs were given, the model has {len(self._inputs)}: {self._signature()}", code="TW0701")
         if not args and tuple(kwargs) == self._names:
             return list(kwargs.values())
         values: dict[int, Any] = dict(enumerate(args))
@@ -320,8 +316,7 @@ class Executable:
         if missing:
             raise InputError(
                 f"missing input {', '.join(repr(n) for n in missing)}; the model takes {self._signature()}",
-                code="TW0701"
-            )
+                code="TW0701")
         return [values[i] for i in range(len(self._inputs))]
 
     def _signature(self) -> str:
@@ -334,8 +329,7 @@ class Executable:
         return [
             _Outside(part) if isinstance(part, OutsideStep)
             else entry_of(self.code, next(symbols), self.manifest.interruptible)
-            for part in segments(self.manifest.steps)
-        ]
+            for part in segments(self.manifest.steps)]
 
     def _enter_pool(self) -> None:
         generation = POOLS.generation
@@ -346,8 +340,7 @@ class Executable:
         try:
             return _Frame(
                 len(self._inputs) + len(self._outputs), _address(self._constants), self.manifest.workspace_bytes,
-                0 if self._table is None else _address(self._table)
-            )
+                0 if self._table is None else _address(self._table))
         except MemoryError:
             raise self._no_memory() from None
 
@@ -363,8 +356,7 @@ class Executable:
         return RunError(
             f"'{manifest.name}' needs {shown_bytes(needed)} of memory for its values and outputs, and there is less; "
             "give it smaller inputs, or end other programs",
-            code="TW0710"
-        )
+            code="TW0710")
 
     def _run(self, inputs: Sequence[Array], outputs: Any, places: Sequence[int], fresh: bool = False) -> None:
         """Run on arrays that kernels can access directly; `places` are their addresses. `fresh` outputs may be
@@ -421,8 +413,7 @@ class Executable:
                 frame.given[host] = given
         if isinstance(host.step, ExternalStep):
             self._call_external(
-                host.step, given, [self._view(value, frame, inputs, outputs) for value in host.step.outputs]
-            )
+                host.step, given, [self._view(value, frame, inputs, outputs) for value in host.step.outputs])
             return
         made = host.step.run(*given)
         if fresh and host.makes >= 0:
@@ -483,8 +474,7 @@ def failure(manifest: Manifest, status: int) -> RunError | InternalError:
     if status == NO_STACK:
         return RunError(
             f"functions of '{manifest.name}' call each other too deeply for the stack; make the recursive call the "
-            "last thing that the function does, or raise the limit (ulimit -s)", code="TW0711"
-        )
+            "last thing that the function does, or raise the limit (ulimit -s)", code="TW0711")
     if FIRST_MESSAGE <= status < FIRST_MESSAGE + len(manifest.failures):
         return RunError(manifest.failures[status - FIRST_MESSAGE], code="TW0713")
     return InternalError(f"the compiled model '{manifest.name}' failed with status {status}")
@@ -569,8 +559,7 @@ def readable(info: TensorInfo, dtype: np.dtype[Any], value: Any) -> Array:
         if loses or isinstance(value, (np.ndarray, NDArray)) or hasattr(value, "__dlpack__"):
             raise InputError(
                 f"input '{info.name}' has dtype {x.dtype}, expected {info}; convert it with .astype('{info.dtype}')",
-                code="TW0703"
-            )
+                code="TW0703")
         x = x.astype(dtype)
     if x.shape != info.shape and not info.shape and x.size == 1:  # an array of one number, of any rank, for a scalar
         x = x.reshape(())
@@ -601,20 +590,17 @@ def check_texts(info: TensorInfo, texts: Sequence[Any]) -> None:
         raise InputError(
             f"input '{info.name}' has elements of type {wrong}, expected {info}; pass strings: np.array([\"a\", "
             "\"b\"], object)",
-            code="TW0703"
-        )
+            code="TW0703")
 
 
 def _writable(info: TensorInfo, dtype: np.dtype[Any], value: Any) -> Array:
     if not isinstance(value, (np.ndarray, NDArray)) and not hasattr(value, "__dlpack__"):
         raise InputError(
-            f"out= for '{info.name}' is a {type(value).__name__}, expected an array: {info}", code="TW0705"
-        )
+            f"out= for '{info.name}' is a {type(value).__name__}, expected an array: {info}", code="TW0705")
     x = as_numpy(value)
     if x.dtype != dtype or x.shape != info.shape:
         raise InputError(f"out= for '{info.name}' is {x.dtype}{list(x.shape)}, expected {info}", code="TW0705")
     if not x.flags.writeable:
         raise InputError(
-            f"out= for '{info.name}' cannot be written to; pass an array that owns its memory", code="TW0705"
-        )
+            f"out= for '{info.name}' cannot be written to; pass an array that owns its memory", code="TW0705")
     return x

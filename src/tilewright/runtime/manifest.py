@@ -182,8 +182,7 @@ class Manifest:
         name, guard = self.c_name, f"{self.c_name.upper()}_H"
         tensors = [
             f" * {kind}[{i}]: {_comment(t)}" for kind, infos in (("inputs", self.inputs), ("outputs", self.outputs))
-            for i, t in enumerate(infos)
-        ]
+            for i, t in enumerate(infos)]
         return "\n".join([
             f"/* Model {_comment(self.name)}, compiled by Tilewright {self.compiler} for {_comment(self.target)}.",
             " * Contiguous tensors, 16-byte aligned, none overlapping another:",
@@ -248,12 +247,10 @@ class Manifest:
         for step in self.steps:
             if isinstance(step, HostStep):
                 names = ", ".join(
-                    dict.fromkeys(f"{s.name} ({s.origin})" if s.origin else s.name for s in self.host_steps)
-                )
+                    dict.fromkeys(f"{s.name} ({s.origin})" if s.origin else s.name for s in self.host_steps))
                 raise ArtifactError(
                     "this program cannot leave the process: these operators have no native kernel and run in Python: "
-                    f"{names}; replace them in the model, or keep the compiled model in memory", code="TW0807"
-                )
+                    f"{names}; replace them in the model, or keep the compiled model in memory", code="TW0807")
             steps.append(step)
         content = {
             "format": FORMAT,
@@ -301,8 +298,7 @@ class Manifest:
             content["sanitizer"] = self.sanitizer
         if self.functions:
             content["functions"] = {
-                name: [_parameter_to_json(p) for p in params] for name, params in self.functions.items()
-            }
+                name: [_parameter_to_json(p) for p in params] for name, params in self.functions.items()}
         return json.dumps(content, ensure_ascii=False, separators=(",", ":"))
 
     @staticmethod
@@ -319,8 +315,7 @@ class Manifest:
         if version != FORMAT:
             raise ArtifactError(
                 f"{where}: the artifact has format {version}, this version reads format {FORMAT}; "
-                "compile the model again with this version, or load it with the one that made it", code="TW0806"
-            )
+                "compile the model again with this version, or load it with the one that made it", code="TW0806")
         try:
             return _read(content)
         except (KeyError, TypeError, ValueError, CompileError) as error:
@@ -346,16 +341,14 @@ def _read(content: dict[str, Any]) -> Manifest:
         compiler=str(content["compiler"]),
         hashes={str(k): str(v) for k, v in dict(content["hashes"]).items()},
         functions={
-            str(name): tuple(map(_parameter, params)) for name, params in dict(content.get("functions", {})).items()
-        },
+            str(name): tuple(map(_parameter, params)) for name, params in dict(content.get("functions", {})).items()},
         failures=tuple(map(str, content.get("failures", ()))),
         scratch=_scratch(*content.get("scratch", (0, 0, ""))),
         calls=tuple(map(_call, content.get("calls", ()))),
         lists=tuple(n if n in (None, "tensor") else _count(n) for n in content.get("lists", ())),
         symbols=tuple(
             Symbol(str(name), _count(least), None if most is None else _count(most))
-            for name, least, most in content.get("symbols", ())
-        ),
+            for name, least, most in content.get("symbols", ())),
         sizes=tuple(check_size(str(text)) for text in content.get("sizes", ())),
         modules=tuple((str(kind), _count(size)) for kind, size in content.get("modules", ())),
         notes=tuple(map(Note.from_json, content.get("notes", ()))),
@@ -365,9 +358,7 @@ def _read(content: dict[str, Any]) -> Manifest:
         interruptible=bool(content.get("interruptible", False)),
         sites=tuple(map(Site.from_json, content.get("sites", ()))),
         pieces=tuple(
-            Piece(_size(nbytes), _count(birth), _count(death)) for nbytes, birth, death in content.get("pieces", ())
-        ),
-    )
+            Piece(_size(nbytes), _count(birth), _count(death)) for nbytes, birth, death in content.get("pieces", ())))
 
 
 def _scratch(stack: Any, heap: Any, kernel: Any) -> Scratch:
@@ -403,8 +394,7 @@ def _parameter(fields: Any) -> Parameter | Scalar:
     name, shape, dtype, written, *strides = fields
     return Parameter(
         str(name), tuple(map(_size, shape)), DataType(str(dtype)), bool(written),
-        tuple(map(_size, strides[0])) if strides else ()
-    )
+        tuple(map(_size, strides[0])) if strides else ())
 
 
 def _size(value: Any) -> Size:

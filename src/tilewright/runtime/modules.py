@@ -43,8 +43,7 @@ class ModuleNode:
         raise OptionError(
             f"{type(self).__name__} has no get_function(name); it returns a function that takes inputs and outputs, or "
             "None for names of others",
-            code="TW0808"
-        )
+            code="TW0808")
 
     def initialize(self, module: ModuleNode, symbol: str) -> None:
         """Pass initial data to another module of the program, before its function `symbol` is called; default: none."""
@@ -54,8 +53,7 @@ class ModuleNode:
         raise ArtifactError(
             f"{_named(self)} cannot be saved: {type(self).__name__} has no save_to_binary(); write it and "
             "load_from_binary, or keep the model in memory",
-            code="TW0808"
-        )
+            code="TW0808")
 
     @classmethod
     def load_from_binary(cls, blob: bytes) -> ModuleNode:
@@ -63,8 +61,7 @@ class ModuleNode:
         raise ArtifactError(
             f"{_named(cls)} cannot be loaded: {cls.__name__} has no load_from_binary(blob), the inverse of "
             "save_to_binary",
-            code="TW0808"
-        )
+            code="TW0808")
 
     def __getitem__(self, name: str) -> Callable[..., Any]:
         """Return the function of that name. Raises `KeyError` for an unknown name."""
@@ -88,8 +85,7 @@ def register_module(cls: M) -> M:
     if not key or not key.replace("_", "").replace("-", "").isalnum():
         raise OptionError(
             f"{cls.__name__} has the type_key {key!r}; it is a name of letters, digits, '-' and '_', which files carry",
-            code="TW0808"
-        )
+            code="TW0808")
     known = FUNCTIONS.get(_LOADER + key)
     owner = getattr(getattr(known, "__wrapped__", None), "__self__", None)
     # the same file was run again
@@ -115,15 +111,13 @@ def _loaded(key: str, blob: bytes, where: object) -> ModuleNode:
             f"{where}: it has a module of the kind '{key}', and nothing here reads one{nearest(key, known)}; import "
             "what registers it (the accelerator's file, or tilewright.runtime.register_module) before loading, or "
             f"install the package with an entry point of that name; known are: {', '.join(known) or 'none'}",
-            code="TW0808"
-        )
+            code="TW0808")
     found = loader(blob)
     if not isinstance(found, ModuleNode):
         raise ArtifactError(
             f"{where}: the loader of '{key}', at {loader.where}, returned a {type(found).__name__}; it returns a "
             "ModuleNode",
-            code="TW0808"
-        )
+            code="TW0808")
     return found
 
 
@@ -136,13 +130,11 @@ def saved_modules(modules: Sequence[ModuleNode]) -> list[bytes]:
             raise ArtifactError(
                 f"{_named(module)} cannot be saved: its save_to_binary returned a {type(blob).__name__}; it returns "
                 "bytes",
-                code="TW0808"
-            )
+                code="TW0808")
         if _LOADER + module.type_key not in FUNCTIONS:
             raise ArtifactError(
                 f"{_named(module)} could not be loaded again: register its class (tilewright.runtime.register_module)",
-                code="TW0808"
-            )
+                code="TW0808")
         result.append(bytes(blob))
     return result
 

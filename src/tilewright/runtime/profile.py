@@ -153,23 +153,19 @@ def summed(subject: Subject, runs: Sequence[Run], clock: str, timeline: Run | No
     steps = [
         StepTime(
             step_name(step), getattr(step, "origin", ""), float(means[k]), float(least[k]), note,
-            not isinstance(step, OutsideStep)
-        )
-        for k, (step, note) in enumerate(zip(manifest.steps, notes, strict=True))
-    ]
+            not isinstance(step, OutsideStep))
+        for k, (step, note) in enumerate(zip(manifest.steps, notes, strict=True))]
     wall = 1e-9 * sum(run.nanoseconds for run in kept) / len(kept)
     return Profile(
         manifest.name, tuple(steps), wall, tuple(1e-9 * run.nanoseconds for run in runs), subject.threads, clock,
-        manifest.constants_bytes + manifest.workspace_bytes, subject.parts, timeline,
-    )
+        manifest.constants_bytes + manifest.workspace_bytes, subject.parts, timeline)
 
 
 def _runner(subject: Subject, clock: Clock | None) -> _NativeRunner | _PythonRunner:
     if clock is None:
         try:
             entries = compiler_hooks.timed_entries(
-                subject.manifest, lambda symbol: kernel_address(subject.code, symbol)
-            )
+                subject.manifest, lambda symbol: kernel_address(subject.code, symbol))
         except ImportError:  # without the compiler, Python reads the clock; `Profile.clock` records that
             return _PythonRunner(subject, time.perf_counter_ns)
         if entries is not None:
@@ -185,8 +181,7 @@ class _PythonRunner:
     def __init__(self, subject: Subject, clock: Clock) -> None:
         self._now = clock
         self._calls = [
-            (k, part, call) for part in range(subject.parts) for k, call in enumerate(step_calls(subject, part))
-        ]
+            (k, part, call) for part in range(subject.parts) for k, call in enumerate(step_calls(subject, part))]
 
     def run(self, watched: bool = False) -> Run:
         now, spans = self._now, []

@@ -54,8 +54,7 @@ class TrialOptions:
         if self.number < 1 or self.repeat < 1 or self.min_repeat_ms < 0 or self.noise <= 0:
             raise InputError(
                 f"number={self.number} and repeat={self.repeat} must be at least 1, min_repeat_ms={self.min_repeat_ms} "
-                f"at least 0, noise={self.noise} above 0", code="TW0717"
-            )
+                f"at least 0, noise={self.noise} above 0", code="TW0717")
 
     def to_message(self) -> Message:
         return asdict(self)
@@ -144,14 +143,12 @@ class _Code:
         described = zip(message["values"], pieces[1:], strict=True)
         values = {
             name: np.frombuffer(data, DataType(dtype).numpy()).reshape(shape) for (name, dtype, shape),
-            data in described
-        }
+            data in described}
         for name, value in values.items():
             if not any(p.name == name and p.shape == value.shape and p.dtype == DataType(value.dtype) for p in params):
                 raise InputError(
                     f"'{name}', {value.dtype}{list(value.shape)}, is given a value and is no parameter of "
-                    f"{module.entry_func}", code="TW0717"
-                )
+                    f"{module.entry_func}", code="TW0717")
         return cls(module, params, values)
 
     @property

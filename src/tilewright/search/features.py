@@ -112,8 +112,7 @@ def statements(func: PrimFunc) -> list[Statement]:
     found = _parts(func.body, ())
     return [
         _statement(s, loops) if isinstance(s, Block) else _stored(s, loops) for s,
-        loops in found if isinstance(s, (Block, Store))
-    ]
+        loops in found if isinstance(s, (Block, Store))]
 
 
 def vector_of(found: Sequence[Statement], machine: Machine, cycles: Sequence[float]) -> Array:
@@ -270,12 +269,10 @@ def _made(
     written = {s.buffer for s in stores}
     accesses = [_access(s.buffer, s.indices, True, loops, lanes, spans) for s in stores]
     accesses += [
-        _access(e.buffer, e.indices, False, loops, lanes, spans) for e in loads if not (sums and e.buffer in written)
-    ]
+        _access(e.buffer, e.indices, False, loops, lanes, spans) for e in loads if not (sums and e.buffer in written)]
     return Statement(
         name, loops, region, prod(f.extent for f in lanes), sum(_operations(s.value) for s in stores), tuple(accesses),
-        sums, sums and _in_registers(stores, points, loops, reduce), guarded,
-    )
+        sums, sums and _in_registers(stores, points, loops, reduce), guarded)
 
 
 def _in_registers(
@@ -284,8 +281,7 @@ def _in_registers(
     """Return whether the results of a sum are an unrolled tile, so that they stay in registers."""
     first = next((k for k, f in enumerate(loops) if f.var in reduce and f.extent > 1), len(loops))
     moving = {
-        v for s in stores for i in s.indices for x in walk(i) for v in walk(points.get(x, x)) if isinstance(v, Var)
-    }
+        v for s in stores for i in s.indices for x in walk(i) for v in walk(points.get(x, x)) if isinstance(v, Var)}
     inside = [f for f in loops[first:] if f.var in moving]
     return all(s.buffer.scope == "local" for s in stores) and all(
         f.kind in (UNROLLED, VECTORIZED) or f.extent == 1 for f in inside)

@@ -52,31 +52,25 @@ TABLE: Final = (
         "pipes of 256 bits in two halves; L1 32 KiB, L2 1 MiB; two multiply-adds with a latency of 4 cycles, two loads "
         "and one store of 256 bits a cycle. Products of 160 to 192 rows took 4 to 9 % longer with 20 to 24 "
         f"accumulators of 32 registers than with 12 to 14. {_MEASURED}",
-        pipe_bits=256,
-    ),
+        pipe_bits=256),
     Microarchitecture(
         "x86", ("skylake-avx512", "skx", "cascadelake", "cooperlake"),
         "Intel 64 and IA-32 Architectures Optimization Reference Manual (248966), Skylake Server: L1 32 KiB, L2 1 MiB; "
         "two multiply-adds with a "
-        "latency of 4 cycles, two loads and one store a cycle. Other costs are those of the family, not measured.",
-    ),
+        "latency of 4 cycles, two loads and one store a cycle. Other costs are those of the family, not measured."),
     Microarchitecture(
         "aarch64", (),
         "Arm Architecture Reference Manual (DDI 0487): 32 vector registers. Other numbers are those of x86, not "
         "measured.",
-        32
-    ),
+        32),
     Microarchitecture(
-        "riscv", (), "RISC-V V Extension 1.0: 32 vector registers. Other numbers are those of x86, not measured.", 32
-    ),
+        "riscv", (), "RISC-V V Extension 1.0: 32 vector registers. Other numbers are those of x86, not measured.", 32),
     Microarchitecture(
         "arm", (),
         "Arm Architecture Reference Manual (DDI 0406): 16 vector registers. Other numbers are those of x86, not "
-        "measured."
-    ),
+        "measured."),
     Microarchitecture(
-        "wasm", (), "WebAssembly has no registers; 16 are assumed. Other numbers are those of x86, not measured."
-    ),
+        "wasm", (), "WebAssembly has no registers; 16 are assumed. Other numbers are those of x86, not measured."),
 )
 """The table; the row of a family precedes those of its processors."""
 
@@ -95,8 +89,7 @@ def machine_of(target: Target) -> Machine:
     return Machine(
         bits, 32 if "avx512f" in target.features else row.vector_registers, l1, l2,
         cores_of(target) if "num-cores" in target.attrs or target.has_threads else 1,
-        pipe_bits=row.pipe_bits if bits > row.pipe_bits else 0, core=row.core,
-    )
+        pipe_bits=row.pipe_bits if bits > row.pipe_bits else 0, core=row.core)
 
 
 def portable_machine(target: Target) -> Machine:
@@ -105,8 +98,7 @@ def portable_machine(target: Target) -> Machine:
     bits = int(target.attrs.get("vector-width", 0)) or _PORTABLE_VECTOR_BITS
     return Machine(
         bits, row.vector_registers, row.l1_bytes, row.l2_bytes, cores_of(target), scalar=True, backend="c",
-        core=row.core
-    )
+        core=row.core)
 
 
 def cores_of(target: Target) -> int:

@@ -99,8 +99,7 @@ class Bench(Closeable):
             raise _failure(probe, error.kind, error.text) from error
         if SILENT in told or CRASHED in told:
             raise Ended(
-                Verdict(CRASH, told[CRASHED]) if CRASHED in told else Verdict(HANG, self._silent()), _read(trail)
-            )
+                Verdict(CRASH, told[CRASHED]) if CRASHED in told else Verdict(HANG, self._silent()), _read(trail))
         if "raised" in told:
             raise _failure(probe, *told["raised"])
         return told["answer"], pieces
@@ -111,8 +110,7 @@ class Bench(Closeable):
     def kept(self) -> Case:
         """Return the case that the process saved before it ended."""
         return Case.from_bytes(
-            [Path(self._folder.name, name).read_bytes() for name in ("module.json", "inputs.params")]
-        )
+            [Path(self._folder.name, name).read_bytes() for name in ("module.json", "inputs.params")])
 
 
 def _failure(probe: str, kind: str, text: str) -> TVMError:

@@ -122,8 +122,7 @@ def _place(before: Case, after: Case, tolerance: float) -> FirstDifference | Non
     with np.errstate(all="ignore"):
         return first_difference(
             (old.main, dict(old.module.items())), (new.main, dict(new.module.items())), new.values,
-            lambda a, b: difference(a, b, tolerance)
-        )
+            lambda a, b: difference(a, b, tolerance))
 
 
 def first_wrong_value(message: Message, pieces: Sequence[bytes]) -> Answer:
@@ -135,8 +134,7 @@ def first_wrong_value(message: Message, pieces: Sequence[bytes]) -> Answer:
         step = steps_of(Target(settings.target))[message["way"]["step"]]
         try:
             place = _place(
-                case, Case(step(case.module), case.values), tolerance_for(case, settings) if step.exact else ON_PURPOSE
-            )
+                case, Case(step(case.module), case.values), tolerance_for(case, settings) if step.exact else ON_PURPOSE)
         except Exception:  # the pass raises, or its result cannot be run: there are no values to compare
             place = None
     order = post_order(case.main.body, inside=False)
@@ -157,8 +155,7 @@ def first_wrong_kernel(message: Message, pieces: Sequence[bytes]) -> Answer:
         fused = optimized(case, settings).of_one_part()
         known = fused.known()
         order = [
-            e for e in post_order(fused.main.body, inside=False) if isinstance(e, Call) and isinstance(e.op, Function)
-        ]
+            e for e in post_order(fused.main.body, inside=False) if isinstance(e, Call) and isinstance(e.op, Function)]
         made: dict[Call, Any] = {}
         for k, call in enumerate(order):
             if isinstance(call.op.body, Call) and isinstance(call.op.body.op, ExternalCall):
@@ -193,8 +190,7 @@ def _only_rounds(fused: Case, kernels: dict[Call, Case], settings: Settings, cas
     whole = run_twice(executable(case, Way(WHOLE), settings), case.values)[0]
     parts = [
         np.split(w, w.shape[0] // c.shape[0])[0] if w.shape != c.shape else w
-        for w, c in zip(whole, chained, strict=True)
-    ]
+        for w, c in zip(whole, chained, strict=True)]
     return compared(chained, parts, tolerance_for(case, settings) / 10) is None
 
 

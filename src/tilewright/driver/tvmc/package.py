@@ -73,8 +73,7 @@ class TVMCPackage:
             raise ArtifactError(
                 f"the package '{self.package_path}' is damaged (its contents do not match its checksum), or was packed "
                 "by another program; copy it again, or compile the model again",
-                code="TW0804"
-            )
+                code="TW0804")
         self.graph = content[_GRAPH].decode() if _GRAPH in content else None
         self.params = bytearray(content[_PARAMS]) if _PARAMS in content else None
         if self.lib_name:
@@ -95,8 +94,7 @@ class TVMCPackage:
             with tarfile.open(self.package_path, "r:") as archive:
                 found = {
                     m.name.removeprefix("./"): archive.extractfile(m)
-                    for m in plain_members(archive, self.package_path.stat().st_size) if m.isfile()
-                }
+                    for m in plain_members(archive, self.package_path.stat().st_size) if m.isfile()}
                 return {name: stream.read() for name, stream in found.items() if stream is not None}
         except FileNotFoundError:
             raise ArtifactError(f"the package '{self.package_path}' does not exist", code="TW0810") from None
@@ -109,8 +107,7 @@ class TVMCPackage:
         return ArtifactError(
             f"'{self.package_path}' is no package of tvmc: {why}; make one with: tvmc compile MODEL --target llvm -o "
             f"{self.package_path.name}",
-            code="TW0810"
-        )
+            code="TW0810")
 
     @property
     def lib_path(self) -> str:
@@ -119,8 +116,7 @@ class TVMCPackage:
             raise ArtifactError(
                 f"'{self.package_path}' is a model in C, which a project compiles; make one: tvmc micro create-project "
                 f"DIR {self.package_path.name} host, or compile for the target llvm",
-                code="TW0809",
-            )
+                code="TW0809")
         if self._folder is None:
             self._folder = Path(tempfile.mkdtemp(prefix="tvmc-"))
             weakref.finalize(self, shutil.rmtree, self._folder, ignore_errors=True)
@@ -150,7 +146,6 @@ class TVMCPackage:
         if _METADATA not in content:
             raise ArtifactError(
                 f"'{self.package_path}' has no {_METADATA}: it is not in the Model Library Format; compile with -f mlf",
-                code="TW0810"
-            )
+                code="TW0810")
         found: dict[str, Any] = read_json(content[_METADATA])
         return found

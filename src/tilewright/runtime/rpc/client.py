@@ -178,8 +178,7 @@ class RemoteModule:
         def evaluate(*args: Any) -> BenchmarkResult:
             message, pieces = self._arguments(name, args)
             found, _ = self._session._do(
-                "time", {**message, "number": number, "repeat": repeat, "min_repeat_ms": min_repeat_ms}, pieces
-            )
+                "time", {**message, "number": number, "repeat": repeat, "min_repeat_ms": min_repeat_ms}, pieces)
             return BenchmarkResult(tuple(found["results"]))
 
         return evaluate
@@ -263,8 +262,7 @@ class TrackerSession(Closeable):
             found = self._ask({"request": key, "priority": priority, "timeout": left}, left + _MARGIN)
             try:
                 return connect(
-                    found["host"], found["port"], key, session_timeout, token=found["token"], secret=self._secret
-                )
+                    found["host"], found["port"], key, session_timeout, token=found["token"], secret=self._secret)
             except RPCError as error:
                 if attempt == max_retry or time.monotonic() >= end:
                     raise RPCError(

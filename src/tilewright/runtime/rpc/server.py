@@ -89,8 +89,7 @@ class Server(Closeable):
         )
         if not self._claim(str(wanted["token"])):
             raise RPCError(
-                "the server was given to another client, or its offer has lapsed; ask the tracker again", code="TW1203"
-            )
+                "the server was given to another client, or its offer has lapsed; ask the tracker again", code="TW1203")
         if not self._session.acquire(timeout=patience):
             raise RPCError("the server is busy with another session; try again later, or use a tracker", code="TW1203")
         worker = Worker(*self._worker)
@@ -126,8 +125,7 @@ class Server(Closeable):
                 raise RPCError(f"a session cannot call '{message['call']}'", code="TW1204")
             limit = min(
                 seconds(message["timeout"] or _LONGEST_CALL, "the timeout of a call", 366 * DAY), _LONGEST_CALL,
-                end - time.monotonic()
-            )
+                end - time.monotonic())
             answer, out = self._call(worker, message, pieces, max(limit, 0.01))
             connection.send(answer, out)
 
@@ -203,8 +201,7 @@ class Server(Closeable):
         with self._changed:
             token = self._token
         connection = dial(
-            *self.proxy, self._secret, {"role": "server", "key": self.key, "token": token if self.tracker else ""}
-        )
+            *self.proxy, self._secret, {"role": "server", "key": self.key, "token": token if self.tracker else ""})
         try:
             while not self._closed.is_set() and (not self.tracker or token == self._token):
                 if connection.waits(_HEARTBEAT):

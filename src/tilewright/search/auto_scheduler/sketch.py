@@ -120,8 +120,7 @@ class Sketch:
             together = choose.random() < 0.5
             setting = {
                 k.name: k.choices[_innermost(k)] if together and k.name.endswith(".place") else choose.choice(k.choices)
-                for k in self.knobs
-            }
+                for k in self.knobs}
             if self.fits(setting):
                 break
         return setting

@@ -95,11 +95,9 @@ def load(blob: bytes, accelerator: Accelerator) -> Program:
         inputs, outputs = (
             tuple(
                 TensorPlacement(int(p["address"]), tuple(map(int, p["shape"])), str(p["dtype"])) for p in header[which]
-            ) for which in ("inputs", "outputs")
-        )
+            ) for which in ("inputs", "outputs"))
         layers = tuple(
-            Layer(str(x["name"]), str(x["operator"]), int(x["macs"]), int(x["near"])) for x in header["layers"]
-        )
+            Layer(str(x["name"]), str(x["operator"]), int(x["macs"]), int(x["near"])) for x in header["layers"])
     except (ValueError, KeyError, TypeError) as error:
         raise ArtifactError(
             f"{what} has a header that cannot be read: {error!r}; compile it again", code="TW0918"
@@ -109,16 +107,14 @@ def load(blob: bytes, accelerator: Accelerator) -> Program:
     if (version, fingerprint) != (accelerator.version, accelerator.fingerprint):
         raise ArtifactError(
             f"{what} is for version {version} ({fingerprint:08x}), and the one here is declared as version "
-            f"{accelerator.version} ({accelerator.fingerprint:08x}); compile it again", code="TW0918"
-        )
+            f"{accelerator.version} ({accelerator.fingerprint:08x}); compile it again", code="TW0918")
     if not len(constants) <= far_bytes <= accelerator.far.size or not all(
         p.dtype in DTYPES and min(p.shape, default=0) >= 0 for p in (*inputs, *outputs)
     ):
         raise ArtifactError(
             f"{what} needs {far_bytes} bytes of {accelerator.far.name}, which has {accelerator.far.size}, or refers to "
             "missing tensors",
-            code="TW0918"
-        )
+            code="TW0918")
     return Program(symbol, inputs, outputs, layers, far_bytes, constants, commands)
 
 

@@ -94,8 +94,7 @@ def _compute(command: Command, near: Array) -> None:
     if found.shape != y.shape or found.dtype != np.dtype(y.dtype):
         raise SimulatorError(
             f"{c.instruction.name} gave {found.dtype}{list(found.shape)}, and its command says "
-            f"{y.dtype}{list(y.shape)}: its meaning and its operands do not fit: {command.text()}"
-        )
+            f"{y.dtype}{list(y.shape)}: its meaning and its operands do not fit: {command.text()}")
     _at(near, y)[...] = found
 
 
@@ -135,14 +134,12 @@ class _Clock:
         if command.layer >= len(self.report.layers):
             raise SimulatorError(
                 f"this command is of layer {command.layer}, and the program has {len(self.report.layers)}: "
-                f"{command.text()}"
-            )
+                f"{command.text()}")
         other = self.ends[1 - queue]
         if command.wait > len(other):
             raise SimulatorError(
                 f"this command waits for {command.wait} commands of the other queue, of which {len(other)} stand "
-                f"before it, so it never begins: {command.text()}"
-            )
+                f"before it, so it never begins: {command.text()}")
         begin = max(self.ends[queue][-1] if self.ends[queue] else 0, other[command.wait - 1] if command.wait else 0)
         what = command.what
         took = self.accelerator.transfer_cycles(what.moved) if isinstance(what, Move) else what.cycles
@@ -154,13 +151,11 @@ class _Clock:
         if not 0 <= address <= self.accelerator.near.size - size:
             raise SimulatorError(
                 f"this command reaches byte {address + size} of {self.accelerator.near.name}, which has "
-                f"{self.accelerator.near.size}: {command.text()}"
-            )
+                f"{self.accelerator.near.size}: {command.text()}")
         if address % self.grain:
             raise SimulatorError(
                 f"this command uses byte {address} of {self.accelerator.near.name}, but addresses must be multiples of "
-                f"{self.grain}: {command.text()}"
-            )
+                f"{self.grain}: {command.text()}")
         part = slice(address // self.grain, -(-(address + size) // self.grain))
         if part.start >= part.stop:
             return
@@ -169,8 +164,7 @@ class _Clock:
         if busy > begin:
             raise SimulatorError(
                 f"this command begins at cycle {begin}, and the other queue works on its memory until cycle {busy}: "
-                f"{command.text()}"
-            )
+                f"{command.text()}")
         if writes:
             self.written[queue, part] = end
             return
@@ -186,8 +180,7 @@ class _Clock:
             if not 0 <= begin <= end <= self.far_bytes:
                 raise SimulatorError(
                     f"this command reaches bytes {begin} to {end} of {self.accelerator.far.name}, "
-                    f"where the program has {self.far_bytes}: {what.text()}"
-                )
+                    f"where the program has {self.far_bytes}: {what.text()}")
             layer.transfer += took
             if what.opcode == LOAD:
                 layer.bytes_in += what.moved
@@ -214,5 +207,4 @@ def check_inputs(program: Program, inputs: Sequence[Array]) -> None:
             raise RunError(
                 f"{program.symbol} takes {place.dtype}{list(place.shape)}, and was given "
                 f"{value.dtype}{list(value.shape)}",
-                code="TW0913"
-            )
+                code="TW0913")

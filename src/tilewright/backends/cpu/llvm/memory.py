@@ -153,8 +153,7 @@ def _plain(f: FunctionText, e: Load, at: tuple[str, int, int]) -> Value:
     dtype = e.dtype
     address = offset(f, text, rest, memory_type(e.buffer.dtype), level)
     raw = f.put(
-        f"load {memory_type(dtype)}, ptr {address}, align {e.buffer.dtype.itemsize}", level, local_name(e.buffer.name)
-    )
+        f"load {memory_type(dtype)}, ptr {address}, align {e.buffer.dtype.itemsize}", level, local_name(e.buffer.name))
     ahead = f.facts.ahead.get(e.buffer.name)
     if ahead is not None and dtype.lanes > 1 and level == f.here:
         _prefetch(f, offset(f, text, rest + ahead // e.buffer.dtype.itemsize, memory_type(e.buffer.dtype), level))
@@ -168,8 +167,7 @@ def _masked(f: FunctionText, e: Load, at: tuple[str, int, int], mask: Mask, othe
     stored, n, whole = to_memory(f, other, e.dtype, level), e.dtype.lanes, f.target.lanes(e.buffer.dtype)
     if mask.fixed is None:
         raw = _load_masked(
-            f, e.dtype, offset(f, text, rest, memory_type(e.buffer.dtype), level), mask.text, stored, level
-        )
+            f, e.dtype, offset(f, text, rest, memory_type(e.buffer.dtype), level), mask.text, stored, level)
     else:
         raw = stored
         for first in range(0, n, whole):
@@ -181,8 +179,7 @@ def _load_masked(f: FunctionText, dtype: DataType, address: str, mask: str, othe
     kind, truth = memory_type(dtype), register_type(BOOL.with_lanes(dtype.lanes))
     name = f.declare(f"llvm.masked.load.{_memory_suffix(dtype)}.p0", kind, f"ptr, {truth}, {kind}")
     return f.put(
-        f"call {kind} {name}(ptr align {dtype.element.itemsize} {address}, {truth} {mask}, {kind} {other})", level
-    )
+        f"call {kind} {name}(ptr align {dtype.element.itemsize} {address}, {truth} {mask}, {kind} {other})", level)
 
 
 def _load_part(f: FunctionText, e: Load, at: tuple[str, int, int], whole: str, first: int, lanes: Lanes) -> str:
@@ -207,8 +204,7 @@ def _load_part(f: FunctionText, e: Load, at: tuple[str, int, int], whole: str, f
             return loaded
     order = [min(max(k - first, 0), m - 1) for k in range(n)]
     spread = f.put(
-        f"shufflevector {vector(element, m)} {loaded}, {vector(element, m)} poison, {shuffle_mask(order)}", level
-    )
+        f"shufflevector {vector(element, m)} {loaded}, {vector(element, m)} poison, {shuffle_mask(order)}", level)
     order = [n + k if 0 <= k - first < len(lanes) and lanes[k - first] else k for k in range(n)]
     return f.put(f"shufflevector {kind} {whole}, {kind} {spread}, {shuffle_mask(order)}", level)
 
@@ -227,8 +223,7 @@ def _strided(f: FunctionText, e: Load, base: PrimExpr, stride: int) -> Value:
         piece = f.put(f"load {kind}, ptr {address}, align {e.buffer.dtype.itemsize}", level, local_name(e.buffer.name))
         inside = [(lane, lane * stride - start) for lane in range(n)]
         order = [
-            n + at if 0 <= at < n and whole else at if 0 <= at < n else lane if whole else 0 for lane, at in inside
-        ]
+            n + at if 0 <= at < n and whole else at if 0 <= at < n else lane if whole else 0 for lane, at in inside]
         last = starts[number - 1] + n if number else 0  # earlier lanes are already loaded
         order = [lane if whole and lane * stride < last else o for lane, o in enumerate(order)]
         first, second = (whole, piece) if whole else (piece, "poison")
@@ -268,8 +263,7 @@ def _gather(f: FunctionText, e: Load, index: PrimExpr, mask: Mask | None, otherw
     raw = f.put(
         f"call {kind} {name}(<{m} x ptr> align {e.buffer.dtype.itemsize} {addresses}, <{m} x i1> {lanes}, {kind} "
         f"{stored})",
-        level
-    )
+        level)
     if m != n:
         raw = f.put(f"shufflevector {kind} {raw}, {kind} poison, {shuffle_mask(list(range(n)))}", level)
     return from_memory(f, raw, e.dtype, level), level
@@ -283,8 +277,7 @@ def _widened(f: FunctionText, kind: str, value: str, n: int, m: int, level: int)
     if n == m or value == "zeroinitializer":
         return value
     return f.put(
-        f"shufflevector {kind} {value}, {kind} zeroinitializer, {shuffle_mask([min(k, n) for k in range(m)])}", level
-    )
+        f"shufflevector {kind} {value}, {kind} zeroinitializer, {shuffle_mask([min(k, n) for k in range(m)])}", level)
 
 
 def _addresses(f: FunctionText, buffer: Buffer, index: PrimExpr) -> Value:
@@ -339,8 +332,7 @@ def store(f: FunctionText, s: Store) -> None:
     if mask is None:
         f.do(
             f"store {memory_type(dtype)} {stored}, ptr {offset(f, text, rest, element, f.here)}, align "
-            f"{buffer.dtype.itemsize}"
-        )
+            f"{buffer.dtype.itemsize}")
     elif lanes is not None:
         _store_pieces(f, s, stored, (text, rest), lanes)
     else:
@@ -383,8 +375,7 @@ def _part(f: FunctionText, kind: str, value: str, first: int, length: int) -> st
     if length == 1:
         return f.put(f"extractelement {kind} {value}, i32 {first}", f.here)
     return f.put(
-        f"shufflevector {kind} {value}, {kind} poison, {shuffle_mask(list(range(first, first + length)))}", f.here
-    )
+        f"shufflevector {kind} {value}, {kind} poison, {shuffle_mask(list(range(first, first + length)))}", f.here)
 
 
 def _scatter(f: FunctionText, s: Store, value: str, lanes: Lanes | None, *, masked: bool) -> None:
@@ -397,16 +388,14 @@ def _scatter(f: FunctionText, s: Store, value: str, lanes: Lanes | None, *, mask
         one = _part(f, kind, stored, lanes.index(True), 1)
         f.do(
             f"store {memory_type(dtype.element)} {one}, ptr "
-            f"{_part(f, f'<{n} x ptr>', addresses, lanes.index(True), 1)}, align {align}"
-        )
+            f"{_part(f, f'<{n} x ptr>', addresses, lanes.index(True), 1)}, align {align}")
         return
     m = n
     if masked and s.mask is not None:
         m = 1 << (n - 1).bit_length()
         mask = truth_constant(lanes) if lanes is not None else f.value(s.mask)[0]
         stored, addresses = _widened(f, kind, stored, n, m, f.here), _widened(
-            f, f"<{n} x ptr>", addresses, n, m, f.here
-        )
+            f, f"<{n} x ptr>", addresses, n, m, f.here)
         mask = _widened(f, f"<{n} x i1>", mask, n, m, f.here)
     else:
         mask = "splat (i1 true)"

@@ -57,8 +57,7 @@ def deserialize_args(args: Sequence[Any]) -> list[Any]:
     """Return the arguments that `serialize_args` wrote: tensors are placeholders."""
     return [
         placeholder(x[1], x[2], name=f"arg{k}") if isinstance(x, (tuple, list)) and x and x[0] == "TENSOR" else x
-        for k, x in enumerate(args)
-    ]
+        for k, x in enumerate(args)]
 
 
 def args_to_workload(args: Sequence[Any], task_name: str | None = None) -> Workload:
