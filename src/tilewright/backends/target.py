@@ -33,7 +33,7 @@ from tilewright.runtime.host import host_arch, host_features, host_triple
 
 if TYPE_CHECKING:
     from tilewright.backends.base import Backend
-    from tilewright.topi.machine import Machine
+    from tilewright.backends.machine import Machine
 
 _CURRENT: contextvars.ContextVar[tuple[Target, ...]] = contextvars.ContextVar("target", default=())
 
@@ -203,19 +203,19 @@ class Target:
 
     def __enter__(self) -> Self:
         """Make this the current target, and its machine the one that `topi` computes for."""
-        from tilewright.topi import machine
+        from tilewright.backends import kernel_options
 
         _CURRENT.set((*_CURRENT.get(), self))
-        machine.enter(self.machine)
+        kernel_options.enter(kernel_options.KernelOptions(self.machine))
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        from tilewright.topi import machine
+        from tilewright.backends import kernel_options
 
         _CURRENT.set(_CURRENT.get()[:-1])
-        machine.leave()
+        kernel_options.leave()
 
     @staticmethod
     def current(allow_none: bool = True) -> Target | None:

@@ -75,7 +75,13 @@ class Operation:
         return ()
 
 
-class KernelSchedule:
+class KernelKind:
+    """The kind of the kernel around one computation, such as a reduction; a back end maps it to a schedule."""
+
+    __slots__ = ()
+
+
+class KernelSchedule(KernelKind):
     """How to schedule the kernel around one computation; back ends define a frozen dataclass for each kind of
     computation."""
 
@@ -241,17 +247,17 @@ class PlaceholderOp(Operation):
 class ComputeOp(Operation):
     """`body[k]` at every point of `axis`.
 
-    `schedule` says how the kernel around this computation is scheduled; None for the default. `prepack` is the same
-    computation on numpy arrays, one for each input: with it, the stage runs while compiling when all its inputs are
-    constants; it may return a view. Without `inline`, the values are stored, and not computed again where they are
-    read. `attrs` are attributes of the caller's own.
+    `schedule` is the schedule of the kernel around this computation, or its kind; None for the default. `prepack` is
+    the same computation on numpy arrays, one for each input: with it, the stage runs while compiling when all its
+    inputs are constants; it may return a view. Without `inline`, the values are stored, and not computed again where
+    they are read. `attrs` are attributes of the caller's own.
     """
 
     name: str
     axis: tuple[IterVar, ...]
     body: tuple[PrimExpr, ...]
     reduce_axis: tuple[IterVar, ...]
-    schedule: KernelSchedule | None = None
+    schedule: KernelKind | None = None
     prepack: Prepack | None = None
     attrs: dict[str, Any] = field(default_factory=dict)
     inline: bool = True
@@ -293,20 +299,20 @@ def placeholder(
 @overload
 def compute(
     shape: Sequence[Any], fcompute: Callable[..., Value], name: str = "compute", tag: str = "", *,
-    schedule: KernelSchedule | None = None,
+    schedule: KernelKind | None = None,
     prepack: Prepack | None = None, attrs: dict[str, Any] | None = None, axis_names: Sequence[str] | None = None,
     inline: bool = True,
 ) -> Tensor: ...
 @overload
 def compute(
     shape: Sequence[Any], fcompute: Callable[..., Sequence[Value]], name: str = "compute", tag: str = "", *,
-    schedule: KernelSchedule | None = None,
+    schedule: KernelKind | None = None,
     prepack: Prepack | None = None, attrs: dict[str, Any] | None = None, axis_names: Sequence[str] | None = None,
     inline: bool = True,
 ) -> tuple[Tensor, ...]: ...
 def compute(
     shape: Sequence[Any], fcompute: Callable[..., Value | Sequence[Value]], name: str = "compute", tag: str = "", *,
-    schedule: KernelSchedule | None = None, prepack: Prepack | None = None, attrs: dict[str, Any] | None = None,
+    schedule: KernelKind | None = None, prepack: Prepack | None = None, attrs: dict[str, Any] | None = None,
     axis_names: Sequence[str] | None = None, inline: bool = True,
 ) -> Tensor | tuple[Tensor, ...]:
     """Return the tensor of `shape` whose element at `(i, j, …)` is `fcompute(i, j, …)`.

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import lru_cache
 
 from tilewright.base.errors import ShapeError
+from tilewright.tir.data_layout import layout
 
 SPATIAL = {1: "W", 2: "HW", 3: "DHW"}
 
@@ -37,3 +39,18 @@ def channels_first(spatial: int) -> str:
 
 def channels_last(spatial: int) -> str:
     return "N" + SPATIAL[spatial] + "C"
+
+
+def axes_of_layout(name: str) -> tuple[int, ...]:
+    """Return the axes of a layout that are the batch, the spatial dimensions in order, and the channels: `NCHW` -> (0,
+    2, 3, 1)."""
+    known = layout(name)
+    return tuple(known.index_of(c) for c in "NDHWC" if c in known)
+
+
+def placed(place: tuple[int, ...], sizes: Sequence[int]) -> list[int]:
+    """Return the shape whose axes `place` have `sizes`."""
+    shape = [0] * len(sizes)
+    for d, size in zip(place, sizes, strict=True):
+        shape[d] = size
+    return shape

@@ -20,6 +20,7 @@ from tilewright.scalar import expr as E
 from tilewright.scalar import intrinsics as I
 from tilewright.scalar.expr import PrimExpr, Value
 from tilewright.tir.ir_builder import BufferVar
+from tilewright.topi.kinds import Step
 from tilewright.topi.loops import Loops, Output, loops
 
 __all__ = [
@@ -34,7 +35,6 @@ __all__ = [
     "svd",
 ]
 
-_NS = 1.0
 FLOAT64: Final = DataType("float64")
 SWEEPS: Final = 40
 """Jacobi's methods converge quadratically; matrices of thousands of rows take about ten sweeps."""
@@ -114,7 +114,7 @@ def _stacked(
     def build(b: Loops, *buffers: BufferVar) -> None:
         if empty:
             return
-        with b.shared(batch, batch * work * _NS, "item") as item:
+        with b.shared(batch, batch * work, Step.MOVE, "item") as item:
             body(b, item, *buffers)
 
     return loops(name, inputs, outputs, build)

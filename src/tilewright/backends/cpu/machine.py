@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import functools
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from tilewright.backends.cpu import processors
+from tilewright.backends.machine import GENERIC, Core, Machine
 from tilewright.runtime.host import host_cache_sizes
-from tilewright.topi.machine import GENERIC, Core, Machine
+from tilewright.topi.kinds import Step
 
 if TYPE_CHECKING:
     from tilewright.backends.target import Target
@@ -82,6 +84,12 @@ TABLE: Final = (
     ),
 )
 """The rows of families first among those of their family."""
+STEP_NS: Final[Mapping[Step, float]] = {
+    Step.MOVE: 1.0, Step.COMPARE: 2.0, Step.RANDOM: 8.0, Step.OVERLAP: 20.0, Step.SAMPLE: 40.0, Step.DIVISOR: 50.0,
+    Step.PROPOSAL: 100.0, Step.FUNCTION: 200.0,
+}
+"""Nanoseconds of one step of a loop that is written out, estimated for a core of 4 GHz and not measured one by one.
+They only decide whether a loop runs on several threads."""
 
 
 def microarchitecture(family: str, cpu: str) -> Microarchitecture:

@@ -184,7 +184,7 @@ class Conv(Convolution):
         return bijective_layout(channels_first(n), out_layout).forward(narrowed(result, dtype))
 
     def compute(self, data: te.Tensor, weight: te.Tensor) -> te.Tensor:
-        return channel_blocks.conv(data, weight, *self.window(data, weight), scheduled=False)
+        return channel_blocks.conv(data, weight, *self.window(data, weight))
 
     def window(self, data: te.Tensor, weight: te.Tensor) -> tuple[Ints, Ints, Ints, int, str, str, str, DataType]:
         """Return strides, padding, dilation, groups, the three layouts, and the dtype of the result."""
@@ -312,13 +312,18 @@ class ConvTranspose(Convolution):
         return narrowed(total[_at(2, *inside)], dtype).transpose(out_order)
 
     def compute(self, data: te.Tensor, weight: te.Tensor) -> te.Tensor:
+        return topi_transpose.conv_transpose(data, weight, *self.window(data, weight))
+
+    def window(
+            self, data: te.Tensor, weight: te.Tensor
+    ) -> tuple[Ints, Ints, Ints, int, Ints, Perm, Perm, Perm, DataType]:
+        """Return strides, padding before, dilation, groups, the spatial shape of the result, `axes()`, and the dtype of
+        the result.
+        """
         data_order, kernel_order, out_order = self.axes()
         sizes = self._sizes(ordered(data.extents, data_order)[2:], ordered(weight.extents, kernel_order)[2:])
-        dtype = product_dtype(data.dtype, weight.dtype, self.out_dtype)
-        return topi_transpose.conv_transpose(
-            data, weight, self.strides, self.padding[: self.rank], self.dilation, self.groups, sizes, data_order,
-            kernel_order, out_order, dtype
-        )
+        return (self.strides, self.padding[: self.rank], self.dilation, self.groups, sizes, data_order, kernel_order,
+                out_order, product_dtype(data.dtype, weight.dtype, self.out_dtype))
 
 
 @op("nn.conv1d_transpose", kind=Fusion.OUT_FUSABLE)

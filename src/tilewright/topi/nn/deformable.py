@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from tilewright import te
-from tilewright.backends.cpu.strategies.schedules.reduce import ReduceSchedule
 from tilewright.base.errors import ShapeError
 from tilewright.base.types import DataType
 from tilewright.scalar.expr import PrimExpr, Var, add, all_of, cast, const, floordiv, if_then_else, mul, sub
 from tilewright.scalar.intrinsics import floor
+from tilewright.topi.kinds import Reduction
 from tilewright.topi.shapes import text
 from tilewright.topi.tag import tagged
 from tilewright.topi.windows import Ints, Padding, padding_of, per_dimension, window_count
@@ -77,7 +77,7 @@ def _deformable(
     shape = [0] * 4
     for d, size in zip(place, (batch, out_channels, *out), strict=True):
         shape[d] = size
-    total = te.compute(shape, element, name="deformable_sum", schedule=ReduceSchedule())
+    total = te.compute(shape, element, name="deformable_sum", schedule=Reduction())
     return te.compute(shape, total, name="deformable_conv2d")
 
 

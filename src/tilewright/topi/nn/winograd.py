@@ -10,8 +10,6 @@ from collections.abc import Sequence
 from typing import Any
 
 from tilewright import te
-from tilewright.backends.cpu.strategies.winograd import chosen
-from tilewright.backends.cpu.strategies.winograd_choice import TAPS, Row, matrices
 from tilewright.base.errors import ShapeError
 from tilewright.base.types import DataType
 from tilewright.scalar.expr import PrimExpr, Value, Var, add, all_of, cast, const, floordiv, floormod, if_then_else, mul
@@ -19,6 +17,7 @@ from tilewright.topi.nn.convolution import require_plain_layout
 from tilewright.topi.shapes import text
 from tilewright.topi.tag import tagged
 from tilewright.topi.windows import Ints, Padding, padding_of, per_dimension
+from tilewright.topi.winograd import TAPS, Row, chosen, matrices
 
 _TILE = 4
 

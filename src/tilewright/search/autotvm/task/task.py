@@ -20,6 +20,8 @@ import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
+from tilewright.backends import kernel_options
+from tilewright.backends.kernel_options import KernelOptions
 from tilewright.backends.target import Target
 from tilewright.base.errors import OptionError
 from tilewright.base.forks import lazy_attribute
@@ -30,7 +32,6 @@ from tilewright.search.features import arithmetic
 from tilewright.te.resolve import schedule_func
 from tilewright.te.tensor import Tensor, placeholder
 from tilewright.tir.stmt import PrimFunc
-from tilewright.topi import machine as machines
 
 TEMPLATES: Final[dict[str, Callable[..., Any]]] = {}
 """The templates by name."""
@@ -121,7 +122,7 @@ class Task:
 
     def lower(self, config: ConfigSpace) -> PrimFunc:
         """Return the loops of a configuration."""
-        with machines.use(self.target.machine):
+        with kernel_options.use(KernelOptions(self.target.machine)):
             schedule, tensors = self.instantiate(config)
             return schedule_func(schedule, tensors, "main")
 

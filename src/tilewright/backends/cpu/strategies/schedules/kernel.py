@@ -8,12 +8,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tilewright.backends.cpu.strategies.schedules.open_rows import Heights
+from tilewright.backends.kernel_options import KernelOptions
+from tilewright.backends.machine import Machine
 from tilewright.base.types import OpenSize
 from tilewright.scalar.arith.open_sizes import typical
 from tilewright.scalar.expr import Var
 from tilewright.te.tensor import ComputeOp, KernelSchedule, Operation, Tensor
 from tilewright.tir.schedule import Schedule
-from tilewright.topi.machine import Machine, current
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -42,6 +43,7 @@ class KernelBlocks:
     names: dict[Operation, str]
     output: str
     plan: CpuSchedule
+    options: KernelOptions
 
     @property
     def acc(self) -> str:
@@ -64,7 +66,7 @@ class KernelBlocks:
 
     @property
     def machine(self) -> Machine:
-        return current()
+        return self.options.machine
 
     @property
     def packed(self) -> list[str]:
@@ -76,12 +78,12 @@ class KernelBlocks:
         return self.names[t.op]
 
 
-def parallel_over(s: Schedule, loops: Sequence[Var], nanoseconds: float) -> None:
+def parallel_over(s: Schedule, loops: Sequence[Var], nanoseconds: float, machine: Machine) -> None:
     """Run a nest's outermost loops on several threads when there is work for it: the fewest that give enough pieces."""
+    core = machine.core
     if any(isinstance(s.extent(v), OpenSize) for v in loops):
-        _parallel_over_open(s, loops, nanoseconds)
+        _parallel_over_open(s, loops, nanoseconds, core.thread_ns)
         return
-    core = current().core
     if nanoseconds < core.thread_ns:
         return
     chosen: list[Var] = []
@@ -95,14 +97,14 @@ def parallel_over(s: Schedule, loops: Sequence[Var], nanoseconds: float) -> None
         s.parallel(s.fuse(*chosen), grain=max(1, trips // core.pieces))
 
 
-def _parallel_over_open(s: Schedule, loops: Sequence[Var], nanoseconds: float) -> None:
+def _parallel_over_open(s: Schedule, loops: Sequence[Var], nanoseconds: float, thread_ns: float) -> None:
     """The same where some trips are open: down to the first such loop, in pieces that are worth a thread, a power of
     two of trips."""
     last = next(k for k, v in enumerate(loops) if isinstance(s.extent(v), OpenSize))
     chosen = loops[: last + 1]
     trips = math.prod(typical(s.extent(v)) for v in chosen)
     each = nanoseconds / max(trips, 1)
-    s.parallel(s.fuse(*chosen), grain=1 << max(0, math.ceil(math.log2(current().core.thread_ns / max(each, 1.0)))))
+    s.parallel(s.fuse(*chosen), grain=1 << max(0, math.ceil(math.log2(thread_ns / max(each, 1.0)))))
 
 
 def row_divisor(width: int, most: int) -> int:

@@ -12,40 +12,19 @@ else the last.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from contextvars import ContextVar
 from dataclasses import replace
 from typing import Final, TypeAlias
 
 from tilewright.backends.cpu.strategies.tiles import Tile, conv_tile
+from tilewright.backends.kernel_options import KernelOptions
 from tilewright.base.types import OpenSize
-from tilewright.scalar.arith.open_sizes import granted
 from tilewright.scalar.expr import LE, LT, PrimExpr, add, any_of, as_expr, compare, floordiv, sub
-from tilewright.topi import machine
 
 MOST_OPEN_ROWS: Final = 8
 OPEN_ROWS: Final = 840
 """For what number of rows a tile is chosen: many, which all heights divide."""
 
 Heights: TypeAlias = tuple[tuple[int, PrimExpr], ...]
-_HEIGHT: Final[ContextVar[int]] = ContextVar("height", default=0)
-
-
-@contextmanager
-def at_height(height: int) -> Iterator[None]:
-    """Inside, kernels are computed and scheduled for tiles of that height."""
-    token = _HEIGHT.set(height)
-    try:
-        with granted():
-            yield
-    finally:
-        _HEIGHT.reset(token)
-
-
-def current() -> int:
-    """The height of the enclosing `at_height`; 0 outside."""
-    return _HEIGHT.get()
 
 
 def balanced(rows: int, most: int) -> Heights:
@@ -88,14 +67,14 @@ def _needed(rows: int, most: int) -> PrimExpr:
 
 
 def tile_along(
-    outputs: int, channels: int, steps: int, stride: int, taps: int, together: bool = False
+    outputs: int, channels: int, steps: int, stride: int, taps: int, options: KernelOptions, together: bool = False
 ) -> tuple[Tile, bool]:
-    """The tile of a convolution along a row of `outputs`, of the current height where their number is open, and whether
-    its taps share inputs."""
+    """The tile of a convolution along a row of `outputs`, of the height of `options` where their number is symbolic,
+    and whether its taps share inputs."""
     if not isinstance(outputs, OpenSize):
-        return conv_tile(outputs, channels, steps, machine.current(), stride, taps, together=together)
-    tile, shared = conv_tile(OPEN_ROWS, channels, steps, machine.current(), stride, taps, MOST_OPEN_ROWS, together)
-    return replace(tile, rows=current() or tile.rows), shared
+        return conv_tile(outputs, channels, steps, options, stride, taps, together=together)
+    tile, shared = conv_tile(OPEN_ROWS, channels, steps, options, stride, taps, MOST_OPEN_ROWS, together)
+    return replace(tile, rows=options.height or tile.rows), shared
 
 
 def fewer_than(rows: int, number: int) -> PrimExpr:

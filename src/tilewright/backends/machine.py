@@ -1,14 +1,7 @@
-"""The processor as computations and schedules see it, without targets.
-
-A build and `with Target(…):` set the machine. The default is a machine of 128-bit vectors, so that `topi` also works on
-its own.
-"""
+"""The processor as strategies and schedules see it, without targets."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Final
 
@@ -58,8 +51,6 @@ class Core:
     a volume.
     """
     streamed_byte_cycles: float = 0.05
-    l3_share: float = 0.2
-    """Cost of a byte from the third-level cache, relative to a byte from memory."""
     crowding: float = 2.0
     """Lines wanted in one place of the first-level cache over the lines that it holds, above which another order of
     loops is taken in any case.
@@ -96,10 +87,6 @@ class Core:
     2x2, which round more.
     """
     larger_tile_gain: float = 0.85
-    weight_rows: int = 64
-    """Rows whose products with a weight take the time in which the weight comes from memory."""
-    batch_gain: float = 0.5
-    """Share of the waiting for memory at which a batch is computed in parts."""
 
     thread_ns: float = 5_000.0
     """Nanoseconds of work from which a second thread gains more than it costs."""
@@ -154,31 +141,4 @@ class Machine:
         return 4 if self.vector_registers < 32 else 7
 
 
-_PLAIN: Final = Machine()
-_CURRENT: Final[ContextVar[tuple[Machine, ...]]] = ContextVar("machine", default=())
-
-
-def current() -> Machine:
-    """Return the machine that was entered last and not left; the default machine outside."""
-    entered = _CURRENT.get()
-    return entered[-1] if entered else _PLAIN
-
-
-def enter(machine: Machine) -> None:
-    """Make `machine` the current one until `leave`."""
-    _CURRENT.set((*_CURRENT.get(), machine))
-
-
-def leave() -> None:
-    """Make the machine before the last `enter` the current one again."""
-    _CURRENT.set(_CURRENT.get()[:-1])
-
-
-@contextmanager
-def use(machine: Machine) -> Iterator[None]:
-    """Make `machine` the current one inside the `with` block."""
-    enter(machine)
-    try:
-        yield
-    finally:
-        leave()
+GENERIC_MACHINE: Final = Machine()

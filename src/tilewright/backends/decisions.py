@@ -1,19 +1,17 @@
 """What a kernel leaves open: every choice that schedules make by their model of the machine, beside the others that are
 right too.
 
-    rows, columns = decide(("tile_y", "tile_x"), (6, 32), lambda: [(r, c) for …])
+    rows, columns = options.decide(("tile_y", "tile_x"), (6, 32), lambda: [(r, c) for …])
 
-Without a decider that is the first answer, the model's, and the others are not even listed. Inside
-`use(Decisions({…}))` a kernel is made as the decisions say, where they are among the options; so a tuner finds out what
+Without decisions that is the first answer, the model's, and the others are not even listed. With `Decisions({…})` in
+its `KernelOptions`, a kernel is made as the decisions say, where they are among the options; so a tuner finds out what
 there is to choose (`noting`), tries it, and a build applies what was best. A choice is over one name or several, of
 which not all combinations need to be there.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
-from contextvars import ContextVar
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -77,29 +75,3 @@ class Decisions:
     def unused(self) -> list[str]:
         """Names that were given and never asked for."""
         return [n for n in self.given if n not in self.taken]
-
-
-_CURRENT: Final[ContextVar[Decisions | None]] = ContextVar("decisions", default=None)
-
-
-@contextmanager
-def use(decisions: Decisions | None) -> Iterator[Decisions | None]:
-    """Answer the choices of the one kernel that is made inside the `with` block; None leaves all to the model."""
-    token = _CURRENT.set(decisions)
-    try:
-        yield decisions
-    finally:
-        _CURRENT.reset(token)
-
-
-def decide(names: tuple[str, ...], default: Option, options: Options, selects: str = "") -> Option:
-    """Return a value for each name: `default`, the choice of the cost model, unless the decisions name another of the
-    `options`."""
-    current = _CURRENT.get()
-    return default if current is None else current.decide(names, default, options, selects)
-
-
-def decide_one(name: str, default: int, options: Options, selects: bool = False) -> int:
-    """The same for one number."""
-    (value,) = decide((name,), (default,), options, name if selects else "")
-    return int(value)
