@@ -250,10 +250,6 @@ class NoNativeKernel(TVMError):
     code = "TW1303"
 
 
-NoNativeCompute = NoNativeKernel
-"""The same error under its earlier name."""
-
-
 class InternalError(TVMError):
     """A fault of the compiler itself. The message says what is needed to repeat it."""
 

@@ -16,7 +16,7 @@ from tilewright.base.errors import ShapeError
 from tilewright.base.types import DataType
 from tilewright.scalar.expr import PrimExpr, Var, cast, const, if_then_else
 from tilewright.tir.data_layout import BijectiveLayout, bijective_layout, layout
-from tilewright.topi.kinds import ChannelBlocks
+from tilewright.topi.kinds import ChannelBlocks, Reduction
 from tilewright.topi.layouts import SPATIAL
 from tilewright.topi.windows import Ints, Window
 
@@ -108,7 +108,7 @@ def _finished(
     name: str, blocked: bool,
 ) -> te.Tensor:
     """The sums, and the result of them."""
-    kind = ChannelBlocks(out.src.index_of(out.dst[-1]), 2 * steps) if blocked else None
+    kind = ChannelBlocks(out.src.index_of(out.dst[-1]), 2 * steps) if blocked else Reduction()
     total = te.compute(shape, element, name=name, schedule=kind)
 
     def result(*i: Var) -> PrimExpr:

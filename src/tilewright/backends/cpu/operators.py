@@ -13,9 +13,10 @@ from tilewright.backends.base import Strategies, Strategy
 from tilewright.backends.cpu.strategies import attention, conv, conv_transpose, pool, products
 from tilewright.backends.kernel_options import KernelOptions
 from tilewright.relay.op.nn_attention import Attention
-from tilewright.relay.op.nn_conv import Conv, ConvTranspose
+from tilewright.relay.op.nn_conv import Conv, ConvTranspose, ordered
 from tilewright.relay.op.nn_matmul import BatchMatmul, Dense, Matmul, product_dtype
 from tilewright.relay.op.nn_pool import AvgPool, MaxPool
+from tilewright.topi.layouts import channels_last
 
 
 def _dense(op: Dense, options: KernelOptions, data: te.Tensor, weight: te.Tensor) -> te.Tensor:
@@ -36,8 +37,19 @@ def _conv(op: Conv, options: KernelOptions, data: te.Tensor, weight: te.Tensor) 
     return conv.conv(data, weight, *op.window(data, weight), options)
 
 
-def _conv_transpose(op: ConvTranspose, options: KernelOptions, data: te.Tensor, weight: te.Tensor) -> te.Tensor:
-    return conv_transpose.conv_transpose(data, weight, *op.window(data, weight), options)
+def _without_overlap(op: ConvTranspose, options: KernelOptions, data: te.Tensor, weight: te.Tensor) -> te.Tensor:
+    dtype = product_dtype(data.dtype, weight.dtype, op.out_dtype)
+    return conv_transpose.without_overlap(data, weight, op.axes()[1], dtype, options)
+
+
+def _is_without_overlap(op: ConvTranspose, options: KernelOptions, data: te.Tensor, weight: te.Tensor) -> bool:
+    """Whether channels are last, and each pixel makes a block of the result that no other pixel reaches."""
+    last, out = channels_last(op.rank), op.out_layout or op.data_layout
+    kernel = ordered(weight.extents, op.axes()[1])[2:]
+    before, after = op.padding[: op.rank], op.padding[op.rank :]
+    whole = not any(before) and tuple(after) == tuple(op.output_padding)
+    plain = op.groups == 1 and all(d == 1 for d in op.dilation) and op.data_layout == out == last
+    return plain and whole and tuple(op.strides) == kernel
 
 
 def _attention(
@@ -62,7 +74,7 @@ def add_strategies(strategies: Strategies) -> None:
     strategies.register(Matmul, Strategy("register tiles", _matmul))
     strategies.register(BatchMatmul, Strategy("register tiles", _batch_matmul))
     strategies.register(Conv, Strategy("tiles along rows", _conv, accepts=lambda op, *_: not op.blocked))
-    strategies.register(ConvTranspose, Strategy("blocks of pixels", _conv_transpose))
+    strategies.register(ConvTranspose, Strategy("blocks of pixels", _without_overlap, accepts=_is_without_overlap))
     strategies.register(MaxPool, Strategy("windows", _max_pool))
     strategies.register(AvgPool, Strategy("windows", _avg_pool))
     strategies.register(Attention, Strategy("blocks of queries", _attention))

@@ -312,18 +312,12 @@ class ConvTranspose(Convolution):
         return narrowed(total[_at(2, *inside)], dtype).transpose(out_order)
 
     def compute(self, data: te.Tensor, weight: te.Tensor) -> te.Tensor:
-        return topi_transpose.conv_transpose(data, weight, *self.window(data, weight))
-
-    def window(
-            self, data: te.Tensor, weight: te.Tensor
-    ) -> tuple[Ints, Ints, Ints, int, Ints, Perm, Perm, Perm, DataType]:
-        """Return strides, padding before, dilation, groups, the spatial shape of the result, `axes()`, and the dtype of
-        the result.
-        """
-        data_order, kernel_order, out_order = self.axes()
+        axes = data_order, kernel_order, _ = self.axes()
         sizes = self._sizes(ordered(data.extents, data_order)[2:], ordered(weight.extents, kernel_order)[2:])
-        return (self.strides, self.padding[: self.rank], self.dilation, self.groups, sizes, data_order, kernel_order,
-                out_order, product_dtype(data.dtype, weight.dtype, self.out_dtype))
+        dtype = product_dtype(data.dtype, weight.dtype, self.out_dtype)
+        return topi_transpose.conv_transpose(
+            data, weight, self.strides, self.padding[: self.rank], self.dilation, self.groups, sizes, *axes, dtype
+        )
 
 
 @op("nn.conv1d_transpose", kind=Fusion.OUT_FUSABLE)

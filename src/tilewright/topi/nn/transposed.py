@@ -8,7 +8,6 @@ from tilewright import te
 from tilewright.base.errors import ShapeError
 from tilewright.base.types import DataType, TensorType
 from tilewright.topi import conv_transpose as of
-from tilewright.topi.algorithms import fastest
 from tilewright.topi.shapes import require_rank, text
 from tilewright.topi.tag import tagged
 from tilewright.topi.windows import Ints, Padding, padding_of, per_dimension
@@ -38,7 +37,7 @@ def _transposed(
     if min(sizes) < 1:
         raise ShapeError(f"the padding {text(sides)} leaves nothing of the result: its spatial shape is {text(sizes)}")
     order = range(rank + 2)
-    return fastest(of.conv_transpose)(
+    return of.conv_transpose(
         data, kernel, strides, sides[:rank], (1,) * rank, groups, sizes, order, order, order,
         DataType(out_dtype or data.dtype)
     )

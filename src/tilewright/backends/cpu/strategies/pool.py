@@ -19,7 +19,6 @@ from tilewright.scalar.expr import IntImm, PrimExpr, Var, as_expr, cast, if_then
 from tilewright.topi import pool as plain
 from tilewright.topi.channel_blocks import Finish, is_blocked
 from tilewright.topi.elementwise import greatest
-from tilewright.topi.kinds import Reduction
 from tilewright.topi.layouts import axes_of_layout, placed
 from tilewright.topi.windows import Ints
 
@@ -33,9 +32,9 @@ def max_pool(
     data: te.Tensor, ksize: Ints, strides: Ints, padding: Ints, dilation: Ints, layout: str, options: KernelOptions
 ) -> te.Tensor:
     """The pool that `topi.pool.max_pool` defines."""
-    if is_blocked(layout):
+    g = _geometry(data, ksize, strides, padding, dilation, layout)
+    if g is None:
         return plain.max_pool(data, ksize, strides, padding, dilation, layout)
-    g = Geometry(data, axes_of_layout(layout), ksize, strides, padding, dilation)
     return _pool(g, greatest, te.min_value(data.dtype), None, options, "max_pool")
 
 
@@ -44,13 +43,23 @@ def avg_pool(
     counted: Ints | None = None, *, options: KernelOptions,
 ) -> te.Tensor:
     """The pool that `topi.pool.avg_pool` defines."""
-    if is_blocked(layout):
+    g = _geometry(data, ksize, strides, padding, dilation, layout)
+    if g is None:
         return plain.avg_pool(data, ksize, strides, padding, dilation, layout, count_include_pad, counted)
-    g = Geometry(data, axes_of_layout(layout), ksize, strides, padding, dilation)
     pads = plain.counted_padding(padding, counted, count_include_pad)
-    along_rows = _by_rows(g) and not _is_long(g)
-    mean = _mean_along_rows(g, pads) if along_rows else plain.mean_of(g, pads, data.dtype)
+    mean = _mean_along_rows(g, pads) if _by_rows(g) else plain.mean_of(g, pads, data.dtype)
     return _pool(g, te.sum, cast(data.dtype, 0), mean, options, "avg_pool")
+
+
+def _geometry(
+    data: te.Tensor, ksize: Ints, strides: Ints, padding: Ints, dilation: Ints, layout: str
+) -> Geometry | None:
+    """Return the windows of a pool; None where the plain definition is its algorithm: for blocks of channels, and where
+    a row with its padding is too long for a thread to keep between two steps."""
+    if is_blocked(layout):
+        return None
+    g = Geometry(data, axes_of_layout(layout), ksize, strides, padding, dilation)
+    return None if _by_rows(g) and not g.is_open and _row(g) * data.dtype.itemsize > _LONGEST_ROW else g
 
 
 def _mean_along_rows(g: Geometry, pads: Ints) -> Finish:
@@ -78,7 +87,7 @@ def _pool(
     """`reduce` over each window, in which padding counts as `identity`; `finish(value, point)` makes the result of
     it."""
     if _by_rows(g):
-        return (_each_window if _is_long(g) else _along_rows)(g, reduce, identity, finish, name)
+        return _along_rows(g, reduce, identity, finish, name)
     g = windows_of(g, identity, options)
     taps = g.taps()
 
@@ -94,34 +103,10 @@ def _by_rows(g: Geometry) -> bool:
     return g.place[-2] == len(g.place) - 1
 
 
-def _is_long(g: Geometry) -> bool:
-    """Return whether a row with its padding is too long for a thread to keep between two steps."""
-    return not g.is_open and _row(g) * g.data.dtype.itemsize > _LONGEST_ROW
-
-
 def _row(g: Geometry) -> int:
     """The elements of a row that windows reach, padding among them."""
     row: int = (g.out[-1] - 1) * g.strides[-1] + (g.ksize[-1] - 1) * g.dilation[-1] + 1
     return row
-
-
-def _each_window(g: Geometry, reduce: Reducer, identity: PrimExpr, finish: Finish | None, name: str) -> te.Tensor:
-    """The pool in one step, without memory between."""
-    taps = g.taps()
-
-    def element(*i: Var) -> PrimExpr:
-        n, *point, c = (i[d] for d in g.place)
-        x, inside = g.at(n, point, taps, c)
-        return reduce(if_then_else(inside, x, identity), axis=taps)
-
-    sizes = placed(g.place, (g.batch, *g.out, g.data.extents[g.place[-1]]))
-    acc = te.compute(sizes, element, name=name, schedule=Reduction())
-
-    def result(*i: Var) -> PrimExpr:
-        _, *point, _ = (i[d] for d in g.place)
-        return acc(*i) if finish is None else finish(acc(*i), point)
-
-    return te.compute(sizes, result, name=f"{name}_out")
 
 
 def _along_rows(g: Geometry, reduce: Reducer, identity: PrimExpr, finish: Finish | None, name: str) -> te.Tensor:

@@ -7,13 +7,12 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, Final
 
-from tilewright.backends.cpu.strategies import conv, conv_transpose, pool, products
+from tilewright.backends.cpu.strategies import conv, pool, products
 from tilewright.backends.cpu.strategies.schedules.arrange import arrange
 from tilewright.backends.kernel_options import current, winograd_setting
 from tilewright.te.tensor import Tensor
 from tilewright.tir.stmt import PrimFunc
 from tilewright.topi import algorithms, channel_blocks, definitions
-from tilewright.topi import conv_transpose as plain_conv_transpose
 from tilewright.topi import pool as plain_pool
 
 _ALGORITHMS: Final[Mapping[Callable[..., Any], Callable[..., Any]]] = {
@@ -21,7 +20,6 @@ _ALGORITHMS: Final[Mapping[Callable[..., Any], Callable[..., Any]]] = {
     definitions.matmul: products.matmul,
     definitions.batch_matmul: products.batch_matmul,
     channel_blocks.conv: conv.conv,
-    plain_conv_transpose.conv_transpose: conv_transpose.conv_transpose,
     plain_pool.max_pool: pool.max_pool,
     plain_pool.avg_pool: pool.avg_pool,
 }
