@@ -21,7 +21,7 @@ import sys
 import time
 import zlib
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -119,10 +119,10 @@ def write(folder: Path, networks: Sequence[str], processors: Sequence[str], jobs
     index = folder / "index.json"
     rows: dict[str, Row] = json.loads(index.read_text()) if index.exists() else {}
     left = [(n, p) for n in networks for p in processors if f"{n} {p}" not in rows]
-    with ProcessPoolExecutor(jobs, max_tasks_per_child=16) as pool:
-        waiting = {f"{n} {p}": pool.submit(write_one, n, p, folder) for n, p in left}
+    with get_context("spawn").Pool(jobs, maxtasksperchild=16) as pool:
+        waiting = {f"{n} {p}": pool.apply_async(write_one, (n, p, folder)) for n, p in left}
         for key, made in waiting.items():
-            rows[key] = made.result()
+            rows[key] = made.get()
             print(
                 f"{key:40s} {rows[key]['seconds']:7.1f} s  {len(rows[key]['texts']):4d} texts  "
                 f"{rows[key]['error'][:120]}", flush=True

@@ -277,24 +277,24 @@ def _reduction() -> list[Example]:
 def _conv() -> list[Example]:
     f32 = real
     found = [
-        Example(nn.Conv2d(padding=1, channels=4, kernel_size=3), (f32(1, 3, 6, 7), f32(4, 3, 3, 3))),
+        Example(nn.Conv2d(padding=(1,), channels=4, kernel_size=(3,)), (f32(1, 3, 6, 7), f32(4, 3, 3, 3))),
         Example(nn.Conv2d((2, 1), (0, 1, 2, 0), (1, 2)), (f32(2, 4, 9, 8), f32(6, 4, 3, 2))),
         Example(nn.Conv2d(padding=(1, 1), groups=2), (f32(1, 4, 5, 5), f32(6, 2, 3, 3))),
-        Example(nn.Conv2d(2, 1, groups=4), (f32(1, 4, 7, 7), f32(4, 1, 3, 3))),
+        Example(nn.Conv2d((2,), (1,), groups=4), (f32(1, 4, 7, 7), f32(4, 1, 3, 3))),
         Example(nn.Conv2d(groups=3), (f32(1, 3, 5, 5), f32(6, 1, 3, 3))),
         Example(nn.Conv2d(data_layout="NHWC", kernel_layout="HWIO"), (f32(1, 5, 6, 3), f32(3, 3, 3, 4))),
         Example(nn.Conv2d(data_layout="NHWC", kernel_layout="OHWI", out_layout="NCHW"), (f32(1, 5, 6, 3), f32(4, 1, 1, 3))),
-        Example(nn.Conv2d(padding=1, out_dtype="int32"), (whole(1, 3, 5, 5, dtype="int8"), whole(4, 3, 3, 3, dtype="int8"))),
+        Example(nn.Conv2d(padding=(1,), out_dtype="int32"), (whole(1, 3, 5, 5, dtype="int8"), whole(4, 3, 3, 3, dtype="int8"))),
         Example(nn.Conv2d(out_dtype="int32"), (whole(1, 3, 5, 5, low=0, high=255, dtype="uint8"), whole(4, 3, 3, 3, dtype="int8"))),
-        Example(nn.Conv1d(2, 1), (f32(2, 3, 9), f32(4, 3, 3))),
-        Example(nn.Conv1d(1, (2, 0), 2, data_layout="NWC", kernel_layout="WIO"), (f32(1, 9, 2), f32(3, 2, 4))),
-        Example(nn.Conv3d(1, 1), (f32(1, 2, 4, 5, 6), f32(3, 2, 3, 3, 3))),
+        Example(nn.Conv1d((2,), (1,)), (f32(2, 3, 9), f32(4, 3, 3))),
+        Example(nn.Conv1d((1,), (2, 0), (2,), data_layout="NWC", kernel_layout="WIO"), (f32(1, 9, 2), f32(3, 2, 4))),
+        Example(nn.Conv3d((1,), (1,)), (f32(1, 2, 4, 5, 6), f32(3, 2, 3, 3, 3))),
         Example(nn.Conv3d(data_layout="NDHWC", kernel_layout="DHWIO"), (f32(1, 4, 5, 6, 2), f32(2, 2, 2, 2, 3))),
-        Example(nn.Conv1dTranspose(2, 1), (f32(1, 3, 5), f32(3, 4, 3))),
-        Example(nn.Conv2dTranspose(2, (1, 1), output_padding=1), (f32(1, 3, 4, 5), f32(3, 4, 3, 3))),
-        Example(nn.Conv2dTranspose((1, 2), (0, 1, 1, 0), 2, 2), (f32(2, 4, 3, 4), f32(4, 3, 2, 3))),
-        Example(nn.Conv2dTranspose(2, data_layout="NHWC", kernel_layout="HWOI"), (f32(1, 3, 4, 2), f32(2, 2, 5, 2))),
-        Example(nn.Conv3dTranspose(2), (f32(1, 2, 2, 3, 2), f32(2, 3, 2, 2, 2))),
+        Example(nn.Conv1dTranspose((2,), (1,)), (f32(1, 3, 5), f32(3, 4, 3))),
+        Example(nn.Conv2dTranspose((2,), (1, 1), output_padding=(1,)), (f32(1, 3, 4, 5), f32(3, 4, 3, 3))),
+        Example(nn.Conv2dTranspose((1, 2), (0, 1, 1, 0), (2,), 2), (f32(2, 4, 3, 4), f32(4, 3, 2, 3))),
+        Example(nn.Conv2dTranspose((2,), data_layout="NHWC", kernel_layout="HWOI"), (f32(1, 3, 4, 2), f32(2, 2, 5, 2))),
+        Example(nn.Conv3dTranspose((2,)), (f32(1, 2, 2, 3, 2), f32(2, 3, 2, 2, 2))),
         Example(nn.Dense(), (f32(3, 5), f32(4, 5))), Example(nn.Dense(4), (f32(2, 3, 5), f32(4, 5))),
         Example(nn.Dense(out_dtype="int32"), (whole(3, 70, dtype="int8"), whole(4, 70, dtype="int8"))), Example(nn.Dense(), (f32(5), f32(4, 5))),
         Example(nn.Dense(), (whole(3, 5), whole(4, 5))), Example(nn.Dense(out_dtype="int32"), (whole(70, dtype="int8"), whole(4, 70, dtype="int8"))),
@@ -302,16 +302,16 @@ def _conv() -> list[Example]:
     ]
     blocks = {"data_layout": "NCHW4c", "kernel_layout": "OIHW4i4o"}
     x4, w4 = f32(1, 2, 6, 7, 4), f32(3, 2, 3, 3, 4, 4)
-    found += [Example(cls(2, 1, **blocks), (x4, w4)) for cls in (nn.Conv2d, nn.Conv2dNCHWc)]
-    found += [Example(nn.Conv2dNCHWc(padding=1, **{**blocks, "kernel_layout": "OIHW4i8o"}, out_layout=out), (x4, f32(2, 2, 3, 3, 4, 8))) for out in ("NCHW8c", "NHWC", "NCHW4c")]
-    found += [Example(nn.Conv2d(1, (0, 1), 2, groups=2, **blocks), (x4, f32(2, 1, 3, 2, 4, 4))), Example(nn.Conv2d(1, 1, **blocks, out_dtype="int32"), (whole(1, 2, 5, 5, 4, dtype="int8"), whole(2, 2, 3, 3, 4, 4, dtype="int8")))]
-    found += [Example(nn.Conv2d(1, 1, data_layout="NCHW3c", kernel_layout="OIHW3i16o", out_layout="NCHW16c"), (f32(1, 1, 9, 9, 3), f32(1, 1, 3, 3, 3, 16)))]
+    found += [Example(cls((2,), (1,), **blocks), (x4, w4)) for cls in (nn.Conv2d, nn.Conv2dNCHWc)]
+    found += [Example(nn.Conv2dNCHWc(padding=(1,), **{**blocks, "kernel_layout": "OIHW4i8o"}, out_layout=out), (x4, f32(2, 2, 3, 3, 4, 8))) for out in ("NCHW8c", "NHWC", "NCHW4c")]
+    found += [Example(nn.Conv2d((1,), (0, 1), (2,), groups=2, **blocks), (x4, f32(2, 1, 3, 2, 4, 4))), Example(nn.Conv2d((1,), (1,), **blocks, out_dtype="int32"), (whole(1, 2, 5, 5, 4, dtype="int8"), whole(2, 2, 3, 3, 4, 4, dtype="int8")))]
+    found += [Example(nn.Conv2d((1,), (1,), data_layout="NCHW3c", kernel_layout="OIHW3i16o", out_layout="NCHW16c"), (f32(1, 1, 9, 9, 3), f32(1, 1, 3, 3, 3, 16)))]
     found += [Example(nn.Conv2d(data_layout="NHWC8c", kernel_layout="HWIO4i16o", out_layout="NCHW"), (f32(2, 3, 4, 1, 8), f32(2, 1, 2, 1, 4, 16)))]
-    found += [Example(nn.Conv2d(1, 1, data_layout="NCHW8c", kernel_layout="OIHW2i4o4i", out_layout="NCHW4c"), (f32(1, 2, 5, 5, 8), f32(2, 2, 1, 1, 2, 4, 4)))]
-    found += [Example(nn.DepthwiseConv2dNCHWc(2, 1, groups=8, data_layout="NCHW4c", kernel_layout="OIHW1i4o"), (x4, f32(2, 1, 3, 3, 1, 4)))]
-    found += [Example(nn.DepthwiseConv2dNCHWc(1, 1, groups=8, data_layout="NCHW4c", kernel_layout="OIHW1i8o", out_layout="NCHW8c"), (x4, f32(2, 1, 3, 3, 1, 8)))]
+    found += [Example(nn.Conv2d((1,), (1,), data_layout="NCHW8c", kernel_layout="OIHW2i4o4i", out_layout="NCHW4c"), (f32(1, 2, 5, 5, 8), f32(2, 2, 1, 1, 2, 4, 4)))]
+    found += [Example(nn.DepthwiseConv2dNCHWc((2,), (1,), groups=8, data_layout="NCHW4c", kernel_layout="OIHW1i4o"), (x4, f32(2, 1, 3, 3, 1, 4)))]
+    found += [Example(nn.DepthwiseConv2dNCHWc((1,), (1,), groups=8, data_layout="NCHW4c", kernel_layout="OIHW1i8o", out_layout="NCHW8c"), (x4, f32(2, 1, 3, 3, 1, 8)))]
     found += [Example(nn.Conv1d(data_layout="NCW4c", kernel_layout="OIW4i4o"), (f32(1, 2, 9, 4), f32(1, 2, 3, 4, 4)))]
-    found += [Example(nn.Conv3d(1, 1, data_layout="NCDHW4c", kernel_layout="OIDHW4i4o"), (f32(1, 1, 3, 4, 5, 4), f32(2, 1, 3, 3, 3, 4, 4)))]
+    found += [Example(nn.Conv3d((1,), (1,), data_layout="NCDHW4c", kernel_layout="OIDHW4i4o"), (f32(1, 1, 3, 4, 5, 4), f32(2, 1, 3, 3, 3, 4, 4)))]
     for a, b in ((False, False), (True, False), (False, True), (True, True)):
         found.append(Example(nn.Matmul(None, "", a, b), (f32(*((5, 3) if a else (3, 5))), f32(*((4, 5) if b else (5, 4))))))
         found.append(Example(nn.BatchMatmul("", a, b), (f32(2, *((5, 3) if a else (3, 5))), f32(1, *((4, 5) if b else (5, 4))))))
@@ -332,27 +332,27 @@ def _pool() -> list[Example]:
     found: list[Example] = []
     x = real(1, 3, 7, 8)
     for plain in (nn.MaxPool2d, nn.AvgPool2d):
-        found += [Example(plain(2, 2), (x,)), Example(plain(3, 2, 1, (0, 1, 1, 0)), (x,)), Example(plain((3, 2), (2, 3), padding=1, ceil_mode=True), (x,))]
-        found += [Example(plain(2, 1, 2), (x,)), Example(plain(3, 2, padding=1, layout="NHWC"), (real(1, 6, 7, 2),)), Example(plain(2, 2), (whole(1, 2, 4, 4, dtype="int8"),))]
-    found += [Example(nn.AvgPool2d(3, 2, 1, 1, ceil_mode=c, count_include_pad=True), (x,)) for c in (False, True)]
-    found += [Example(nn.MaxPool1d(3, 2, 1, 1), (real(2, 3, 9),)), Example(nn.AvgPool1d(2, 1, layout="NWC"), (real(2, 9, 3),))]
-    found += [Example(nn.MaxPool3d(2, 2), (real(1, 2, 4, 5, 6),)), Example(nn.AvgPool3d(2, 1, 1, 1), (real(1, 2, 3, 4, 3),))]
+        found += [Example(plain((2,), (2,)), (x,)), Example(plain((3,), (2,), (1,), (0, 1, 1, 0)), (x,)), Example(plain((3, 2), (2, 3), padding=(1,), ceil_mode=True), (x,))]
+        found += [Example(plain((2,), (1,), (2,)), (x,)), Example(plain((3,), (2,), padding=(1,), layout="NHWC"), (real(1, 6, 7, 2),)), Example(plain((2,), (2,)), (whole(1, 2, 4, 4, dtype="int8"),))]
+    found += [Example(nn.AvgPool2d((3,), (2,), (1,), (1,), ceil_mode=c, count_include_pad=True), (x,)) for c in (False, True)]
+    found += [Example(nn.MaxPool1d((3,), (2,), (1,), (1,)), (real(2, 3, 9),)), Example(nn.AvgPool1d((2,), (1,), layout="NWC"), (real(2, 9, 3),))]
+    found += [Example(nn.MaxPool3d((2,), (2,)), (real(1, 2, 4, 5, 6),)), Example(nn.AvgPool3d((2,), (1,), (1,), (1,)), (real(1, 2, 3, 4, 3),))]
     wide = real(2, 3, 13, 45)  # rows of several vectors, the last of which begins inside the one before
     for plain in (nn.MaxPool2d, nn.AvgPool2d):
-        found += [Example(plain(3, 1, 1, 1), (wide,)), Example(plain(3, 2, 1, (1, 1, 0, 2)), (wide,)), Example(plain((2, 5), (3, 3), (2, 2), 2), (wide,))]
-        found += [Example(plain(5, 2, 1, 2, ceil_mode=True), (wide,)), Example(plain((1, 3), 1), (wide,)), Example(plain(9, 1, 1, 4), (wide,))]
-    found += [Example(nn.AvgPool2d(3, 2, 1, 1, count_include_pad=True), (wide,)), Example(nn.MaxPool2d(3, 2, 1, 1), (whole(1, 2, 9, 80, dtype="int8"),))]
+        found += [Example(plain((3,), (1,), (1,), (1,)), (wide,)), Example(plain((3,), (2,), (1,), (1, 1, 0, 2)), (wide,)), Example(plain((2, 5), (3, 3), (2, 2), (2,)), (wide,))]
+        found += [Example(plain((5,), (2,), (1,), (2,), ceil_mode=True), (wide,)), Example(plain((1, 3), (1,)), (wide,)), Example(plain((9,), (1,), (1,), (4,)), (wide,))]
+    found += [Example(nn.AvgPool2d((3,), (2,), (1,), (1,), count_include_pad=True), (wide,)), Example(nn.MaxPool2d((3,), (2,), (1,), (1,)), (whole(1, 2, 9, 80, dtype="int8"),))]
     found.append(Example(nn.MaxPool2d((2, 2), layout="NHWC"), (np.zeros((1, 4, 4, 0), np.float32),)))
-    found += [Example(nn.MaxPool1d(3, 2, 1, 1), (real(2, 3, 41),)), Example(nn.AvgPool3d(3, 2, 1, 1), (real(1, 2, 5, 4, 37),))]
+    found += [Example(nn.MaxPool1d((3,), (2,), (1,), (1,)), (real(2, 3, 41),)), Example(nn.AvgPool3d((3,), (2,), (1,), (1,)), (real(1, 2, 5, 4, 37),))]
     found += [Example(cls(), (x,)) for cls in (nn.GlobalAvgPool2d, nn.GlobalMaxPool2d, nn.AdaptiveAvgPool2d)]
     found += [Example(cls("NHWC"), (x,)) for cls in (nn.GlobalAvgPool2d, nn.GlobalMaxPool2d)]
     found += [Example(cls((3, 5)), (x,)) for cls in (nn.AdaptiveAvgPool2d, nn.AdaptiveMaxPool2d)]
     blocks = real(2, 3, 7, 8, 4)
     for plain in (nn.MaxPool2d, nn.AvgPool2d):
-        found += [Example(plain(3, 2, 1, 1, "NCHW4c"), (blocks,)), Example(plain((3, 2), (2, 3), padding=(0, 1), layout="NCHW4c", ceil_mode=True), (blocks,))]
-        found += [Example(plain(2, 2, layout="NCHW4c", out_layout=out), (blocks,)) for out in ("NCHW", "NHWC", "NCHW2c")]
-        found += [Example(plain(2, 2, layout="NHWC", out_layout="NCHW"), (x,)), Example(plain(2, 1, layout="NHWC4c"), (real(1, 4, 5, 2, 4),))]
-    found += [Example(nn.AvgPool2d(3, 2, 1, 1, "NCHW4c", ceil_mode=True, count_include_pad=True), (blocks,)), Example(nn.MaxPool1d(3, layout="NCW8c"), (real(1, 2, 9, 8),))]
+        found += [Example(plain((3,), (2,), (1,), (1,), "NCHW4c"), (blocks,)), Example(plain((3, 2), (2, 3), padding=(0, 1), layout="NCHW4c", ceil_mode=True), (blocks,))]
+        found += [Example(plain((2,), (2,), layout="NCHW4c", out_layout=out), (blocks,)) for out in ("NCHW", "NHWC", "NCHW2c")]
+        found += [Example(plain((2,), (2,), layout="NHWC", out_layout="NCHW"), (x,)), Example(plain((2,), (1,), layout="NHWC4c"), (real(1, 4, 5, 2, 4),))]
+    found += [Example(nn.AvgPool2d((3,), (2,), (1,), (1,), "NCHW4c", ceil_mode=True, count_include_pad=True), (blocks,)), Example(nn.MaxPool1d((3,), layout="NCW8c"), (real(1, 2, 9, 8),))]
     found += [Example(cls("NCHW4c"), (blocks,)) for cls in (nn.GlobalAvgPool2d, nn.GlobalMaxPool2d)]
     found += [Example(cls((3, 5), "NCHW4c"), (blocks,)) for cls in (nn.AdaptiveAvgPool2d, nn.AdaptiveMaxPool2d)]
     return found
@@ -380,7 +380,7 @@ def _image() -> list[Example]:
     found.append(Example(image.Resize2d((3, 3), (0.25, -0.25, 0.75, 1.25), coordinate_transformation_mode="tf_crop_and_resize", extrapolation_value=9), (x,)))
     found += [Example(image.Resize2d((2, 3), scales=(0.6, 0.6)), (x,)), Example(image.Resize2d((8, 10)), (whole(1, 2, 4, 5, low=0, high=255, dtype="uint8"),))]
     found += [Example(image.Resize2d((8, 10), method="nearest_neighbor", coordinate_transformation_mode="tf_half_pixel_for_nn"), (x,))]
-    found += [Example(image.Resize1d(9), (real(1, 2, 5),)), Example(image.Resize3d((3, 4, 5)), (real(1, 2, 2, 3, 4),)), Example(image.Resize2d((4, 5)), (x,))]
+    found += [Example(image.Resize1d((9,)), (real(1, 2, 5),)), Example(image.Resize3d((3, 4, 5)), (real(1, 2, 2, 3, 4),)), Example(image.Resize2d((4, 5)), (x,))]
     found += [Example(nn.Upsampling3d(2, 1, 3, "NCDHW", m), (real(1, 2, 2, 3, 4),)) for m in ("nearest_neighbor", "trilinear")]
     found += [Example(nn.Upsampling3d(2, 2, 1, "NDHWC", "trilinear", "align_corners"), (real(1, 2, 3, 4, 2),))]
     found += [Example(nn.Upsampling(2, 3, "NCHW4c", m), (real(1, 2, 3, 4, 4),)) for m in ("nearest_neighbor", "bilinear")]
@@ -465,8 +465,8 @@ def _programs() -> list[Example]:
     found.append(Example(nn.NllLoss(), (real(4), scalar(2, "int64"), real(4, low=0.5))))
     sparse = real(6, 8) * (whole(6, 8, low=0, high=4) == 0)
     found += [Example(SparseDense(lhs), (real(3, 8), *packed(sparse, block))) for lhs in (False, True) for block in ((1, 1), (2, 4))]
-    found += [Example(SparseConv2d("NHWC", 1), (real(2, 3, 2, 8), *packed(sparse, (2, 4)))), Example(SparseConv2d("NCHW"), (real(2, 8, 3, 2), *packed(sparse, (1, 1))))]
-    found += [Example(SparseConv2d("NHWC", 3), (real(2, 3, 4, 2), *packed(real(4, 18) * (whole(4, 18, low=0, high=4) == 0), (2, 2))))]
+    found += [Example(SparseConv2d("NHWC", (1,)), (real(2, 3, 2, 8), *packed(sparse, (2, 4)))), Example(SparseConv2d("NCHW"), (real(2, 8, 3, 2), *packed(sparse, (1, 1))))]
+    found += [Example(SparseConv2d("NHWC", (3,)), (real(2, 3, 4, 2), *packed(real(4, 18) * (whole(4, 18, low=0, high=4) == 0), (2, 2))))]
     values, columns, starts = packed(sparse, (1, 1))
     found.append(Example(SparseDense(), (real(3, 8), values.reshape(-1), columns, starts)))
     row = whole(21, low=0, high=6)
@@ -513,23 +513,23 @@ def _lookup() -> list[Example]:
 
 def _nn_more() -> list[Example]:
     d, b, m = nn_deformable.DeformableConv2d, nn_binary, nn_displacement
-    found = [Example(d(), (real(1, 3, 6, 7), real(1, 18, 4, 5), real(4, 3, 3, 3))), Example(d(2, 1, deformable_groups=2), (real(2, 4, 6, 7), real(2, 24, 3, 4), real(3, 4, 3, 2)))]
-    found.append(Example(d(1, (1, 0, 2, 1), (2, 1), 1, 2), (real(1, 4, 6, 5), real(1, 8, 7, 5), real(6, 2, 2, 2))))
+    found = [Example(d(), (real(1, 3, 6, 7), real(1, 18, 4, 5), real(4, 3, 3, 3))), Example(d((2,), (1,), deformable_groups=2), (real(2, 4, 6, 7), real(2, 24, 3, 4), real(3, 4, 3, 2)))]
+    found.append(Example(d((1,), (1, 0, 2, 1), (2, 1), 1, 2), (real(1, 4, 6, 5), real(1, 8, 7, 5), real(6, 2, 2, 2))))
     found.append(Example(d(data_layout="NHWC", kernel_layout="HWIO"), (real(1, 5, 6, 3), real(1, 4, 5, 8), real(2, 2, 3, 4))))
     bits = whole(2, 16, 3, 4, low=0, high=8)
     found += [Example(b.BitPack(3, 1, 2, "uint8"), (bits,)), Example(b.BitPack(2, -1, 0, "uint32"), (whole(3, 64, low=0, high=4, dtype="uint8"),)), Example(b.BitPack(1, 1, 4, "uint16"), (bits,))]
     for unipolar in (True, False):
         found.append(Example(b.BitserialDense(None, 2, 3, "uint8", "int32", unipolar), (whole(3, 24, low=0, high=4), whole(5, 24, low=0, high=8))))
         small = {"activation_bits": 2, "weight_bits": 1, "pack_dtype": "uint8", "unipolar": unipolar}
-        found.append(Example(b.BitserialConv2d(1, 1, **small), (whole(1, 16, 5, 6, low=0, high=4), whole(4, 16, 3, 3, low=0, high=2))))
+        found.append(Example(b.BitserialConv2d((1,), (1,), **small), (whole(1, 16, 5, 6, low=0, high=4), whole(4, 16, 3, 3, low=0, high=2))))
         found.append(Example(b.BitserialConv2d((2, 1), **small, data_layout="NHWC", kernel_layout="HWIO"), (whole(1, 5, 6, 8, low=0, high=4), whole(3, 2, 8, 4, low=0, high=2))))
-    found += [Example(m.Correlation(3, 2, 1, 1, 2, how), (real(2, 3, 6, 7), real(2, 3, 6, 7))) for how in (True, False)]
+    found += [Example(m.Correlation(3, 2, 1, 1, (2,), how), (real(2, 3, 6, 7), real(2, 3, 6, 7))) for how in (True, False)]
     found.append(Example(m.Correlation(1, 3, 2, 2, (3, 2, 3, 4)), (real(1, 2, 7, 8), real(1, 2, 7, 8))))
     found += [Example(m.FifoBuffer(k), (real(2, n, 3), real(2, 5, 3))) for k, n in ((1, 2), (-2, 5), (1, 7))]
     found += [Example(nn.DensePack(weight_layout=how), (real(3, 7), real(2, 7, 4))) for how in ("NK", "NK4n")]
     found += [Example(cls(how), (x,)) for cls in (nn.AdaptiveAvgPool1d, nn.AdaptiveMaxPool1d) for how in (None, 3) for x in (real(2, 3, 7),)]
     found += [Example(cls(how), (x,)) for cls in (nn.AdaptiveAvgPool3d, nn.AdaptiveMaxPool3d) for how in (None, (2, 3, 1)) for x in (real(1, 2, 4, 5, 3),)]
-    found += [Example(nn.AdaptiveMaxPool1d(2, "NWC"), (real(2, 7, 3),)), Example(nn.AdaptiveAvgPool3d((2, 1, 2), "NDHWC"), (real(1, 4, 3, 5, 2),))]
+    found += [Example(nn.AdaptiveMaxPool1d((2,), "NWC"), (real(2, 7, 3),)), Example(nn.AdaptiveAvgPool3d((2, 1, 2), "NDHWC"), (real(1, 4, 3, 5, 2),))]
     shares = np.eye(4, dtype="float32")[whole(3, low=0, high=4)]
     found += [Example(nn.CrossEntropy(), (real(3, 4, low=0.1, high=1), shares)), Example(nn.CrossEntropyWithLogits(), (real(3, 4), shares))]
     sparse = real(6, 6) * (whole(6, 6, low=0, high=3) == 0)

@@ -230,7 +230,8 @@ def test_masked_value_over_loads_of_both_sides() -> None:
     )
     never = Select(at < Broadcast(n[0] * 0, 16), Broadcast(Load(far, (n[0] * (1 << 40),)), 16) + 1.0, value)
     x, y, result = floats(16), floats(16), np.empty(16, "float32")
-    run(PrimFunc("f", (a, b, far, n, out), Store(out, never, (at,))), x, y, np.float32([3]), np.array([5, 11]), result)
+    function = PrimFunc("f", (a, b, far, n, out), Store(out, never, (at,)))
+    run(function, x, y, np.array([3], np.float32), np.array([5, 11]), result)
     np.testing.assert_array_equal(result, np.concatenate([x[:5] * 2 + 1, y[5:11] + 3, np.full(5, 5)]).astype("float32"))
 
 
@@ -347,7 +348,7 @@ def test_parallel_loop(threads: int, grain: int) -> None:
     native = Native(scaled_rows(50, 33, grain), threads=threads)
     for _ in range(50):
         data, result = floats(50, 33), np.zeros((50, 33), "float32")
-        native(data, np.float32([3]), result)
+        native(data, np.array([3], np.float32), result)
         expected = data * np.float32(3) + np.arange(50, dtype="float32")[:, None]
         expected[0] = 0
         np.testing.assert_array_equal(result, expected)
@@ -360,7 +361,7 @@ def test_a_pool_wakes_up_after_sleeping() -> None:
     for _ in range(5):
         threading.Event().wait(0.02)
         result[:] = 0
-        native(data, np.float32([1]), result)
+        native(data, np.array([1], np.float32), result)
         np.testing.assert_array_equal(result[1:], (data + np.arange(50, dtype="float32")[:, None])[1:])
     native.close()
 
@@ -374,7 +375,7 @@ def test_concurrent_callers_share_a_pool() -> None:
         expected = data * np.float32(2) + np.arange(64, dtype="float32")[:, None]
         for _ in range(200):
             result = np.zeros((64, 100), "float32")
-            native(data, np.float32([2]), result)
+            native(data, np.array([2], np.float32), result)
             if not np.array_equal(result[1:], expected[1:]):
                 wrong.append(seed)
 
@@ -408,7 +409,7 @@ class Placed:
     def cores(self) -> list[set[int]]:
         """After a call."""
         data, result = floats(50, 33), np.zeros((50, 33), "float32")
-        self.native(data, np.float32([1]), result)
+        self.native(data, np.array([1], np.float32), result)
         np.testing.assert_array_equal(result[1:], (data + np.arange(50, dtype="float32")[:, None])[1:])
         return [os.sched_getaffinity(worker) for worker in self.workers]
 

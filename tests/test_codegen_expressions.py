@@ -29,6 +29,11 @@ DTYPES = [
 Array = np.ndarray[Any, Any]
 
 
+def repeated(*values: float) -> Array:
+    """The values of one vector of four, four times, as float32."""
+    return np.tile(np.array(values, np.float32), 4)
+
+
 def apply(
     function: Callable[..., PrimExpr], arrays: list[Array], dtype: str, *, lanes: int, target: Target = NATIVE
 ) -> Array:
@@ -316,12 +321,12 @@ def test_comparisons_and_logic(lanes: int) -> None:
 @on_every_target
 @pytest.mark.parametrize("lanes", [1, 16])
 def test_nan_of_the_first_operand_is_kept(lanes: int, target: Target) -> None:
-    a, b = np.tile(np.float32([np.nan, 1.0, np.nan, 2.0]), 4), np.tile(np.float32([3.0, np.nan, np.nan, 1.0]), 4)
+    a, b = repeated(np.nan, 1.0, np.nan, 2.0), repeated(3.0, np.nan, np.nan, 1.0)
     np.testing.assert_array_equal(
-        apply(E.maximum, [a, b], "float32", lanes=lanes, target=target), np.tile(np.float32([np.nan, 1, np.nan, 2]), 4)
+        apply(E.maximum, [a, b], "float32", lanes=lanes, target=target), repeated(np.nan, 1, np.nan, 2)
     )
     np.testing.assert_array_equal(
-        apply(E.minimum, [a, b], "float32", lanes=lanes, target=target), np.tile(np.float32([np.nan, 1, np.nan, 1]), 4)
+        apply(E.minimum, [a, b], "float32", lanes=lanes, target=target), repeated(np.nan, 1, np.nan, 1)
     )
 
 
@@ -336,7 +341,7 @@ def keeping_nan(extremum: Callable[..., PrimExpr]) -> Callable[..., PrimExpr]:
     ("extremum", "expected", "identity"), [(E.maximum, np.maximum, -np.inf), (E.minimum, np.minimum, np.inf)]
 )
 def test_a_step_that_keeps_nan(extremum: Any, expected: Any, identity: float, lanes: int, target: Target) -> None:
-    a, b = np.tile(np.float32([np.nan, 1.0, np.nan, 2.0]), 4), np.tile(np.float32([3.0, np.nan, -np.inf, np.inf]), 4)
+    a, b = repeated(np.nan, 1.0, np.nan, 2.0), repeated(3.0, np.nan, -np.inf, np.inf)
     step = keeping_nan(extremum)
     np.testing.assert_array_equal(apply(step, [a, b], "float32", lanes=lanes, target=target), expected(a, b))
     for first in (identity, -identity, 1.0):

@@ -207,9 +207,11 @@ def _import_onnx(n: int) -> Callable[[], object]:
 
 
 def _import_torch(n: int) -> Callable[[], object]:
-    torch = pytest.importorskip("torch")
+    pytest.importorskip("torch")
+    import torch
 
-    class Chain(torch.nn.Module):  # type: ignore[misc]
+
+    class Chain(torch.nn.Module):
         def forward(self, x: Any) -> Any:
             y = x
             for _ in range(n // 2):

@@ -191,7 +191,7 @@ def test_hard_swish_of_absurd_scales_is_all_or_nothing() -> None:
     small, large = (
         tilewright.compile(
             one("HARD_SWISH", T("x", (1, 4), "int8", None, scale), T("y", (1, 4), "int8", None, 1e20))
-        )(np.int8([[-100, 0, 1, 100]])) for scale in (1e-30, 1e12)
+        )(np.array([[-100, 0, 1, 100]], np.int8)) for scale in (1e-30, 1e12)
     )
     assert (small == 0).all() and (large == 0).all()
 
@@ -304,7 +304,9 @@ def test_names_that_are_there_twice(tmp_path: Path) -> None:
 
 
 def test_a_module_without_a_program(tmp_path: Path) -> None:
-    torch = pytest.importorskip("torch")
+    pytest.importorskip("torch")
+    import torch
+
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         torch.jit.script(torch.nn.ModuleList([torch.nn.ReLU()])).save(str(tmp_path / "m.pt"))
@@ -316,7 +318,8 @@ def test_a_module_without_a_program(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["conv1d", "conv2d", "dynamic lstm", "embedding"])
 def test_quantized_layers_pack_their_weights_while_they_are_read(name: str, tmp_path: Path) -> None:
-    torch = pytest.importorskip("torch")
+    pytest.importorskip("torch")
+    import torch
     from torch.ao.nn import quantized
     from torch.ao.quantization import quantize_dynamic
 
@@ -325,7 +328,7 @@ def test_quantized_layers_pack_their_weights_while_they_are_read(name: str, tmp_
             torch.quantize_per_tensor(x, 0.05, 100, torch.quint8)
         ).dequantize()  # type: ignore[operator]
 
-    class Module(torch.nn.Module):  # type: ignore[misc, name-defined]
+    class Module(torch.nn.Module):
         def __init__(self) -> None:
             super().__init__()
             made = {
@@ -352,7 +355,9 @@ def test_quantized_layers_pack_their_weights_while_they_are_read(name: str, tmp_
 
 
 def test_check_says_what_a_program_of_torch_has(tmp_path: Path) -> None:
-    torch = pytest.importorskip("torch")
+    pytest.importorskip("torch")
+    import torch
+
     x = torch.from_numpy(np.ones((2, 3), np.float32))
     network = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.ReLU()).eval()
     torch.export.save(torch.export.export(network, (x,)), tmp_path / "m.pt2")

@@ -24,7 +24,8 @@ from tilewright.relay.interpreter import evaluate
 
 Array = np.ndarray[Any, Any]
 X = np.arange(20, dtype=np.float32).reshape(5, 4)
-ONE, FOUR, ROW = np.ones(2, np.float32), np.float32([[1, 2, 3, 4]]), "which has 5 elements; indices must be -5 to 4"
+ONE, FOUR = np.ones(2, np.float32), np.array([[1, 2, 3, 4]], np.float32)
+ROW = "which has 5 elements; indices must be -5 to 4"
 CASES: dict[str, tuple[str, dict[str, Array], Array, str]] = {
     "gather": ("Gather", {"x": X, "i": np.array([1, -1, 4])}, np.array([1, 5, 0]), ROW),
     "gather of int32": (
@@ -149,12 +150,12 @@ def test_of_tflite(tmp_path: Path) -> None:
         tflite_models.model(tensors, [Op("GATHER", [0, 1], [2], "GatherOptions", {"Axis": 0})], [0, 1], [2])
     )
     program = tilewright.compile(path)
-    np.testing.assert_array_equal(program(X, np.int32([4, 0, 2])), X[[4, 0, 2]])
+    np.testing.assert_array_equal(program(X, np.array([4, 0, 2], np.int32)), X[[4, 0, 2]])
     for wrong in (-1, 5):
         with pytest.raises(
             RunError, match="an index is outside the input, which has 5 elements there; indices must be 0 or more"
         ):
-            program(X, np.int32([0, wrong, 1]))
+            program(X, np.array([0, wrong, 1], np.int32))
 
 
 @pytest.mark.skipif(shutil.which("gcc") is None, reason="no gcc")

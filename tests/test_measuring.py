@@ -306,7 +306,8 @@ def test_options_that_make_no_sense_are_refused(options: dict[str, float]) -> No
 
 @pytest.mark.slow
 def test_a_worker_that_cannot_start_says_why() -> None:
-    why = r"a worker process could not be started: .* its memory limit is 1 MiB, and the interpreter alone takes \d+ MiB"
+    why = (r"a worker process could not be started: .* its memory limit is 1 MiB, "
+           r"and the interpreter alone takes \d+ MiB")
     with pytest.raises(WorkerNotStarted, match=why):
         Worker(memory_limit=1 << 20, modules=("tilewright.relay",)).call("planted_calls:echo", {})
     with LocalBuilder(memory_limit=1 << 20, n_parallel=1) as builder, LocalRunner() as runner:

@@ -109,8 +109,8 @@ BY_NUMPY = [
     (Case("Pow", (X, np.array([2], np.float32)), {"broadcast": 1}, 1), X**2),
     (Case("Greater", (X, LATER), {"broadcast": 1, "axis": 1}, 1), np.greater(X, LATER[:, None, None])),
     (
-        Case("Gemm", (X[0, 0], X[0, 1].T, np.float32([1, 2, 3, 4])), {"broadcast": 1, "beta": 0.5}, 6),
-        X[0, 0] @ X[0, 1].T + 0.5 * np.float32([1, 2, 3, 4])
+        Case("Gemm", (X[0, 0], X[0, 1].T, np.array([1, 2, 3, 4], np.float32)), {"broadcast": 1, "beta": 0.5}, 6),
+        X[0, 0] @ X[0, 1].T + 0.5 * np.array([1, 2, 3, 4], np.float32)
     ),
     (Case("PRelu", (X, LATER), {}, 6), np.where(X < 0, X * LATER[:, None, None], X)),
     (Case("Cast", (X,), {"to": "INT32"}, 1), X.astype(np.int32)),

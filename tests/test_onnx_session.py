@@ -254,4 +254,4 @@ def test_dictionaries_come_as_a_list() -> None:
     )
     session = ours.InferenceSession(model)
     assert session.get_outputs()[0].type == "seq(map(string,tensor(float)))"
-    assert session.run(None, {"x": np.float32([[0.25, 0.75]])}) == [[{"ham": 0.25, "spam": 0.75}]]
+    assert session.run(None, {"x": np.array([[0.25, 0.75]], np.float32)}) == [[{"ham": 0.25, "spam": 0.75}]]

@@ -42,7 +42,7 @@ def test_a_diagonal_is_set_with_the_arguments_of_the_field() -> None:
 
 @pytest.mark.parametrize(("op", "meaning"), [(relay.mod, np.fmod), (relay.floor_mod, np.mod)])
 def test_remainders_are_the_same_natively_and_interpreted(op: Any, meaning: np.ufunc) -> None:
-    a, b = np.float32([1e8, 3e38, 5.3, -5.3, np.inf, 7]), np.float32([7, 1e-3, np.inf, 0.1, 2, 0])
+    a, b = np.array([1e8, 3e38, 5.3, -5.3, np.inf, 7], np.float32), np.array([7, 1e-3, np.inf, 0.1, 2, 0], np.float32)
     x, y = (var(n, shape=(6,)) for n in "xy")
     function = Function([x, y], op(x, y))
     with np.errstate(invalid="ignore"):

@@ -141,8 +141,8 @@ def test_symbolic_dimensions() -> None:
         (broadcast.Add(), (image, TensorType((3, 1, 1))), (n, 3, 8, m)),
         (broadcast.Add(), (image, TensorType((m,))), (n, 3, 8, m)),
         (broadcast.Add(), (TensorType((n, 1)), TensorType((5,))), (n, 5)),
-        (nn.Conv2d(2, 1), (image, TensorType((4, 3, 3, 3))), (n, 4, 4, (m + 1) // 2)),
-        (nn.MaxPool2d(2, 2), (image,), (n, 3, 4, m // 2)),
+        (nn.Conv2d((2,), (1,)), (image, TensorType((4, 3, 3, 3))), (n, 4, 4, (m + 1) // 2)),
+        (nn.MaxPool2d((2,), (2,)), (image,), (n, 3, 4, m // 2)),
         (reduction.Mean((2, 3)), (image,), (n, 3)),
         (transform.Transpose((0, 2, 3, 1)), (image,), (n, 8, m, 3)),
         (transform.Concatenate(0), (TupleType((image, image)),), (n + n, 3, 8, m)),
@@ -170,7 +170,7 @@ def test_reshape_of_every_small_shape_computes_the_same() -> None:
 def test_operators_are_values() -> None:
     from tilewright.relay.op import nn
 
-    assert nn.Conv2d(padding=1) == nn.Conv2d(padding=(1, 1, 1, 1)) == nn.Conv2d(padding=[1, 1])
+    assert nn.Conv2d(padding=(1,)) == nn.Conv2d(padding=(1, 1, 1, 1)) == nn.Conv2d(padding=[1, 1])
     assert hash(nn.Pad([[0, 0], [1, 1]])) == hash(nn.Pad(((0, 0), (1, 1))))
     assert nn.Softmax(1) != nn.Softmax(2)
 

@@ -378,7 +378,7 @@ REFUSED: list[tuple[Op, tuple[Any, ...], str]] = [
     (nn.Conv2d(), (IMAGE, t(8, 3, 3)), "weight must have 4 dimensions, and it has 3: (8, 3, 3)"),
     (nn.Conv2d(channels=4), (IMAGE, t(8, 3, 3, 3)), "channels is 4, and the weight makes 8"),
     (
-        nn.Conv2d(kernel_size=5), (IMAGE, t(8, 3, 3, 3)),
+        nn.Conv2d(kernel_size=(5,)), (IMAGE, t(8, 3, 3, 3)),
         "kernel_size is (5, 5), and the weight (8, 3, 3, 3) (OIHW) has (3, 3)"
     ),
     (
@@ -416,11 +416,11 @@ REFUSED: list[tuple[Op, tuple[Any, ...], str]] = [
     ),
     (nn.Conv2dTranspose(), (IMAGE, t(4, 8, 3, 3)), "channels of data (3) and weight (4) differ"),
     (
-        nn.Conv2dTranspose(output_padding=1), (IMAGE, t(3, 8, 3, 3)),
+        nn.Conv2dTranspose(output_padding=(1,)), (IMAGE, t(3, 8, 3, 3)),
         "output_padding 1 must be less than the stride 1 or the dilation 1 of dimension 0"
     ),
     (
-        nn.Conv2dTranspose(padding=9), (IMAGE, t(3, 8, 3, 3)),
+        nn.Conv2dTranspose(padding=(9,)), (IMAGE, t(3, 8, 3, 3)),
         "the padding (9, 9, 9, 9) leaves nothing of the result: its spatial shape is (-8, -8)"
     ),
     (
@@ -439,9 +439,9 @@ REFUSED: list[tuple[Op, tuple[Any, ...], str]] = [
         nn.BiasAdd(), (IMAGE, t(4)),
         "the bias must have the shape (3,), one value for each element of axis 1, and it has (4,)"
     ),
-    (nn.MaxPool2d(9), (IMAGE,), "a window of 9 does not fit into spatial dimension 0 of 8 with padding 0 and 0"),
+    (nn.MaxPool2d((9,)), (IMAGE,), "a window of 9 does not fit into spatial dimension 0 of 8 with padding 0 and 0"),
     (
-        nn.MaxPool2d(2, ceil_mode=True), (t(1, 3, N, 8),),
+        nn.MaxPool2d((2,), ceil_mode=True), (t(1, 3, N, 8),),
         "ceil_mode needs known sizes, and spatial dimension 0 is n; give the model's inputs fixed sizes"
     ),
     (nn.AdaptiveAvgPool2d((0, 1)), (IMAGE,), "spatial dimension 0 of 8 cannot be pooled to 0; both must be 1 or more"),
@@ -558,7 +558,7 @@ def test_unknown_operators() -> None:
 def test_functions_take_tensors_then_attributes() -> None:
     x, w = relay.var("x", shape=(1, 3, 8, 8)), relay.var("w", shape=(4, 3, 3, 3))
     by_place, by_name = relay.nn.conv2d(x, w, 2, 1), relay.nn.conv2d(data=x, weight=w, padding=1, strides=2)
-    assert by_place.op == by_name.op == nn.Conv2d(2, 1)
+    assert by_place.op == by_name.op == nn.Conv2d((2,), (1,))
     assert relay.sum(x, (2, 3), True).checked_type == TensorType((1, 3, 1, 1))
     assert relay.reshape(x, [0, -1]).checked_type == TensorType((1, 192))
     assert relay.cast(x, np.float16).checked_type == TensorType((1, 3, 8, 8), "float16")

@@ -24,7 +24,9 @@ from tilewright.relay.op import (
 from tilewright.relay.op.blocks import DepthToSpace, SpaceToDepth
 from tilewright.relay.op.registry import Op
 
-torch = pytest.importorskip("torch")
+pytest.importorskip("torch")
+import torch
+
 F = torch.nn.functional
 Array = np.ndarray[Any, Any]
 _random = np.random.default_rng(11)
@@ -110,8 +112,8 @@ def test_conv2d(stride: Any, pad: Any, dilation: Any, groups: int) -> None:
 
 
 def test_conv_of_other_ranks() -> None:
-    check(nn.Conv1d(2, 3, 2, 2), lambda a, b: F.conv1d(a, b, None, 2, 3, 2, 2), real(2, 4, 17), real(6, 2, 3))
-    check(nn.Conv3d(2, 1), lambda a, b: F.conv3d(a, b, None, 2, 1), real(1, 2, 5, 6, 7), real(3, 2, 3, 3, 3))
+    check(nn.Conv1d((2,), (3,), (2,), 2), lambda a, b: F.conv1d(a, b, None, 2, 3, 2, 2), real(2, 4, 17), real(6, 2, 3))
+    check(nn.Conv3d((2,), (1,)), lambda a, b: F.conv3d(a, b, None, 2, 1), real(1, 2, 5, 6, 7), real(3, 2, 3, 3, 3))
 
 
 def test_integer_convolution_is_exact() -> None:
@@ -138,9 +140,12 @@ def test_conv2d_transpose(stride: Any, pad: Any, more: Any, dilation: Any, group
 
 
 def test_conv_transpose_of_other_ranks() -> None:
-    check(nn.Conv1dTranspose(3, 1), lambda a, b: F.conv_transpose1d(a, b, None, 3, 1), real(1, 4, 7), real(4, 2, 4))
     check(
-        nn.Conv3dTranspose(2), lambda a, b: F.conv_transpose3d(a, b, None, 2), real(1, 2, 2, 3, 4), real(2, 3, 3, 2, 2)
+        nn.Conv1dTranspose((3,), (1,)), lambda a, b: F.conv_transpose1d(a, b, None, 3, 1), real(1, 4, 7), real(4, 2, 4)
+    )
+    check(
+        nn.Conv3dTranspose((2,)), lambda a, b: F.conv_transpose3d(a, b, None, 2), real(1, 2, 2, 3, 4),
+        real(2, 3, 3, 2, 2)
     )
 
 
@@ -150,17 +155,18 @@ def test_conv_transpose_of_other_ranks() -> None:
 )
 def test_pools(k: Any, stride: Any, pad: Any, ceil: bool) -> None:
     x = real(2, 3, 12, 13)
-    check(nn.MaxPool2d(k, stride, 1, pad, ceil_mode=ceil), lambda a: F.max_pool2d(a, k, stride, pad, 1, ceil), x)
+    check(nn.MaxPool2d(k, stride, (1,), pad, ceil_mode=ceil), lambda a: F.max_pool2d(a, k, stride, pad, 1, ceil), x)
     for counted in (False, True):
-        op = nn.AvgPool2d(k, stride, 1, pad, ceil_mode=ceil, count_include_pad=counted)
+        op = nn.AvgPool2d(k, stride, (1,), pad, ceil_mode=ceil, count_include_pad=counted)
         check(op, lambda a, counted=counted: F.avg_pool2d(a, k, stride, pad, ceil, counted), x)
 
 
 def test_pools_of_other_ranks() -> None:
-    check(nn.MaxPool1d(3, 2, 2, 1), lambda a: F.max_pool1d(a, 3, 2, 1, 2), real(1, 2, 15))
-    check(nn.AvgPool1d(3, 2, 1, 1), lambda a: F.avg_pool1d(a, 3, 2, 1, False, False), real(1, 2, 15))
-    check(nn.MaxPool3d(2, 2), lambda a: F.max_pool3d(a, 2, 2), real(1, 2, 6, 7, 8))
-    check(nn.AvgPool3d(3, 2, 1, 1, count_include_pad=True), lambda a: F.avg_pool3d(a, 3, 2, 1), real(1, 2, 6, 7, 8))
+    check(nn.MaxPool1d((3,), (2,), (2,), (1,)), lambda a: F.max_pool1d(a, 3, 2, 1, 2), real(1, 2, 15))
+    check(nn.AvgPool1d((3,), (2,), (1,), (1,)), lambda a: F.avg_pool1d(a, 3, 2, 1, False, False), real(1, 2, 15))
+    check(nn.MaxPool3d((2,), (2,)), lambda a: F.max_pool3d(a, 2, 2), real(1, 2, 6, 7, 8))
+    op = nn.AvgPool3d((3,), (2,), (1,), (1,), count_include_pad=True)
+    check(op, lambda a: F.avg_pool3d(a, 3, 2, 1), real(1, 2, 6, 7, 8))
 
 
 def test_adaptive_and_global_pools() -> None:

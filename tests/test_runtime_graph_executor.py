@@ -137,7 +137,8 @@ def test_a_program_in_stages_knows_its_outputs_when_it_has_run():
             ask()
     with pytest.raises(InputError, match="the model has no output 2; it has 2"):
         module.get_output(2)
-    for value in (np.float32([[0, 1], [2, 0], [3, 4]]), np.float32([[0, 0]]), np.float32([[5, 0]])):
+    for rows in ([[0, 1], [2, 0], [3, 4]], [[0, 0]], [[5, 0]]):
+        value = np.array(rows, np.float32)
         module.set_input("x", value)
         module.run()
         np.testing.assert_array_equal(module.get_output(0).numpy(), np.argwhere(value))

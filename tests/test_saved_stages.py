@@ -97,7 +97,7 @@ def test_operators_that_run_between_stages(tmp_path: Path) -> None:
     x = relay.var("x", shape=(3, 2))
     compiled = tilewright.compile(tilewright.IRModule.from_expr(relay.Function([x], UniqueSlices()(relay.exp(x)))))
     loaded = again(compiled, tmp_path)
-    for value in (np.float32([[1, 2], [1, 2], [3, 4]]), np.float32([[1, 2], [0, 2], [3, 4]])):
+    for value in (np.array([[1, 2], [1, 2], [3, 4]], np.float32), np.array([[1, 2], [0, 2], [3, 4]], np.float32)):
         for got, wanted in zip(loaded(value), UniqueSlices().reference(np.exp(value)), strict=True):
             np.testing.assert_allclose(got, wanted, rtol=1e-6)
     assert loaded.in_python == {"unique_slices"}

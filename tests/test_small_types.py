@@ -33,7 +33,7 @@ def _floats() -> Array:
     near += [(a[1:] + a[:-1]) / np.float32(2) for a in (np.sort(a[np.isfinite(a)]) for a in list(near))]
     exact = np.concatenate(near)
     bits = np.random.default_rng(0).integers(0, 1 << 32, 20000, np.uint32).view(np.float32)
-    special = np.float32([0, -0.0, np.inf, -np.inf, np.nan, 1e-45, 1.17e-38, 3.4e38, 5e-8])
+    special = np.array([0, -0.0, np.inf, -np.inf, np.nan, 1e-45, 1.17e-38, 3.4e38, 5e-8], np.float32)
     return np.concatenate(
         [exact, np.nextafter(exact, np.float32(np.inf)), np.nextafter(exact, np.float32(-np.inf)), bits, special]
     )

@@ -545,7 +545,7 @@ def test_argwhere_of_a_module() -> None:
 
 def test_results_that_are_tuples_of_tensors_of_unknown_sizes() -> None:
     x = relay.var("x", shape=(2, 3))
-    value = np.float32([[3, 1, 2], [3, 1, 2]])
+    value = np.array([[3, 1, 2], [3, 1, 2]], np.float32)
     unique, largest = UniqueSlices()(x), TopK(2)(x)
     slices, best = UniqueSlices().reference(value), TopK(2).reference(value)
     for body, wanted in (

@@ -12,7 +12,9 @@ import tilewright
 import torch_functions
 from tilewright.base.errors import ModelError
 
-torch = pytest.importorskip("torch")
+pytest.importorskip("torch")
+import torch
+
 pytestmark = pytest.mark.filterwarnings("ignore")
 F = torch.fft
 torch.manual_seed(4)

@@ -13,9 +13,10 @@ import pytest
 
 import tilewright
 
-torch = pytest.importorskip("torch")
-import torch.ao.nn.intrinsic.quantized as fused  # noqa: E402
-from torch.ao.nn import quantized  # noqa: E402
+pytest.importorskip("torch")
+import torch
+import torch.ao.nn.intrinsic.quantized as fused
+from torch.ao.nn import quantized
 
 ENGINES = [e for e in ("x86", "onednn", "fbgemm", "qnnpack") if e in torch.backends.quantized.supported_engines]
 VNNI = "avx512_vnni" in Path("/proc/cpuinfo").read_text()
@@ -28,7 +29,7 @@ pytestmark = [
 F = np.float32
 
 
-class Wrapped(torch.nn.Module):  # type: ignore[misc]
+class Wrapped(torch.nn.Module):
     """Quantizes its inputs, calls, and gives real numbers."""
 
     def __init__(self, inner: Callable[..., Any], parameters: list[tuple[float, int]]) -> None:
@@ -148,7 +149,7 @@ def test_quantization_is_one_rounding_to_whole_numbers(zero: int) -> None:
     scale = F(rng.uniform(0.01, 0.1))
     x = (rng.integers(-300, 300, 5000) * F(0.5) * scale * (1 + rng.integers(-3, 4, 5000) * F(6e-8))).astype(F)
 
-    class Quantizes(torch.nn.Module):  # type: ignore[misc]
+    class Quantizes(torch.nn.Module):
         def forward(self, x: Any) -> Any:
             return torch.quantize_per_tensor(x, float(scale), zero, torch.quint8).int_repr()
 

@@ -29,7 +29,8 @@ from tilewright.relay.frontend.pytorch.reading import read_model
 from tilewright.relay.frontend.pytorch.size_expressions import canonical_size
 from tilewright.relay.frontend.pytorch.zip_reader import AmbiguousArchiveError, read_entries, read_entry
 
-torch = pytest.importorskip("torch", reason="torch is not installed")
+pytest.importorskip("torch", reason="torch is not installed")
+import torch
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 MARK = "was-executed"
@@ -50,7 +51,7 @@ class _Calls:
         return os.mkdir, (MARK,)
 
 
-class _Small(torch.nn.Module):  # type: ignore[misc, name-defined]
+class _Small(torch.nn.Module):
     def __init__(self) -> None:
         super().__init__()
         self.dense = torch.nn.Linear(4, 3)

@@ -18,7 +18,9 @@ import tilewright
 from tilewright import relay
 from tilewright.base.errors import ModelError, OpNotImplemented
 
-torch = pytest.importorskip("torch", reason="the PyTorch frontend reads what torch writes; install torch")
+pytest.importorskip("torch", reason="the PyTorch frontend reads what torch writes; install torch")
+import torch
+
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore::UserWarning"), pytest.mark.filterwarnings(
     "ignore::DeprecationWarning"
 ),

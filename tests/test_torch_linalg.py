@@ -14,7 +14,9 @@ from tilewright.base.errors import ModelError, NotNativeWarning, ShapeError
 from tilewright.relay.expr import var
 from torch_functions import compiled
 
-torch = pytest.importorskip("torch")
+pytest.importorskip("torch")
+import torch
+
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning", "ignore::DeprecationWarning", "ignore::FutureWarning")
 L = torch.linalg
 torch.manual_seed(3)

@@ -14,7 +14,9 @@ import tilewright
 from tilewright.relay.frontend import from_pytorch
 from tilewright.relay.interpreter import evaluate
 
-torch = pytest.importorskip("torch", reason="the PyTorch frontend reads what torch writes; install torch")
+pytest.importorskip("torch", reason="the PyTorch frontend reads what torch writes; install torch")
+import torch
+
 F = torch.nn.functional
 # torch's own
 pytestmark = [
@@ -193,7 +195,7 @@ def test_places_that_indices_name_are_written(door: str) -> None:
     agrees(door, module_of(program), [torch.randn(3, 4)])
 
 
-class _Halved(torch.nn.Module):  # type: ignore[misc]
+class _Halved(torch.nn.Module):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return torch.nn.functional.interpolate(x, scale_factor=0.5, mode="area")
 

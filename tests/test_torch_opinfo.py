@@ -15,12 +15,13 @@ import pytest
 
 import daily
 
-torch = pytest.importorskip("torch", reason="the PyTorch frontend reads what torch writes; install torch")
+pytest.importorskip("torch", reason="the PyTorch frontend reads what torch writes; install torch")
+import torch
 
-import tilewright  # noqa: E402
-import torch_opinfo  # noqa: E402
-from tilewright.relay.frontend import from_pytorch  # noqa: E402
-from tilewright.relay.interpreter import evaluate  # noqa: E402
+import tilewright
+import torch_opinfo
+from tilewright.relay.frontend import from_pytorch
+from tilewright.relay.interpreter import evaluate
 
 F = torch.nn.functional
 Program = Callable[..., Any]

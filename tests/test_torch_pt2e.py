@@ -11,7 +11,9 @@ import pytest
 
 import tilewright
 
-torch = pytest.importorskip("torch")
+pytest.importorskip("torch")
+import torch
+
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning", "ignore::DeprecationWarning", "ignore::FutureWarning")
 
 
@@ -20,7 +22,7 @@ def operators() -> Any:
     return torch.ops.quantized_decomposed
 
 
-class Static(torch.nn.Module):  # type: ignore[misc]
+class Static(torch.nn.Module):
     """A convolution of bytes between quantizations."""
 
     def __init__(self) -> None:
@@ -42,7 +44,7 @@ class Static(torch.nn.Module):  # type: ignore[misc]
         )
 
 
-class Dynamic(torch.nn.Module):  # type: ignore[misc]
+class Dynamic(torch.nn.Module):
     """A matrix product of data that are quantized by their range."""
 
     def __init__(self, symmetric: bool) -> None:

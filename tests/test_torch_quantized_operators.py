@@ -12,14 +12,15 @@ import pytest
 
 import tilewright
 
-torch = pytest.importorskip("torch")
-import torch.ao.nn.intrinsic.quantized as fused  # noqa: E402
-from torch.ao import quantization  # noqa: E402
-from torch.ao.nn import quantized  # noqa: E402
+pytest.importorskip("torch")
+import torch
+import torch.ao.nn.intrinsic.quantized as fused
+from torch.ao import quantization
+from torch.ao.nn import quantized
 
-from test_torch_engines import ENGINES, F, Wrapped, agrees, pytestmark, single_threaded  # noqa: E402, F401
-from tilewright.base.errors import OpNotImplemented  # noqa: E402
-from tilewright.relay.frontend import from_pytorch  # noqa: E402
+from test_torch_engines import ENGINES, F, Wrapped, agrees, pytestmark, single_threaded  # noqa: F401
+from tilewright.base.errors import OpNotImplemented
+from tilewright.relay.frontend import from_pytorch
 
 
 def convolution(
@@ -196,7 +197,7 @@ def test_embeddings(kind: Any) -> None:
     compared(quantized.Embedding(50, 16, _weight=whole, dtype=kind), torch.randint(0, 50, (3, 7)), 0)
     bag = quantized.EmbeddingBag(50, 16, _weight=whole, dtype=kind, mode="sum", include_last_offset=True)
 
-    class Bags(torch.nn.Module):  # type: ignore[misc]
+    class Bags(torch.nn.Module):
         def __init__(self) -> None:
             super().__init__()
             self.bag = bag

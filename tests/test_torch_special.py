@@ -14,7 +14,9 @@ from tilewright.base.errors import ModelError, ShapeError
 from tilewright.relay.expr import var
 from tilewright.relay.op import special
 
-torch = pytest.importorskip("torch")
+pytest.importorskip("torch")
+import torch
+
 mpmath = pytest.importorskip("mpmath")
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning", "ignore::DeprecationWarning", "ignore::FutureWarning")
 S = torch.special
@@ -81,7 +83,7 @@ def test_polynomials_are_torchs(family: str) -> None:
     )
 
 
-class Many(torch.nn.Module):  # type: ignore[misc]
+class Many(torch.nn.Module):
     def forward(self, x: Any, n: Any) -> Any:
         return (
             torch.polygamma(2, x),

@@ -11,8 +11,9 @@ import pytest
 
 import tilewright
 
-torch = pytest.importorskip("torch")
-from torch.nn import functional  # noqa: E402
+pytest.importorskip("torch")
+import torch
+from torch.nn import functional
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning", "ignore::DeprecationWarning", "ignore::FutureWarning")
 ENGINES = [e for e in ("x86", "qnnpack") if e in torch.backends.quantized.supported_engines]
@@ -42,7 +43,7 @@ FUNCTIONS: dict[str, Function] = {
 }
 
 
-class Applied(torch.nn.Module):  # type: ignore[misc]
+class Applied(torch.nn.Module):
     """A function between quantization and real numbers."""
 
     def __init__(self, function: Function, given: tuple[float, int], made: tuple[float, int]) -> None:

@@ -10,10 +10,11 @@ import pytest
 
 import tilewright
 
-torch = pytest.importorskip("torch")
+pytest.importorskip("torch")
+import torch
 
 
-class Applied(torch.nn.Module):  # type: ignore[misc]
+class Applied(torch.nn.Module):
     """A module that is one function of its inputs."""
 
     def __init__(self, function: Callable[..., Any]) -> None:

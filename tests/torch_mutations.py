@@ -27,7 +27,8 @@ import pytest
 import damaged_files
 from damaged_files import DAMAGE, EXECUTED, Damage, Format, Made, Random, cut, flip, repeat, usual_doors
 
-torch = pytest.importorskip("torch", reason="torch is not installed")
+pytest.importorskip("torch", reason="torch is not installed")
+import torch
 
 FILE = "model.pt"
 DOORS = usual_doors(FILE)
@@ -48,7 +49,7 @@ Seed = tuple[str, bytes, dict[str, tuple[int, ...]]]
 # Seeds
 
 
-class _Branches(torch.nn.Module):  # type: ignore[misc, name-defined]
+class _Branches(torch.nn.Module):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         for k in range(3):
             x = torch.tanh(x) + k
@@ -57,7 +58,7 @@ class _Branches(torch.nn.Module):  # type: ignore[misc, name-defined]
         return x
 
 
-class _Recurrent(torch.nn.Module):  # type: ignore[misc, name-defined]
+class _Recurrent(torch.nn.Module):
     def __init__(self) -> None:
         super().__init__()
         self.cells = torch.nn.LSTM(4, 5, batch_first=True)
@@ -78,7 +79,7 @@ def _quantized() -> Any:
     return convert(prepared)
 
 
-class _Dynamic(torch.nn.Module):  # type: ignore[misc, name-defined]
+class _Dynamic(torch.nn.Module):
     """An embedding of bytes, and an LSTM whose products quantize what they take as they run."""
 
     def __init__(self) -> None:
@@ -93,7 +94,7 @@ class _Dynamic(torch.nn.Module):  # type: ignore[misc, name-defined]
         return self.cells(self.rows(x.abs().to(torch.int64)))[0]  # type: ignore[no-any-return]
 
 
-class _Rows(torch.nn.Module):  # type: ignore[misc, name-defined]
+class _Rows(torch.nn.Module):
     """A quantized convolution of one dimension, and a norm."""
 
     def __init__(self) -> None:

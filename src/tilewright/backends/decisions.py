@@ -1,12 +1,11 @@
-"""What a kernel leaves open: every choice that schedules make by their model of the machine, beside the others that are
-right too.
+"""Decisions of a kernel: every choice that schedules make by the cost model, with the valid alternatives.
 
     rows, columns = options.decide(("tile_y", "tile_x"), (6, 32), lambda: [(r, c) for …])
 
-Without decisions that is the first answer, the model's, and the others are not even listed. With `Decisions({…})` in
-its `KernelOptions`, a kernel is made as the decisions say, where they are among the options; so a tuner finds out what
-there is to choose (`noting`), tries it, and a build applies what was best. A choice is over one name or several, of
-which not all combinations need to be there.
+Without decisions, the answer is that of the cost model, and the alternatives are not listed. With `Decisions({…})` in
+its `KernelOptions`, the kernel follows the given decisions if they are among the options. A tuner lists the choices
+(`noting`), tries alternatives, and a build applies the best. A choice is over one name or several, of which not all
+combinations must exist.
 """
 
 from __future__ import annotations
@@ -20,13 +19,12 @@ Option = tuple[Value, ...]
 Options = Callable[[], Iterable[Option]]
 
 BY_MODEL: Final = -1
-"""The value of a choice whose analytical answer depends on other choices: whatever the model then says."""
+"""Value of a choice whose analytical answer depends on other choices: use the answer of the cost model."""
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """One choice that a kernel asked for: a value for each of `names`. The value of `selects` decides which choices
-    come after it."""
+    """One choice of a kernel: a value for each of `names`. The value of `selects` determines which choices follow."""
 
     names: tuple[str, ...]
     default: Option
@@ -36,20 +34,20 @@ class Choice:
 
 @dataclass(slots=True)
 class Decisions:
-    """Answers by name, for one kernel. The cost model answers for names that are not given, and for values that are not
-    among the options."""
+    """Answers by name, for one kernel. The cost model answers for absent names, and for values that are not among the
+    options."""
 
     given: Mapping[str, Value] = field(default_factory=dict)
     noting: bool = False
     """Whether `choices` collects the choices of the kernel."""
     choices: list[Choice] = field(default_factory=list)
     refused: list[str] = field(default_factory=list)
-    """Names that were given values which are no options here."""
+    """Names whose given values are not options here."""
     taken: dict[str, Value] = field(default_factory=dict)
-    """The answers that were given so far."""
+    """The answers given so far."""
 
     def decide(self, names: tuple[str, ...], default: Option, options: Options, selects: str) -> Option:
-        """The answer to one choice. A name that a kernel asks for a second time is another one, numbered."""
+        """Return the answer to one choice. Repeated names are numbered."""
         names = tuple(map(self._fresh, names))
         wanted = tuple(self.given.get(n, d) for n, d in zip(names, default, strict=True))
         answer = default
@@ -73,5 +71,5 @@ class Decisions:
 
     @property
     def unused(self) -> list[str]:
-        """Names that were given and never asked for."""
+        """Return the given names that no choice has asked for."""
         return [n for n in self.given if n not in self.taken]

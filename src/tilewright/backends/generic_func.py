@@ -60,7 +60,7 @@ class GenericFunc:
 
     def register(
         self, first: Any, second: Any = None, override: bool = True, *, allow_override: bool | None = None
-    ) -> Any:
+    ) -> Function:
         """Register an implementation for one target key or several: `register(func, keys)`, or `register(keys)` as a
         decorator.
 

@@ -29,12 +29,12 @@ class KernelOptions:
     """Tiles of Winograd's algorithm: "off", "2x2", "4x4", or "auto" for those that the cost model expects to pay."""
 
     def decide(self, names: tuple[str, ...], default: Option, options: Options, selects: str = "") -> Option:
-        """Return a value for each name: `default`, the choice of the cost model, unless the decisions name another of
-        the `options`."""
+        """Return a value for each name: `default`, the cost model's choice, unless the decisions select another of the
+        `options`."""
         return self.decisions.decide(names, default, options, selects)
 
     def decide_one(self, name: str, default: int, options: Options, selects: bool = False) -> int:
-        """The same for one number."""
+        """Decide a choice over one number."""
         (value,) = self.decide((name,), (default,), options, name if selects else "")
         return int(value)
 
@@ -51,7 +51,7 @@ _CURRENT: Final[ContextVar[tuple[KernelOptions, ...]]] = ContextVar("kernel_opti
 
 
 def current() -> KernelOptions:
-    """Return the options that were entered last and not left; the default options outside.
+    """Return the innermost entered options; by default, the default options.
 
     Functions with an interface of TVM read them, which has no argument for a machine: `topi.nn.conv2d`, the schedules
     of `topi.x86`, and computations that programs register. Strategies take them as an argument.
@@ -66,7 +66,7 @@ def enter(options: KernelOptions) -> None:
 
 
 def leave() -> None:
-    """Make the options before the last `enter` the current ones again."""
+    """Restore the options before the last `enter`."""
     _CURRENT.set(_CURRENT.get()[:-1])
 
 

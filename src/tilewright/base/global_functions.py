@@ -47,7 +47,7 @@ class GlobalFunction:
 
 def register_func(
     func_name: str | Callable[..., Any], f: Callable[..., Any] | None = None, override: bool = False
-) -> Any:
+) -> Callable[..., Any]:
     """Give a function a name that others find it by: `register_func("a.b", f)`, or a decorator, with or without a name.
 
     Raises `OptionError` when the name is taken, unless `override`.

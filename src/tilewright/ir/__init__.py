@@ -1,7 +1,7 @@
 """The parts that all programs share: modules, types, structural equality and hashing, JSON, the pass runner.
 
-Expressions belong to a dialect, `tilewright.relay` or `tilewright.tir`; those that TVM has here too (`GlobalVar`, `Op`,
-`RelayExpr`) and JSON, which knows all dialects, are imported when they are first used.
+Expressions belong to a dialect, `tilewright.relay` or `tilewright.tir`. The expressions that TVM also has here
+(`GlobalVar`, `Op`, `RelayExpr`), and JSON, which depends on all dialects, are imported at first use.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _LATE: Final = {
     "TypeData": ("relay.adt", "TypeData"), "load_json": ("serialization", "load_json"),
     "save_json": ("serialization", "save_json"),
 }
-"""Name -> the module that has it, and its name there."""
+"""Name -> its module, and its name there."""
 
 RelayRefType = RefType
 

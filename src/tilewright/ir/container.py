@@ -1,6 +1,6 @@
 """TVM's immutable containers, `Array` and `Map`, and the function `convert`, which creates them.
 
-Nodes hold plain tuples and dictionaries; these containers are for scripts that were written for TVM.
+Nodes hold plain tuples and dictionaries; these containers are for scripts written for TVM.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from tilewright.scalar import expr as scalar
 
 
 class Array(tuple[Any, ...]):
-    """An immutable sequence; `a + [x]` is a new one."""
+    """An immutable sequence; `a + [x]` returns a new one."""
 
     __slots__ = ()
 
@@ -37,7 +37,7 @@ class Array(tuple[Any, ...]):
 
 
 class Map(Mapping[Any, Any]):
-    """An immutable mapping; `Map({**m, key: value})` is a new one."""
+    """An immutable mapping; `Map({**m, key: value})` creates a new one."""
 
     __slots__ = ("_items",)
 
@@ -61,8 +61,7 @@ class Map(Mapping[Any, Any]):
 
 
 def convert(value: Any) -> Any:
-    """Convert a sequence to an `Array`, a mapping to a `Map` and a number to a constant; return any other value
-    unchanged."""
+    """Convert a sequence to an `Array`, a mapping to a `Map` and a number to a constant; other values are unchanged."""
     if isinstance(value, (bool, np.bool_)):
         return scalar.IntImm("bool", int(value))
     if isinstance(value, (int, np.integer)):

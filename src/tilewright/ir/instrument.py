@@ -1,6 +1,6 @@
 """Pass instruments: passed to `PassContext(instruments=[…])`, called before and after every pass.
 
-An instrument is a `PassInstrument`, or a class with some of its methods under `@pass_instrument`.
+An instrument is a `PassInstrument`, or a class decorated with `@pass_instrument` that has some of its methods.
 """
 
 from __future__ import annotations
@@ -29,24 +29,24 @@ class PassInstrument:
         return type(self).__name__
 
     def enter_pass_ctx(self) -> None:
-        """The context begins."""
+        """Called when the context is entered."""
 
     def exit_pass_ctx(self) -> None:
-        """The context ends."""
+        """Called when the context is left."""
 
     def should_run(self, mod: IRModule, info: PassInfo) -> bool:
-        """False to leave this pass out."""
+        """Return False to skip this pass."""
         return True
 
     def run_before_pass(self, mod: IRModule, info: PassInfo) -> None:
-        """`mod` is about to go through the pass."""
+        """Called with the module before the pass."""
 
     def run_after_pass(self, mod: IRModule, info: PassInfo) -> None:
-        """`mod` is what the pass returned."""
+        """Called with the result of the pass."""
 
 
 def pass_instrument(pi_cls: C | None = None) -> Any:
-    """Make a class with some of the methods of `PassInstrument` an instrument: `@pass_instrument`, or
+    """Turn a class with some of the methods of `PassInstrument` into an instrument: `@pass_instrument`, or
     `@pass_instrument()`."""
 
     def declare(cls: type) -> type:
@@ -58,7 +58,7 @@ def pass_instrument(pi_cls: C | None = None) -> Any:
 
 @dataclass
 class PassTimingInstrument(PassInstrument):
-    """Measures every pass; `render()` is the table."""
+    """Measures every pass; `render()` returns the table."""
 
     rows: list[tuple[int, str, float]] = field(default_factory=list)
     _open: list[tuple[int, float]] = field(default_factory=list)
@@ -77,7 +77,7 @@ class PassTimingInstrument(PassInstrument):
         self.rows[at] = (depth, name, time.perf_counter() - begin)
 
     def render(self) -> str:
-        """One line a pass, nested passes indented: its name, milliseconds, share of the total."""
+        """Return one line per pass, nested passes indented: its name, milliseconds, and share of the total."""
         total = sum(t for depth, _, t in self.rows if depth == 0) or 1.0
         return "\n".join(f"{'  ' * depth}{name}: {t * 1e3:.3f} ms ({t / total:.1%})" for depth, name, t in self.rows)
 
@@ -141,7 +141,7 @@ DumpInstrument = DumpIR
 
 @dataclass
 class VerifyInstrument(PassInstrument):
-    """Runs `check` on what every pass returns; what it raises names the pass."""
+    """Runs `check` on the result of every pass; its errors name the pass."""
 
     check: Callable[[IRModule], None]
 

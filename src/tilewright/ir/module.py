@@ -1,4 +1,4 @@
-"""`IRModule`: the functions and data types of a program, by name. A module is a value for passes: they return a new
+"""`IRModule`: the functions and data types of a program, by name. Passes treat a module as a value: they return a new
 one."""
 
 from __future__ import annotations
@@ -71,11 +71,11 @@ class IRModule:
         return len(self._functions)
 
     def functions_items(self) -> list[tuple[Any, Any]]:
-        """The functions with their `GlobalVar`s."""
+        """Return the functions with their `GlobalVar`s."""
         return list(self.functions.items())
 
     def items(self) -> list[tuple[str, Any]]:
-        """The functions with their names."""
+        """Return the functions with their names."""
         return list(self._functions.items())
 
     @property
@@ -84,38 +84,38 @@ class IRModule:
         return {self.get_global_var(name): f for name, f in self._functions.items()}
 
     def get_global_var(self, name: str) -> Any:
-        """The `GlobalVar` of a function; always the same object for one module."""
+        """Return the `GlobalVar` of a function; always the same object for one module."""
         if name not in self._names:
             self._names[name] = dialects.global_var(name, self[name])
         return self._names[name]
 
     def get_global_vars(self) -> list[Any]:
-        """The `GlobalVar`s of all functions, in order."""
+        """Return the `GlobalVar`s of all functions, in order."""
         return [self.get_global_var(name) for name in self._functions]
 
     def lookup_type(self, name: str) -> Any:
-        """The definition of a data type by its name; raises `CompileError` naming the nearest."""
+        """Return the definition of a data type by name. Raises `CompileError` with the nearest name."""
         names = {g.name_hint: d for g, d in self.type_definitions.items()}
         if name not in names:
             raise CompileError(f"the module has no data type '{name}'{nearest(name, names)}", code="TW0401")
         return names[name]
 
     def get_global_type_var(self, name: str) -> GlobalTypeVar:
-        """The `GlobalTypeVar` of a data type."""
+        """Return the `GlobalTypeVar` of a data type."""
         header: GlobalTypeVar = self.lookup_type(name).header
         return header
 
     def get_global_type_vars(self) -> list[GlobalTypeVar]:
-        """The names of all data types, in order."""
+        """Return the names of all data types, in order."""
         return list(self.type_definitions)
 
     def get_type(self, name: str) -> tuple[Any, ...]:
-        """A data type's name followed by its constructors."""
+        """Return a data type's name and its constructors."""
         data = self.lookup_type(name)
         return (data.header, *data.constructors)
 
     def get_constructor(self, type_name: str, constructor: str) -> Any:
-        """A constructor by the name of its data type and its own."""
+        """Return a constructor by the name of its data type and its own."""
         return self.lookup_type(type_name)[constructor]
 
     def lookup(self, name: Any) -> Any:
@@ -125,30 +125,30 @@ class IRModule:
     Lookup = lookup
 
     def update(self, other: IRModule | Mapping[Any, Any]) -> None:
-        """Add the functions of `other`, in place of those of the same name."""
+        """Add the functions and data types of `other`, replacing those of the same name."""
         for name, function in getattr(other, "functions", other).items():
             self[name] = function
         self.type_definitions.update(getattr(other, "type_definitions", {}))
 
     def update_func(self, name: Any, function: Any) -> None:
-        """Put `function` in place of the one of that name."""
+        """Replace the function of that name."""
         self[name] = function
 
     def remove(self, name: Any) -> None:
-        """Take a function out; raises `CompileError` when it is not there."""
+        """Remove a function. Raises `CompileError` if it does not exist."""
         key = _name(name)
         _ = self[key]
         del self._functions[key]
         self._names.pop(key, None)
 
     def copy(self) -> IRModule:
-        """A module with the same functions, which can be changed on its own."""
+        """Return a module with the same functions that can be changed independently."""
         new = IRModule(self._functions, self.type_definitions, self.attrs)
         new._names.update(self._names)
         return new
 
     def map_functions(self, f: Callable[[Any], Any], kind: type) -> IRModule:
-        """`f` applied to every function that is a `kind`; this same module when nothing changed."""
+        """Apply `f` to every function that is a `kind`; return this module if nothing changed."""
         changed = {n: g for n, old in self._functions.items() if isinstance(old, kind) and (g := f(old)) is not old}
         if not changed:
             return self
@@ -157,31 +157,31 @@ class IRModule:
         return new
 
     def with_attr(self, key: str, value: Any) -> IRModule:
-        """The same module with one more attribute."""
+        """Return the same module with one more attribute."""
         return self.with_attrs({key: value})
 
     def with_attrs(self, attrs: Mapping[str, Any]) -> IRModule:
-        """The same module with more attributes."""
+        """Return the same module with more attributes."""
         new = self.copy()
         new.attrs.update(attrs)
         return new
 
     def without_attr(self, key: str) -> IRModule:
-        """The same module without an attribute."""
+        """Return the same module without an attribute."""
         new = self.copy()
         new.attrs.pop(key, None)
         return new
 
     def get_attr(self, key: str) -> Any:
-        """An attribute, or None."""
+        """Return an attribute, or None."""
         return self.attrs.get(key)
 
     def get_attrs(self) -> dict[str, Any]:
-        """The attributes, as a dictionary that may be changed."""
+        """Return the attributes as a new dictionary."""
         return dict(self.attrs)
 
     def _import(self, file_to_import: str | Path) -> None:
-        """Add the definitions of a file of Relay's text."""
+        """Add the definitions of a file of Relay text."""
         path = Path(file_to_import)
         self.update(dialects.parse(path.read_text(encoding="utf-8"), str(path), self))
 
@@ -197,11 +197,11 @@ class IRModule:
     def astext(
         self, show_meta_data: bool = True, annotate: Callable[[Any], str] | None = None, show_spans: bool = False
     ) -> str:
-        """The module as text, which `parse` reads. `annotate` and `show_spans` are those of `relay.astext`."""
+        """Return the module as text for `parse`. `annotate` and `show_spans` are those of `relay.astext`."""
         return dialects.astext(self, show_meta_data, annotate, show_spans)
 
     def script(self) -> str:
-        """The text of the module: Relay's, and that of functions of loops."""
+        """Return the text of the module's Relay and TIR functions, without metadata."""
         return self.astext(show_meta_data=False)
 
     def show(self) -> None:
@@ -215,11 +215,11 @@ class IRModule:
         return self.copy()
 
     def __deepcopy__(self, memo: dict[int, Any]) -> IRModule:
-        """Functions are never changed, so that a copy may have the same ones."""
+        """Return a shallow copy, since functions never change."""
         return self.copy()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickled as JSON."""
+        """Pickle as JSON."""
         return dialects.pickled(self)
 
 

@@ -1,5 +1,4 @@
-"""Attributes of operators that programs register, by the operator's name: whether a target computes it, what a pass
-should know.
+"""Attributes of operators that programs register by the operator's name: support by a target, information for passes.
 
     @register_op_attr("nn.conv2d", "target.npu")
     def conv2d_on_npu(expr): ...
@@ -15,11 +14,13 @@ import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from types import FrameType
-from typing import Any, Final
+from typing import Any, Final, TypeVar, overload
 
 from tilewright.base.errors import OptionError, UnknownOperatorWarning
 from tilewright.base.plugins import offload_names
 from tilewright.ir import dialects
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +36,15 @@ OP_ATTRIBUTES: Final[dict[tuple[str, str], Registered]] = {}
 """The attributes by operator and key."""
 
 
-def register_op_attr(op_name: str, attr_key: str, value: Any = None, level: int = 10) -> Callable[[Any], Any] | Any:
+@overload
+def register_op_attr(op_name: str, attr_key: str, value: None = None, level: int = 10) -> Callable[[T], T]: ...
+
+
+@overload
+def register_op_attr(op_name: str, attr_key: str, value: T, level: int = 10) -> T: ...
+
+
+def register_op_attr(op_name: str, attr_key: str, value: Any = None, level: int = 10) -> Any:
     """Set the attribute `attr_key` of an operator; without `value`, a decorator of the value.
 
     Raises `OptionError` when the operator has this attribute with the same level or a higher one. Warns
@@ -64,8 +73,8 @@ def register_op_attr(op_name: str, attr_key: str, value: Any = None, level: int 
 
 
 def known_targets() -> list[str]:
-    """Return the names of the targets that take parts of graphs: recorded ones, accelerators, and those that
-    attributes of operators name."""
+    """Return the names of the targets that take parts of graphs: recorded ones, accelerators, and those in attributes
+    of operators."""
     named = {key.removeprefix("target.") for _, key in OP_ATTRIBUTES if key.startswith("target.")}
     return sorted({*offload_names(), *named})
 
@@ -86,6 +95,6 @@ def reset_op_attr(op_name: str, attr_key: str) -> None:
 
 
 def op_attr(op_name: str, attr_key: str) -> Any:
-    """A registered attribute of an operator, or None."""
+    """Return a registered attribute of an operator, or None."""
     known = OP_ATTRIBUTES.get((op_name, attr_key))
     return None if known is None else known.value

@@ -1,5 +1,5 @@
-"""The field's names for where a node comes from: `Span`, `SourceName`, `SequentialSpan`. All are `Origin`s, which
-messages show."""
+"""TVM's names for the origin of a node: `Span`, `SourceName`, `SequentialSpan`. All are `Origin`s, which messages show.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class SourceName(str):
 
 
 class Span(Origin):
-    """A stretch of a text: lines and columns from 1, both ends."""
+    """A range of a text; lines and columns count from 1 and include both ends."""
 
     __slots__ = ("column", "end_column", "end_line")
     column: int
@@ -37,7 +37,7 @@ class Span(Origin):
 
 
 class SequentialSpan(Origin):
-    """Several places: what a rewrite made of more than one node comes from."""
+    """Several positions: the origin of a rewrite's result that replaces several nodes."""
 
     __slots__ = ("spans",)
     spans: tuple[Origin, ...]

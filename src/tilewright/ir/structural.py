@@ -1,14 +1,14 @@
 """Structural equality and hashing, of graphs, functions, loops, scalar expressions and types.
 
-Names do not count and positions do: two programs are equal when some one-to-one renaming of their variables and buffers
-makes them the same text. A graph call that is used twice differs from two calls; scalar expressions are values. What a
-node consists of is derived from its fields, so a new kind of node needs nothing here; its `span` and `origin` do not
-count, nor do the names of loop functions and blocks, nor the reducer of a block, which its two statements tell already.
-Numbers with fractions are equal where they differ by less than 1e-9, as in TVM. Nothing recurses over a graph. The hash
-is stable between processes.
+Names do not matter: two programs are equal if a one-to-one renaming of their variables and buffers makes them
+identical. A graph call used twice differs from two calls; scalar expressions are values. The components of a node are
+derived from its fields, so a new kind of node needs no code here. The comparison ignores `span` and `origin`, the names
+of TIR functions and blocks, and the reducer of a block, which follows from its two statements. Fractional numbers are
+equal if they differ by less than 1e-9, as in TVM. No recursion over a graph occurs. The hash is the same in every
+process.
 
-Variables of types are bound by what is generic in them, sizes by the annotation of a variable in which they stand. A
-dimension of which nothing is known equals any other such.
+Type variables are bound by the generic function or data type, symbolic dimensions by the annotation of the variable
+that contains them. All unknown dimensions are equal.
 """
 
 from __future__ import annotations
@@ -35,18 +35,18 @@ _BINDERS: Final = ("type_params", "type_vars", "params", "var", "buffer", "iters
 _NAMED: Final[dict[str, frozenset[str]]] = {"PrimFunc": frozenset({"name"}), "Block": frozenset({"name"})}
 """Fields that are only names, by class."""
 _DERIVED: Final = "combiner"
-"""The annotation of a block that says again what its two statements say."""
+"""Annotation of a block's reducer, which follows from its two statements."""
 CLOSE: Final = 1e-9
-"""Floating-point numbers that differ by less are equal."""
+"""Floating-point numbers with a smaller difference are equal."""
 _FIELDS: dict[type, tuple[str, ...]] = {}
 _LABELS: dict[type, tuple[tuple[str, str], ...]] = {}
 MOST_LINES: Final = 6
-"""Lines of a part of a program that a message shows."""
+"""Largest number of lines of a program part in a message."""
 MOST_STEPS: Final = 32
-"""Steps of a path that a message shows."""
+"""Largest number of path steps in a message."""
 
 _ATTRIBUTE: Final = "\0"
-"""Prefix of the label of an operator's attribute; its path is the path of the call, then `attrs`."""
+"""Prefix of the label of an operator's attribute; its path is the path of the call, followed by `attrs`."""
 
 
 class _Program(dict[str, Any]):
@@ -54,7 +54,7 @@ class _Program(dict[str, Any]):
 
 
 class _Missing:
-    """Placeholder for a function that only the other module has."""
+    """Placeholder for a function that only one module has."""
 
     def __repr__(self) -> str:
         return "nothing of that name"
@@ -65,8 +65,8 @@ _MISSING: Final = _Missing()
 
 @dataclasses.dataclass(slots=True)
 class _Step:
-    """One step of the way to a difference: where it begins on both sides, and the label of the part that it goes
-    into."""
+    """One step of the path to a difference: the previous step, the nodes on both sides, and the label of the component.
+    """
 
     before: _Step | None
     label: str
@@ -75,7 +75,7 @@ class _Step:
 
 
 def fields_of(kind: type) -> tuple[str, ...]:
-    """The names of what a node of this class consists of, in order of declaration."""
+    """Return the names of the compared fields of a node class, in order of declaration."""
     known = _FIELDS.get(kind)
     if known is None:
         if dataclasses.is_dataclass(kind):
@@ -89,7 +89,7 @@ def fields_of(kind: type) -> tuple[str, ...]:
 
 
 def is_name(x: Any) -> bool:
-    """True for variables and buffers: compared by what binds them."""
+    """Return whether `x` is a variable or buffer, which is compared by its binding."""
     return isinstance(x, (scalar.Var, scalar.Buffer, TypeVar)) or hasattr(x, "type_annotation")
 
 
@@ -105,8 +105,8 @@ def _described(x: Any) -> tuple[tuple[str, Any], ...]:
 
 
 def _parts(x: Any) -> list[tuple[str, Any]]:
-    """The labelled components of a node, a container or a type; the binders first, so that names are met where they
-    are bound."""
+    """Return the labelled components of a node, container or type. Binders come first, so that names are bound before
+    their uses."""
     if isinstance(x, (tuple, list)):
         return [(f"[{i}]", v) for i, v in enumerate(x)]
     if isinstance(x, _Program):
@@ -119,7 +119,7 @@ def _parts(x: Any) -> list[tuple[str, Any]]:
 
 
 def _labels_of(kind: type) -> tuple[tuple[str, str], ...]:
-    """The labels and names of the components of a class of nodes."""
+    """Return the labels and names of the components of a node class."""
     known = _LABELS.get(kind)
     if known is None:
         names = fields_of(kind)
@@ -131,7 +131,7 @@ def _labels_of(kind: type) -> tuple[tuple[str, str], ...]:
 
 
 def _bound_names(x: Any) -> Iterator[Any]:
-    """The names that the node `x` itself binds."""
+    """Yield the names that the node `x` itself binds."""
     names = fields_of(type(x)) if not isinstance(x, (tuple, list, dict)) else ()
     if "body" in names or {"var", "extent"} <= set(names) or "type_vars" in names or isinstance(x, FuncType):
         for n in _BINDERS:
@@ -149,7 +149,7 @@ def _bound_names(x: Any) -> Iterator[Any]:
 
 
 def _sizes_of(t: Type | None) -> Iterator[scalar.Var]:
-    """Return the symbolic dimensions in a type."""
+    """Yield the symbolic dimensions in a type."""
     if isinstance(t, TensorType):
         for d in t.shape:
             yield from (v for v in walk(d) if isinstance(v, scalar.Var)) if isinstance(d, scalar.PrimExpr) else ()
@@ -159,8 +159,8 @@ def _sizes_of(t: Type | None) -> Iterator[scalar.Var]:
 
 
 def _sizes_and_inner(func: Any) -> Iterator[Any]:
-    """Return the names that a function binds besides its parameters: their sizes, and the memory that its attributes
-    list."""
+    """Yield the names that a function binds besides its parameters: their symbolic dimensions, and the buffers in its
+    attributes."""
     for p in func.params:
         for d in getattr(p, "shape", ()):
             yield from (v for v in walk(d) if isinstance(v, scalar.Var)) if isinstance(d, scalar.PrimExpr) else ()
@@ -176,12 +176,12 @@ def _is_leaf(x: Any) -> bool:
 
 
 def _is_shared(x: Any) -> bool:
-    """True for nodes whose sharing is part of the program: graph calls, not constants, containers, types or scalars."""
+    """Return whether sharing of the node is significant: only for graph calls."""
     return hasattr(x, "args") and not isinstance(x, (scalar.PrimExpr, Type))
 
 
 class _Comparison:
-    """One run of the comparison; `difference` is the first one found, in reading order."""
+    """One comparison of two programs."""
 
     def __init__(self, map_free_vars: bool, exact: bool = False) -> None:
         self.map_free_vars, self.exact = map_free_vars, exact
@@ -192,7 +192,8 @@ class _Comparison:
         self.bound: set[int] = set()
 
     def difference(self, lhs: Any, rhs: Any) -> tuple[_Step | None, Any, Any] | None:
-        """The way to the first difference, and what stands there on both sides."""
+        """Return the path to the first difference in reading order, and the values there on both sides; None if there
+        is none."""
         stack: list[tuple[Any, Any, _Step | None]] = [(lhs, rhs, None)]
         while stack:
             a, b, path = stack.pop()
@@ -215,7 +216,7 @@ class _Comparison:
         return None
 
     def _enter(self, a: Any, b: Any) -> bool:
-        """Pair two nodes; False when they cannot be the same."""
+        """Pair two nodes; return False if they cannot be equal."""
         if (type(a) is not type(b)) and not (isinstance(a, (tuple, list)) and isinstance(b, (tuple, list))):
             return False
         if isinstance(a, scalar.UnknownDim):
@@ -234,8 +235,7 @@ class _Comparison:
         return not _is_shared(a) or self._pair(a, b)
 
     def _forget(self, names: Any, there: dict[Any, Any], back: dict[Any, Any]) -> None:
-        """Names are bound again: two loops, or a function and the type that is written for it, may have the same
-        ones."""
+        """Rebind names, since two loops, or a function and its declared type, can bind the same ones."""
         for v in names:
             if v in there:
                 _ = back.pop(there.pop(v), None)
@@ -292,10 +292,9 @@ def _text(path: _Step | None) -> str:
 
 
 def structural_equal(lhs: Any, rhs: Any, map_free_vars: bool = False, *, exact: bool = False) -> bool:
-    """True when both are the same up to the names of what they bind (and of free variables, with `map_free_vars`).
+    """Return whether both are equal up to the names that they bind (and, with `map_free_vars`, of free variables).
 
-    With `exact`, numbers are equal only where their bits are, which is what a program needs that takes the place of
-    another.
+    With `exact`, numbers must have equal bits, as necessary to replace one program by the other.
     """
     return first_difference(lhs, rhs, map_free_vars, exact=exact) is None
 
@@ -303,13 +302,13 @@ def structural_equal(lhs: Any, rhs: Any, map_free_vars: bool = False, *, exact: 
 def first_difference(
     lhs: Any, rhs: Any, map_free_vars: bool = False, *, exact: bool = False
 ) -> tuple[str, Any, Any] | None:
-    """Where two programs differ first: `(path, left, right)`, or None."""
+    """Return the first difference of two programs as `(path, left, right)`, or None."""
     found = _Comparison(map_free_vars, exact).difference(_program(lhs), _program(rhs))
     return None if found is None else (_text(found[0]), found[1], found[2])
 
 
 def _program(x: Any) -> Any:
-    """A module as the data types and functions by name."""
+    """Return a module as its data types and functions by name; other values unchanged."""
     if not hasattr(x, "get_global_vars"):
         return x
     types = {f"type {header.name_hint}": data for header, data in x.type_definitions.items()}
@@ -318,8 +317,8 @@ def _program(x: Any) -> Any:
 
 
 def assert_structural_equal(lhs: Any, rhs: Any, map_free_vars: bool = False) -> None:
-    """Raise `CompileError`, showing the first difference and the lines that it is in, unless both are structurally
-    equal."""
+    """Raise `CompileError` with the first difference and the lines that contain it, unless both are structurally equal.
+    """
     found = _Comparison(map_free_vars).difference(_program(lhs), _program(rhs))
     if found is None:
         return
@@ -332,7 +331,7 @@ def assert_structural_equal(lhs: Any, rhs: Any, map_free_vars: bool = False) -> 
 
 
 def _line_around(whole: Any, at: Any, path: _Step | None, side: str) -> str | None:
-    """The line of the text of one program in which its part of the difference stands."""
+    """Return the line of one program's text that contains its side of the difference, or the nearest enclosing one."""
     while True:
         line = dialects.line_of(whole, at)
         if line is not None or path is None:
@@ -349,11 +348,11 @@ def _shown(x: Any) -> str:
 
 
 def structural_hash(x: Any, map_free_vars: bool = True, constants: str = "content") -> str:
-    """A hash (32 hex digits) that equal programs share, the same in every process; numbers that are only close have
-    others.
+    """Return a hash (32 hex digits) that equal programs share in every process. Close but unequal numbers have
+    different hashes.
 
     Free variables count by position; with `map_free_vars=False` also by name. `constants` is `"content"`, or `"type"`
-    to let only the shape and dtype of a constant count, which reads no data.
+    to include only the shape and dtype of constants, which reads no data.
     """
     if constants not in ("content", "type"):
         raise CompileError(f"constants is 'content' or 'type', and was given {constants!r}", code="TW0209")
@@ -361,7 +360,7 @@ def structural_hash(x: Any, map_free_vars: bool = True, constants: str = "conten
 
 
 class _Digest:
-    """A program written out as tokens, in reading order, into a hash; nodes met before are written as their number."""
+    """Writes a program as tokens, in reading order, into a hash; repeated nodes are written as their numbers."""
 
     def __init__(self, map_free_vars: bool, contents: bool) -> None:
         self.hash = hashlib.blake2b(digest_size=16)
@@ -407,7 +406,7 @@ class _Digest:
         stack.extend(v for _, v in reversed(parts))
 
     def _scalar(self, e: scalar.PrimExpr) -> int:
-        """The number of a scalar expression; the same for equal ones, whether or not they are one object."""
+        """Return the number of a scalar expression; equal expressions have equal numbers."""
         known = self.scalars.get(e)
         if known is not None:
             return known
@@ -449,7 +448,7 @@ class _Digest:
         return self.count - 1
 
     def _bind(self, names: Sequence[Any]) -> None:
-        """Names are bound, and those that were before are others now."""
+        """Bind names; names bound before get a new identity."""
         self.bound.update(id(v) for v in names)
         for v in names:
             if self.numbers.pop(v, None) is not None:

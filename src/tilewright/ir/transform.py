@@ -1,9 +1,8 @@
-"""Passes and the one runner of passes.
+"""Passes, and the runner of all passes.
 
-A pass is a small frozen dataclass whose fields are its options; called on a module it returns a module, and a pass that
-raises leaves nothing half-way, since modules are values. `PassContext` says how passes run: the optimisation level,
-what is switched off, the configuration, the instruments that watch (`ir/instrument.py`). It lives on a context
-variable, so threads do not meet.
+A pass is a small frozen dataclass whose fields are its options. It maps a module to a new module, so a pass that raises
+leaves no partial changes. `PassContext` determines how passes run: optimization level, disabled passes, configuration,
+instruments (`ir/instrument.py`). It is stored in a context variable, so each thread has its own.
 """
 
 from __future__ import annotations
@@ -48,8 +47,7 @@ class Pass:
     traceable: ClassVar[bool] = False
     """Whether the pass may be part of a trace, as in TVM; unused here."""
     exact: ClassVar[bool] = True
-    """False where results change on purpose (by an approximation), so that `relay.check_rewrites` leaves the pass
-    out."""
+    """False if the pass changes results on purpose (approximation), so that `relay.check_rewrites` skips it."""
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
@@ -65,21 +63,21 @@ class Pass:
         return PassInfo(self.opt_level, self.name, self.required, self.traceable)
 
     def transform_module(self, mod: IRModule, context: PassContext) -> IRModule:
-        """The module after the pass; `mod` itself when there is nothing to do."""
+        """Return the module after the pass; `mod` itself if nothing changes."""
         raise NotImplementedError
 
     def __call__(self, mod: IRModule) -> IRModule:
-        """Run the pass under the current context, whatever its level."""
+        """Run the pass under the current context, regardless of its level."""
         return _run(self, mod, PassContext.current())
 
 
 class FunctionPass(Pass):
-    """A pass that looks at one function at a time, those that are a `kind`, and defines `transform_function`."""
+    """A pass over single functions of the class `kind`; subclasses define `transform_function`."""
 
     kind: ClassVar[type] = object
 
     def transform_function(self, function: Any, mod: IRModule, context: PassContext) -> Any:
-        """The function after the pass; `function` itself when there is nothing to do."""
+        """Return the function after the pass; `function` itself if nothing changes."""
         raise NotImplementedError
 
     def transform_module(self, mod: IRModule, context: PassContext) -> IRModule:
@@ -87,13 +85,13 @@ class FunctionPass(Pass):
 
 
 class ModulePass(Pass):
-    """A pass that looks at the whole module: what `module_pass` makes."""
+    """A pass over the whole module, as made by `module_pass`."""
 
 
 class Sequential(Pass):
-    """Passes one after the other; those above the level of the context or switched off are left out.
+    """Runs passes in order, except disabled ones and those above the level of the context.
 
-    The sequence has a name, a level and required passes of its own, by which a sequence around it runs it.
+    The sequence has its own name, level and required passes, which an enclosing sequence uses.
     """
 
     def __init__(
@@ -125,7 +123,7 @@ class Sequential(Pass):
 
 
 def named_pass(name: str) -> Pass:
-    """The pass of that name with its default options; raises `OptionError` naming the nearest."""
+    """Return the pass of that name with its default options. Raises `OptionError` with the nearest name."""
     found = PASSES.get(name)
     if found is None:
         raise OptionError(f"there is no pass '{name}'{settings.nearest(name, PASSES)}", code="TW0210")
@@ -138,8 +136,8 @@ _CURRENT: ContextVar[PassContext | None] = ContextVar("tilewright_pass_context",
 class PassContext:
     """How passes run: `with PassContext(opt_level=3, config={…}): …`.
 
-    `required_pass` are names of passes that run whatever their level, `disabled_pass` of those that never do. Raises
-    `OptionError` for an unknown configuration key, naming the nearest.
+    `required_pass` names passes that run regardless of their level, `disabled_pass` passes that never run. Raises
+    `OptionError` for an unknown configuration key, with the nearest one.
     """
 
     def __init__(
@@ -159,16 +157,16 @@ class PassContext:
 
     @staticmethod
     def current() -> PassContext:
-        """The innermost context of this thread or task; a default one outside of any."""
+        """Return the innermost context of this thread or task; outside of any, a default context."""
         return _CURRENT.get() or PassContext()
 
     @staticmethod
     def list_configs() -> dict[str, dict[str, Any]]:
-        """Every configuration option: its type, its default, its meaning, and its values when they are few."""
+        """Return every configuration option: its type, default and meaning, and its values if they are few."""
         return {name: s.described() for name, s in sorted(settings.SETTINGS.items())}
 
     def override_instruments(self, instruments: Sequence[PassInstrument] | None) -> None:
-        """Let others watch from now on; those that did leave, as they do at the end of the context."""
+        """Replace the instruments of an active context; the previous ones are exited."""
         active = bool(self._tokens)
         if active:
             self._leave()
@@ -177,12 +175,12 @@ class PassContext:
             self._begin()
 
     def get(self, name: str) -> Any:
-        """The value of a configuration option, or its default."""
+        """Return the value of a configuration option, or its default."""
         declared = settings.setting(name)
         return self.config.get(name, declared.default)
 
     def pass_enabled(self, info: PassInfo) -> bool:
-        """Whether a `Sequential` runs this pass here."""
+        """Return whether a `Sequential` runs this pass in this context."""
         if info.name in self.disabled_pass:
             return False
         return info.name in self.required_pass or self.opt_level >= info.opt_level
@@ -247,7 +245,7 @@ def _run(p: Pass, mod: IRModule, context: PassContext) -> IRModule:
 
 
 def _declared(base: type[Pass], method: str, target: Any, info: PassInfo) -> Any:
-    """`target`, a function or a class with `method`, as a pass (a function) or a maker of passes (a class)."""
+    """Turn `target` into a pass (a function) or a factory of passes (a class with `method`)."""
     spec: dict[str, Any] = {
         "opt_level": info.opt_level, "required": info.required, "traceable": info.traceable,
         "name": property(lambda self: info.name),
@@ -265,7 +263,7 @@ def _declared(base: type[Pass], method: str, target: Any, info: PassInfo) -> Any
 def _declaration(
     base: type[Pass], method: str, pass_func: Any, opt_level: int, name: str | None, required: Sequence[str] | None,
     traceable: bool
-) -> Any:
+) -> Callable[..., Any]:
     def declare(target: Any) -> Any:
         if not callable(target):
             raise OptionError(f"a pass is made from a function or a class, not from {target!r}", code="TW0412")
@@ -279,19 +277,19 @@ def _declaration(
 def module_pass(
     pass_func: Any = None, opt_level: int = 0, name: str | None = None, required: Sequence[str] | None = None,
     traceable: bool = False
-) -> Any:
-    """Make a pass of `f(mod, context) -> mod`, or of a class with `transform_module(self, mod, context)`."""
+) -> Callable[..., Any]:
+    """Make a pass from `f(mod, context) -> mod`, or from a class with `transform_module(self, mod, context)`."""
     return _declaration(ModulePass, "transform_module", pass_func, opt_level, name, required, traceable)
 
 
 def function_pass_of(base: type[FunctionPass]) -> Callable[..., Any]:
-    """The decorator `function_pass` for one kind of function."""
+    """Return the decorator `function_pass` for one kind of function."""
 
     def function_pass(
         pass_func: Any = None, opt_level: int = 0, name: str | None = None, required: Sequence[str] | None = None,
         traceable: bool = False
-    ) -> Any:
-        """Make a pass of `f(func, mod, context) -> func`, or of a class with `transform_function(self, func, mod,
+    ) -> Callable[..., Any]:
+        """Make a pass from `f(func, mod, context) -> func`, or from a class with `transform_function(self, func, mod,
         context)`."""
         return _declaration(base, "transform_function", pass_func, opt_level, name, required, traceable)
 
@@ -303,8 +301,7 @@ function_pass: Final = function_pass_of(FunctionPass)
 
 @dataclass(frozen=True)
 class ApplyPassToFunction(Pass):
-    """Runs a pass on the functions with names that match a regular expression as a whole; other functions stay
-    unchanged."""
+    """Runs a pass on the functions whose whole name matches a regular expression; other functions stay unchanged."""
 
     transform: Pass
     func_name_regex: str
@@ -327,7 +324,7 @@ class ApplyPassToFunction(Pass):
 
 @dataclass(frozen=True)
 class PrintIR(Pass):
-    """Prints the module, and changes nothing."""
+    """Prints the module without changing it."""
 
     header: str = ""
     show_meta_data: bool = False

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import importlib
 import typing
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from tilewright.base.params import load_param_dict, save_param_dict
@@ -90,6 +91,7 @@ if TYPE_CHECKING:
         expr_functor,
         frontend,
         function,
+        loops,
         prelude,
         quantize,
         scope_builder,
@@ -168,6 +170,7 @@ __all__ = [
     "linalg",
     "load_param_dict",
     "logsumexp",
+    "loops",
     "matrix_set_diag",
     "mean_std",
     "mean_variance",
@@ -201,7 +204,14 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> typing.Any:
+def __getattr__(name: str) -> Callable[..., Call]:
+    """Return the function of an operator; what else is imported late is declared above."""
+    found: Callable[..., Call] = _late(name) or public_function(name, __name__)
+    return found
+
+
+def _late(name: str) -> typing.Any:
+    """Return a module or a function that is imported at its first use; None for other names."""
     if name in _MODULES:
         return importlib.import_module(f"tilewright.relay.{name}")
     if name == "vm":
@@ -224,7 +234,7 @@ def __getattr__(name: str) -> typing.Any:
         from tilewright.relay.prelude import Prelude
 
         return Prelude
-    return public_function(name, __name__)
+    return None
 
 
 def __dir__() -> list[str]:

@@ -3,8 +3,8 @@
     type List[A] { Cons(A, List[A]), Nil, }
     match (%l) { Cons(%head, %rest) => add(%head, 1), Nil => 0, }
 
-A definition belongs to a module (`mod[relay.GlobalTypeVar("List")] = relay.TypeData(…)`); `Prelude` adds those that the
-field knows.
+A definition belongs to a module (`mod[relay.GlobalTypeVar("List")] = relay.TypeData(…)`); `Prelude` adds TVM's standard
+definitions.
 
     pattern ::= PatternWildcard() | PatternVar(var) | PatternTuple(patterns) | PatternConstructor(constructor, patterns)
 """
@@ -53,9 +53,9 @@ class TypeData:
 
 
 class Constructor(Expr):
-    """One of the shapes of a data type's values: a function from its fields, of the types `inputs`, to the data type.
+    """One alternative of a data type: a function from fields of the types `inputs` to the data type.
 
-    `tag` is its place among the constructors of its type. It knows its own type once a `TypeData` has it.
+    `tag` is its index among the constructors of the type. Its own type is known once a `TypeData` contains it.
     """
 
     __slots__ = ("__weakref__", "belong_to", "inputs", "name_hint", "span", "tag", "type_vars")
@@ -71,7 +71,7 @@ class Constructor(Expr):
         self._type = None
 
     def define(self, data: TypeData, tag: int) -> None:
-        """Become constructor number `tag` of `data`."""
+        """Set the data type, and the index among its constructors."""
         self.tag, self.type_vars = tag, data.type_vars
         self._type = FuncType(self.inputs, TypeCall(data.header, data.type_vars), data.type_vars)
 
@@ -79,7 +79,7 @@ class Constructor(Expr):
         return self._type
 
     def __call__(self, *args: Expr) -> Call:
-        """A value of the data type."""
+        """Return a call that constructs a value."""
         return Call(self, args)
 
 
@@ -101,7 +101,7 @@ class PatternWildcard(Pattern):
 
 @node
 class PatternVar(Pattern):
-    """Any value, which is called `var` in the clause."""
+    """Matches any value and binds it to `var` in the clause."""
 
     var: Var
 
@@ -132,7 +132,7 @@ class PatternConstructor(Pattern):
 
 @node
 class Clause:
-    """One case of a match: where the value looks like `lhs`, the result is `rhs`."""
+    """One case of a match: the result is `rhs` if the value matches `lhs`."""
 
     lhs: Pattern
     rhs: Expr
@@ -180,8 +180,8 @@ def pattern_vars(p: Pattern) -> Iterator[Var]:
 
 
 def pattern_types(p: Pattern, given: Type, span: Origin | None = None) -> Mapping[Var, Type]:
-    """The types of the variables of a pattern that is matched with a value of type `given`; raises `ShapeError` where
-    it cannot fit."""
+    """Return the type of each variable of a pattern matched against a value of type `given`. Raises `ShapeError` if the
+    pattern does not fit the type."""
     found: dict[Var, Type] = {}
     _match_types(p, given, span, found)
     return found

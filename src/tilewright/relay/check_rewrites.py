@@ -27,9 +27,9 @@ from tilewright.relay.op.registry import Fusion
 from tilewright.relay.visitor import post_order
 
 RANGES: Final = ((-1.0, 1.0), (0.125, 1.0))
-"""Where the floats of each trial are drawn from: the second leaves roots and logarithms of variances finite."""
+"""Range of the random floats of each trial; the second keeps roots and logarithms of variances finite."""
 TOLERANCE: Final = {"float64": 1e-8, "float32": 3e-4, "float16": 3e-2, "bfloat16": 1.5e-1}
-"""Of the value and of the largest one beside it."""
+"""Relative to the larger of the value and the largest element of its array."""
 _UNKNOWN_SIZE: Final = 3
 _FAILURES: Final = (TVMError, NotImplementedError, ArithmeticError, LookupError, TypeError, ValueError, RecursionError,
                     MemoryError)
@@ -42,7 +42,7 @@ class RewriteError(InternalError):
 
 
 class _NotChecked(Exception):
-    """Why a function is not run."""
+    """The reason why a function is not run."""
 
 
 @dialects.checked_rewrite.provide
@@ -118,8 +118,8 @@ def _can_be_random(t: Type | None) -> bool:
 
 
 def random_value(t: Type, rng: np.random.Generator, low: float, high: float, sizes: dict[Any, int]) -> Any:
-    """A value of a tensor or tuple type. Integers of 16 bits and more are small, as indices are; `sizes` are those of
-    unknown dimensions."""
+    """Return a random value of a tensor or tuple type. Integers of 16 bits or more are small enough to be indices.
+    `sizes` maps symbolic dimensions to the chosen sizes."""
     if isinstance(t, TupleType):
         return tuple(random_value(f, rng, low, high, sizes) for f in t.fields)
     if not isinstance(t, TensorType):
@@ -164,7 +164,7 @@ def _size(t: Type | None) -> int:
 
 
 def tolerance_of(function: Function) -> float:
-    """By the narrowest float among the values of a function."""
+    """Return the tolerance of the narrowest float type in a function."""
     found = {t.dtype for e in post_order(function) if isinstance(t := e.known_type(), TensorType)}
     return max((TOLERANCE.get(d, 0.0) for d in found), default=0.0)
 

@@ -1,4 +1,4 @@
-"""Functions of the field that are several operators, or one whose parameters come in another order."""
+"""TVM's functions that build several operators, or one operator with its parameters in another order."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def sparse_to_dense(sparse_indices: Any, output_shape: Any, sparse_values: Any, 
 
 
 def segment_sum(data: Any, segment_ids: Any, num_segments: int) -> Call:
-    """The sums of the elements of `data` whose first index has the same segment: as many rows as there are segments."""
+    """Sum the elements of `data` of equal segment, by first index; the result has `num_segments` rows."""
     x, where = as_relay(data), as_relay(segment_ids)
     shape = x.tensor_type.shape
     if len(where.tensor_type.shape) != 1:
@@ -59,8 +59,8 @@ def stft(
 
 
 def arange(start: Any, stop: Any = None, step: Any = 1, dtype: str = "float32") -> Call:
-    """start, start + step, … up to but without stop; one argument alone is the stop. Numbers, or tensors of one: what a
-    run computes gives `dyn.arange`."""
+    """Return start, start + step, … below stop; a single argument is the stop. Bounds are numbers or one-element
+    tensors; with values computed at run time the result is a `dyn.arange`."""
     given = [_known_number(v) for v in ((0, start, step) if stop is None else (start, stop, step))]
     if any(isinstance(v, Expr) for v in given):
         return DynArange(dtype)(*(Reshape(())(v) if isinstance(v, Expr)
@@ -83,7 +83,7 @@ def _number(value: Any, name: str, what: str) -> Any:
 
 def variance(data: Any, axis: Axis = None, keepdims: bool = False, exclude: bool = False, unbiased: bool = False,
              with_mean: Any = None) -> Call:
-    """The mean of (data - mean)^2 along `axis`; `with_mean` is the mean, when it is known, with its axes kept."""
+    """The mean of (data - mean)^2 along `axis`. `with_mean` is the mean if known, with its axes kept."""
     x = as_relay(data)
     mean = Mean(axis, True, exclude)(x) if with_mean is None else with_mean
     return Variance(axis, keepdims, exclude, unbiased)(x, mean)
@@ -120,7 +120,7 @@ def matrix_set_diag(data: Any, diagonal: Any, k: int | tuple[int, int] = 0, alig
     """Matrices with the diagonal `k`, or those from k[0] to k[1], taken from `diagonal`; see the operator
     `matrix_set_diag`.
 
-    `align` says where shorter diagonals stand in their rows: those above the main one, then those below.
+    `align` gives the padded side of shorter diagonals: first those above the main diagonal, then those below.
     """
     low, high = (k, k) if isinstance(k, int) else (k[0], k[-1])
     above, _, below = align.partition("_")

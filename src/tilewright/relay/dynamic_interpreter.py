@@ -1,12 +1,12 @@
-"""Interpreter of programs with data-dependent sizes: numpy steps that are made once and read sizes from their arrays.
+"""Interpreter of programs with data-dependent sizes, made of numpy steps that read sizes from their arrays.
 
     %1 = onnx.deferred(%v0, %0, op_type="Gather")      ->  slot 2 = converted(slot 0, slot 1)
     %2 = transpose(%1, axes=[1, 0])                        slot 3 = transpose's meaning in numpy (slot 2)
 
-An operator that waits for sizes and values is converted when they are there, and what it is converted to is kept for
-all sizes and values of which the same holds that the conversion asked (`arith/noted_sizes.py`): a `Gather` asks for
-ranks alone, and is converted once. So what a call with sizes that were not met before costs are the operators
-themselves, and no graph is made or typed for it.
+A deferred operator is converted at its first call, when the sizes and values of its operands are known. The conversion
+is kept for every combination of sizes and values that satisfies the same conditions (`arith/noted_sizes.py`). For
+example, `Gather` depends on ranks only and is converted once. So a call with new sizes costs only the operators
+themselves; it builds and types no graph.
 """
 
 from __future__ import annotations
@@ -37,27 +37,26 @@ from tilewright.scalar.arith.noted_sizes import Notes, is_noted
 Array = np.ndarray[Any, Any]
 
 MOST_SIZES: Final = 128
-"""The combinations of sizes for which it is kept which conversion serves them."""
+"""Number of size combinations per operator whose conversion is remembered."""
 MOST_CONVERSIONS: Final = 32
-"""The conversions of one operator that are kept."""
+"""Number of conversions kept per operator."""
 _WIDEST: Final = 16
-"""Bytes of an element at most."""
+"""Largest element size, in bytes."""
 LARGE: Final = 1 << 28
-"""Bytes of a value from which on kernels pay; where they are compiled, it is asked whether there is the memory."""
+"""Size in bytes of a value from which compiled kernels pay; the compiler also checks the memory."""
 _OPAQUE: Final = 4
-"""What an operator that is a program of its own (a sort, a suppression of boxes) has to do for an element, beside what
-numpy does for it."""
+"""Cost per element of an opaque operator (sort, box suppression), relative to numpy's cost of an elementwise one."""
 
 
 class TooLargeError(Exception):
-    """An operator has so much to do that kernels pay, however long they take to be made."""
+    """Raised when an operator has so much work that compiling kernels pays."""
 
 
 class Conversions:
     """The conversions of the deferred operators of a program so far; operators of equal content share them."""
 
     def __init__(self, most_work: float) -> None:
-        """An operator of more than `most_work` operations is `TooLargeError`."""
+        """Raise `TooLargeError` for operators of more than `most_work` operations."""
         self.most_work = most_work
         self._known: dict[Any, _Converted] = {}
         self._parts: dict[Any, _Decided] = {}
@@ -67,12 +66,12 @@ class Conversions:
         return self._parts.setdefault(content_of(function), _Decided(function))
 
     def of(self, op: Waiting) -> _Converted:
-        """Those of one operator."""
+        """Return the conversions of one operator."""
         return self._known.setdefault(op.content(), _Converted(self))
 
 
 class DynamicProgram:
-    """The rest of a program, interpreted on values."""
+    """The rest of a program, interpreted."""
 
     def __init__(self, function: Function, conversions: Conversions) -> None:
         lists = function.attrs.get("output_lists", ())
@@ -81,9 +80,8 @@ class DynamicProgram:
         self._run = _quietly(steps_of(outlined(function), functools.partial(_step, conversions))) if straight else None
 
     def __call__(self, values: Sequence[Array]) -> tuple[list[Array], Lists]:
-        """Return the outputs, each an array of its own, and their grouping into lists. Raises `TooLargeError` if the
-        work should be compiled, and the errors of operators.
-        """
+        """Return the outputs, as separate arrays, and their grouping into lists. Raises `TooLargeError` if the work
+        should be compiled, and the errors of operators."""
         if self._run is None:
             raise TooLargeError
         return [np.array(x, order="C") for x in _leaves(self._run(*values))], self.lists
@@ -122,7 +120,7 @@ def _run(function: Function, conversions: Conversions | None) -> Step:
 
 
 def _step(conversions: Conversions | None, call: Call) -> Step:
-    """The value of a call, from those of its operands."""
+    """Return the step of a call: a function of its operands' values."""
     if conversions is not None and isinstance(call.op, Function):
         return _Part(call.op, call.args, conversions)
     if conversions is not None and isinstance(call.op, Waiting):
@@ -147,8 +145,7 @@ def _meaning(reference: Step, call: Call, *args: Any) -> Any:
 
 
 def _growth(op: Op) -> int:
-    """How many times as many elements as its arguments together an operator may make, going by the numbers among its
-    attributes."""
+    """Return an upper bound of output elements per input element, derived from the integer attributes."""
     stack: list[Any] = list(op.attributes().values())
     found = 1
     while stack:
@@ -161,14 +158,14 @@ def _growth(op: Op) -> int:
 
 
 def _limited(growth: int, call: Call, *args: Any) -> Any:
-    """The value of a call. Its type is only inferred where it could be large."""
+    """Evaluate a call. Its type is inferred only if the result could be large."""
     if growth * _most_elements(call.op, args) > LARGE // _WIDEST and _is_large(call, args):
         raise TooLargeError
     return _meaning(call.op.reference, call, *args)
 
 
 def _most_elements(op: Op, args: Sequence[Any]) -> int:
-    """A bound, quickly found: an operator makes at most one for each combination of its arguments' elements."""
+    """Return a quick upper bound of the result's elements: the product of the arguments' elements."""
     if op.kind <= Fusion.BROADCAST and len({getattr(a, "shape", None) for a in args}) == 1:
         return int(getattr(args[0], "size", 1))
     return prod(getattr(a, "size", 1) or 1 for a in args)
@@ -179,7 +176,7 @@ def _is_large(call: Call, args: Sequence[Any]) -> bool:
         return False
     try:
         made = call.op.infer(*(TensorType(a.shape, DataType(a.dtype)) for a in args))
-    except ShapeError:  # no memory has the room, or there is no such value: compiling says which
+    except ShapeError:  # too large for any memory, or no such value: the compiler reports which
         return True
     fields = made.fields if isinstance(made, TupleType) else (made,)
     return sum(t.nbytes for t in fields if isinstance(t, TensorType) and t.is_static) > LARGE
@@ -199,7 +196,7 @@ class _Decided:
     def __init__(self, function: Function) -> None:
         self.asked = tuple(sorted(deciding_of(function)))
         self.known: dict[Any, Step | None] = {}
-        """For values that do not tell all sizes, None."""
+        """By deciding values; None if they do not determine all sizes."""
         self.met: dict[Any, Use] = {}
         self.uses = Uses()
         self.operators = len(calls(function.body))
@@ -214,7 +211,7 @@ class _Decided:
         self.asked, self.known, self.met = tuple(sorted({*self.asked, *asked})), {}, {}
 
     def use(self, key: Any) -> Use:
-        """That of values which are met once more."""
+        """Count one more use of a combination of values."""
         if len(self.met) >= MOST_SIZES and key not in self.met:
             self.met = {}
         use = self.met.setdefault(key, Use())
@@ -256,7 +253,7 @@ class _Part:
             try:
                 return run(*args)
             except RunError:
-                return self._steps(*args)  # which names the nodes of this part
+                return self._steps(*args)  # names the nodes of this part in the error
         if key in of.known:
             return self._steps(*args)
         use = of.use(key)
@@ -305,7 +302,7 @@ class _Converted:
     def __call__(self, call: Call, *args: Any) -> Any:
         try:
             key = tuple(map(_SIZES, args))
-        except AttributeError:  # a sequence, or an optional that is empty
+        except AttributeError:  # a sequence or an empty optional
             return _meaning(call.op.reference, call, *args)
         found = self._known.get((*key, *[_content(args[k]) for k in self._asked]) if self._asked else key)
         if found is None:
@@ -328,7 +325,7 @@ class _Converted:
     def _kept(self, key: Any, found: _Conversion, args: Sequence[Array]) -> _Conversion:
         if not set(found.asked) <= set(self._asked):
             self._asked = tuple(sorted({*self._asked, *found.asked}))
-            self._known = {}  # their keys do not tell apart what these values decide
+            self._known = {}  # the old keys lack the new deciding values
         elif len(self._known) >= MOST_SIZES:
             self._known = {}
         self._known[(*key, *[_content(args[k]) for k in self._asked])] = found
@@ -350,7 +347,7 @@ class _Converted:
                 int(s)
             function, asked = _convert(call, args, [a.shape for a in args])
         if not is_straight(function):
-            raise TooLargeError  # a loop: how often it turns is not known
+            raise TooLargeError  # a loop, whose number of iterations is unknown
         return _Conversion(notes, asked, _run(function, self._conversions))
 
 

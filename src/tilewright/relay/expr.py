@@ -1,9 +1,8 @@
 """Relay expressions: the graph of a model, and the small functional language around it.
 
-Every node knows its type when it is built, as soon as the types of what it is made of are known; `expr.checked_type` is
-that type. What is built over a variable without annotation has no type until `InferType` finds it. Nodes are compared
-by identity; two equal calls are two calls until common subexpressions are merged. Data types and `match` are in
-`relay/adt.py`.
+A node knows its type from construction if the types of its operands are known; `expr.checked_type` is that type.
+Expressions over variables without annotations get their types from `InferType`. Nodes are compared by identity; two
+equal calls remain two calls until common subexpressions are merged. Data types and `match` are in `relay/adt.py`.
 
     expr ::= Var | GlobalVar | Constant | Call(op, args) | Function(params, body) | Tuple(fields)
            | TupleGetItem(tuple, index)
@@ -13,7 +12,7 @@ by identity; two equal calls are two calls until common subexpressions are merge
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -40,7 +39,7 @@ if TYPE_CHECKING:
 
 
 class Expr:
-    """Base of graph expressions. `span` is the model's node that this one came from."""
+    """Base of graph expressions. `span` is the node of the model from which this one was made."""
 
     __slots__ = ("_type",)
     span: Origin | None
@@ -51,11 +50,11 @@ class Expr:
         return self._type
 
     def infer_type(self) -> Type | None:
-        """The type as it follows from the types of the operands, or None when those are not known."""
+        """The type derived from the operands' types, or None if these are not known."""
         raise NotImplementedError
 
     def set_type(self, found: Type | None) -> None:
-        """Record the inferred type. It is derived from the program, which therefore does not change."""
+        """Record the inferred type. It is derived data, so the node counts as unchanged."""
         object.__setattr__(self, "_type", found)
 
     def __post_init__(self) -> None:
@@ -89,7 +88,7 @@ class Expr:
         return text_of(self)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickled and copied as JSON, which depth does not matter to."""
+        """Pickle and copy as JSON, which supports graphs of any depth."""
         return dialects.pickled(self)
 
     def astext(self, show_meta_data: bool = True, annotate: Callable[[Expr], str] | None = None,
@@ -151,7 +150,7 @@ class Expr:
     def __ge__(self, other: Any) -> Call: return _apply("greater_equal", self, other)
 
     def astype(self, dtype: str | DataType) -> Call:
-        """`relay.cast`."""
+        """Return `relay.cast` of this value."""
         return _apply("cast", self, dtype=dtype)
 
 
@@ -188,7 +187,7 @@ class GlobalVar(Expr):
         return "GlobalVar"
 
     def __call__(self, *args: Expr) -> Call:
-        """A call of the function."""
+        """Return a call of the function."""
         return Call(self, args)
 
 
@@ -221,8 +220,9 @@ class Tuple(Expr):
     fields: tuple[Expr, ...]
     span: Origin | None = None
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "fields", tuple(self.fields))
+    def __init__(self, fields: Iterable[Expr], span: Origin | None = None) -> None:
+        object.__setattr__(self, "fields", tuple(fields))
+        object.__setattr__(self, "span", span)
         self.set_type(self.infer_type())
 
     def infer_type(self) -> Type | None:
@@ -309,7 +309,7 @@ class Function(Expr):
         return Function(self.params, body, self._declared, self.type_params, self.attrs, self.span)
 
     def with_attr(self, key: str | Mapping[str, Any], value: Any = None) -> Function:
-        """The same function with one more attribute, or several."""
+        """Return the same function with additional attributes: one, or a mapping of several."""
         more = {key: value} if isinstance(key, str) else key
         return Function(self.params, self.body, self._declared, self.type_params, {**self.attrs, **more}, self.span)
 
@@ -319,13 +319,13 @@ class Function(Expr):
         return Function(self.params, self.body, self._declared, self.type_params, attrs, self.span)
 
     def __call__(self, *args: Expr) -> Call:
-        """A call of the function."""
+        """Return a call of the function."""
         return Call(self, args)
 
 
 @node
 class If(Expr):
-    """One of two values, by a boolean scalar; only that one is computed."""
+    """The value of one of two branches, selected by a boolean scalar; only that branch is computed."""
 
     cond: Expr
     true_branch: Expr
@@ -382,7 +382,7 @@ class RefRead(Expr):
 
 @node
 class RefWrite(Expr):
-    """Put `value` into a reference; the value of that is the empty tuple."""
+    """Store `value` in a reference; the result is the empty tuple."""
 
     ref: Expr
     value: Expr
@@ -414,7 +414,7 @@ class Call(Expr):
 
     def __init__(self, op: Any, args: Sequence[Expr], attrs: Any = None, type_args: Sequence[Type] | None = None,
                  span: Origin | None = None) -> None:
-        """Infers the type. Raises `ShapeError` when the operator refuses these arguments."""
+        """Infer the type. Raises `ShapeError` if the operator rejects the arguments."""
         self.op = op if attrs is None and not isinstance(op, type) else _applied(op, attrs)
         self.args = tuple(args)
         self.span = span
@@ -438,7 +438,7 @@ class Call(Expr):
 
     @property
     def type_args(self) -> tuple[Type, ...]:
-        """The types of the arguments of an operator, as far as they are known; none for a call of a function."""
+        """The known types of an operator's arguments; empty for a call of a function."""
         return () if isinstance(self.op, Expr) else tuple(t for a in self.args if (t := a.known_type()) is not None)
 
 
@@ -473,8 +473,8 @@ def applied_type(function: Type, args: Sequence[Type], span: Origin | None = Non
 
 
 def const(value: Any, dtype: str | DataType | None = None) -> Constant:
-    """A constant from a number, a sequence or an array; Python floats become float32, Python ints int32, as in the
-    field."""
+    """Return a constant made from a number, sequence or array. As in TVM, Python floats become float32 and ints int32.
+    """
     if dtype is None and not isinstance(value, (np.ndarray, np.generic)):
         probe = np.asarray(value)
         dtype = {"f": "float32", "i": "int32"}.get(probe.dtype.kind)

@@ -1,9 +1,8 @@
-"""Which value of a function, in the order of evaluation, is the first that a rewrite got wrong.
+"""Finds the first value, in evaluation order, that a rewrite made wrong.
 
-Both functions are taken without lets and calls of functions, and every value outside of branches is computed. A value
-of the new one has a counterpart in the old one by the model's node that it comes from, else by its place in the
-sequence of operators and types. The first that differs from its counterpart, and equals no other old value, is shown
-with the lines of both texts.
+Lets and function calls are inlined, and every value outside of branches is computed. The counterpart of a new value is
+the old value of the same model node, else the one at the same position in the sequence of operators and types. The
+result is the first value that differs from its counterpart and equals no other old value, with the lines of both texts.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ from tilewright.relay.visitor import operands, post_order, rewrite, substitute
 Program = tuple[Function, Mapping[str, Any]]
 Differs = Callable[[Any, Any], "str | None"]
 MOST_VALUES: Final = 5_000
-"""Values of the largest function that is looked into."""
+"""Number of values of the largest function that is examined."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +59,7 @@ class FirstDifference:
 
 
 def first_difference(old: Program, new: Program, args: Sequence[Any], differs: Differs) -> FirstDifference | None:
-    """The first value that is wrong in `new`; None when no single value can be named.
+    """Find the first value that is wrong in `new`; None if no single value can be identified.
 
     `before` is an expression of `old` itself where that has no lets and no calls of functions.
     """
@@ -82,7 +81,7 @@ def first_difference(old: Program, new: Program, args: Sequence[Any], differs: D
 
 
 def label(e: Expr) -> str:
-    """The operator of a value, and the model's node that it is from."""
+    """Return the operator of a value, and its model node."""
     name = e.op.name if isinstance(e, Call) and not isinstance(e.op, Expr) else type(e).__name__
     return name if e.span is None else f"{name}, from {e.span}"
 
@@ -92,7 +91,7 @@ def _alike(a: Any, b: Any) -> bool:
 
 
 def straight(function: Function, functions: Mapping[str, Any]) -> Function | None:
-    """The function without lets and calls of functions; None where the order of evaluation has effects."""
+    """Inline lets and function calls; None if evaluation has side effects."""
     if any(isinstance(e, (RefCreate, RefRead, RefWrite)) for e in post_order(function)):
         return None
 
@@ -109,7 +108,7 @@ def straight(function: Function, functions: Mapping[str, Any]) -> Function | Non
 
 
 def _strict(e: Expr) -> tuple[Expr, ...]:
-    """Yield the operands that are computed whenever `e` is."""
+    """Return the operands that are computed whenever `e` is."""
     match e:
         case If():
             return (e.cond,)
@@ -124,7 +123,7 @@ def _strict(e: Expr) -> tuple[Expr, ...]:
 
 
 def values_of(function: Function, args: Sequence[Any], functions: Mapping[str, Any]) -> dict[Expr, Any]:
-    """The arrays that the function computes outside of branches, in order of evaluation."""
+    """Evaluate every value outside of branches, in evaluation order."""
     order: list[Expr] = []
     seen: set[Expr] = set()
     stack: list[tuple[Expr, bool]] = [(function.body, False)]

@@ -1,8 +1,8 @@
-"""The visitor classes of the field, for programs that derive from them: `ExprFunctor`, `ExprVisitor`, `ExprMutator`.
+"""TVM's visitor classes, for programs that derive from them: `ExprFunctor`, `ExprVisitor`, `ExprMutator`.
 
-The passes here use `match` and the walks of `relay/visitor.py`. A subclass overrides `visit_call`, `visit_function`, …,
-calls `super()`'s, and asks for what is below with `self.visit`; each node is visited once. Graphs may be as deep as
-memory allows.
+Tilewright's passes use `match` and the walks of `relay/visitor.py`. A subclass overrides `visit_call`,
+`visit_function`, …, calls the base method, and visits operands with `self.visit`. Each node is visited once; memory
+alone limits the depth of graphs.
 
     class CountCalls(ExprVisitor):
         def __init__(self):
@@ -47,11 +47,9 @@ _METHODS: Final[dict[type, str]] = {
 
 
 class ExprFunctor:
-    """Calls the method of the kind of node: `visit_call` for a `Call`, `visit_tuple_getitem` for a `TupleGetItem`, and
-    so on.
+    """Dispatches on the kind of node: `visit_call` for a `Call`, `visit_tuple_getitem` for a `TupleGetItem`, ….
 
-    `memo_map` has the result of every node seen so far. Raises `InternalError` for a kind of node that the class has no
-    method for.
+    `memo_map` maps visited nodes to results. Raises `InternalError` for a kind of node without a method.
     """
 
     def __init__(self) -> None:
@@ -59,7 +57,7 @@ class ExprFunctor:
         self._inside = False
 
     def visit(self, expr: Expr) -> Any:
-        """The result for `expr`: that of its first visit."""
+        """Return the result of visiting `expr`; each node is visited once."""
         if expr in self.memo_map:
             return self.memo_map[expr]
         if self._inside or not isinstance(expr, Expr):
@@ -81,14 +79,15 @@ class ExprFunctor:
 
 
 class ExprVisitor(ExprFunctor):
-    """Looks at every node once, from the root down; overridden methods call `super()`'s to go on below."""
+    """Visits every node once, from the root down; overridden methods call the base method to continue with the
+    operands."""
 
     def _below(self, expr: Expr) -> None:
         for o in operands(expr):
             self.visit(o)
 
     def visit_op(self, op: Any) -> None:
-        """The operator of a call."""
+        """Visit the operator of a call."""
 
     def visit_call(self, call: Call) -> None:
         self.visit(call.op)
@@ -110,10 +109,10 @@ class ExprVisitor(ExprFunctor):
 
 
 class ExprMutator(ExprFunctor):
-    """Rewrite a graph: each method returns the replacement of its node; unchanged subgraphs are kept."""
+    """Rewrites a graph: each method returns the replacement of its node; unchanged subgraphs are kept."""
 
     def visit_op(self, op: Any) -> Any:
-        """The operator of a call."""
+        """Return the replacement of a call's operator."""
         return op
 
     def visit_var(self, var: Var) -> Any:

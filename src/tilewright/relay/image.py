@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
+from tilewright.relay.expr import Call
 from tilewright.relay.op.registry import operator_names, public_function
 
 
-def __getattr__(name: str) -> Callable[..., Any]:
+def __getattr__(name: str) -> Callable[..., Call]:
     return public_function("image." + name, __name__)
 
 

@@ -1,9 +1,9 @@
-"""The meaning of a program: evaluation by the numpy reference of every operator.
+"""Evaluates programs with the numpy reference of every operator.
 
-Slow and obvious; every back end is compared with it. Activations are on a stack of their own, so neither the depth of a
-graph nor that of a recursion meets a limit, and a call in tail position takes the place of its caller. Only the branch
-that is taken runs, and every value is dropped after its last use. A value that several scopes use is computed once, in
-the innermost scope around all its uses.
+Optimized for clarity, not speed; every back end is compared with it. Activations are on an explicit stack, so memory
+alone limits the depth of graphs and recursion. A tail call replaces the activation of its caller. Only the selected
+branch runs, and every value is dropped after its last use. A value that several scopes use is computed once, in the
+innermost scope around all its uses.
 
     tensor -> numpy array   tuple -> tuple   data type -> ConstructorValue   reference -> RefValue   function -> Closure
 """
@@ -44,7 +44,7 @@ Values = dict[Expr, Any]
 
 
 class ConstructorValue:
-    """A value of a data type: the number of its constructor, and the values of its fields."""
+    """A value of a data type: its constructor's tag, and the values of its fields."""
 
     __slots__ = ("constructor", "fields", "tag")
 
@@ -112,7 +112,7 @@ def _settled(main: Function, functions: Functions | None) -> tuple[Function, Fun
 
 
 class Meaning(functools.partial[Any]):
-    """The function that `Op.meaning` returns, for a call: one new array."""
+    """The result of `Op.meaning` for a call: a function that returns one new array."""
 
 
 def prepared(function: Function, known: Sequence[Any] = ()) -> Callable[..., Any]:
@@ -169,7 +169,7 @@ class Interpreter:
         self._scopes: dict[Function, Scopes | None] = {}
 
     def run(self, function: Function, args: Sequence[Any]) -> Any:
-        """The value of `function` for these arguments."""
+        """Evaluate `function` with these arguments."""
         frames = [self.frame(function, args, {}, function)]
         while True:
             frame = frames[-1]
@@ -226,7 +226,7 @@ class _Plan:
                     stack.append(o)
 
     def needs(self, e: Expr) -> tuple[Expr, ...]:
-        """Yield the values that `e` reads from its activation."""
+        """Return the values that `e` reads from its activation."""
         if isinstance(e, Function):
             return self.captured(e)
         if isinstance(e, Call) and isinstance(e.op, Function):
@@ -236,16 +236,16 @@ class _Plan:
         return operands(e)
 
     def captured(self, f: Function) -> tuple[Expr, ...]:
-        """Yield the captured variables and shared values of a function."""
+        """Return the captured variables and shared values of a function."""
         return () if self.scopes is None else self.scopes.captured(f)
 
 
 _PASSED_ON = (If, Let, Match)
-"""Nodes whose value is that of one of their operands, once that is known."""
+"""Nodes whose value is that of one operand, selected at run time."""
 
 
 class _Frame:
-    """One activation: the values known so far, how many uses each has left, and the nodes that are being computed."""
+    """One activation: the known values, their remaining uses, and the nodes being computed."""
 
     __slots__ = ("body", "chosen", "interpreter", "left", "opened", "plan", "stack", "values")
 
@@ -257,7 +257,7 @@ class _Frame:
         self.opened: set[Expr] = set()
 
     def advance(self) -> _Frame | None:
-        """Go on to the end, None, or to the next call of a function: its activation."""
+        """Run to the end and return None, or return the activation of the next called function."""
         while self.stack:
             e = self.stack[-1]
             if e in self.values:
@@ -277,7 +277,7 @@ class _Frame:
         return None
 
     def supply(self, value: Any) -> None:
-        """`value` is that of the node on top of the stack."""
+        """Set the value of the node on top of the stack."""
         e = self.stack.pop()
         self.values[e] = value
         for o in self.plan.needs(e):
@@ -286,7 +286,7 @@ class _Frame:
                 self.values.pop(o, None)
 
     def in_tail_position(self) -> bool:
-        """Whether the value of the node on top of the stack is that of the whole activation."""
+        """Return whether the node on top of the stack determines the value of the whole activation."""
         child = self.stack[-1]
         for i in range(len(self.stack) - 2, -1, -1):
             e = self.stack[i]
@@ -323,7 +323,7 @@ class _Frame:
         if isinstance(e, Let):
             self.values[e.var] = value
             if isinstance(e.value, Function):
-                value.scope[e.var] = value  # a function that calls itself
+                value.scope[e.var] = value  # a recursive function
             return e.body
         for c in e.clauses:
             found: Values = {}
@@ -353,7 +353,7 @@ class _Frame:
         return {v: self.values[v] for v in self.plan.captured(f) if v in self.values}
 
     def _enter(self, e: Call) -> Any:
-        """The activation of the function that is called; for a constructor, the value."""
+        """Return the activation of the called function; for a constructor, the value."""
         args = [self.values[a] for a in e.args]
         target: Any = e.op
         if isinstance(target, GlobalVar):
@@ -386,7 +386,7 @@ _VALUES: Final[dict[type, Callable[[_Frame, Any], Any]]] = {
 
 
 def _fits(p: Pattern, value: Any, found: Values) -> bool:
-    """Whether a value looks like a pattern; `found` gets the values of the pattern's variables."""
+    """Return whether a value matches a pattern, and add the pattern's variables to `found`."""
     match p:
         case PatternVar():
             found[p.var] = value
@@ -401,8 +401,7 @@ def _fits(p: Pattern, value: Any, found: Values) -> bool:
 
 
 def apply_op(call: Call, args: Sequence[Any]) -> Any:
-    """The operator of `call` on numpy values, by its reference; raises `RunError` for values that it has no meaning
-    for."""
+    """Apply the operator of `call` to numpy values. Raises `RunError` for values outside the operator's domain."""
     with np.errstate(all="ignore"):
         return arrays_of(_apply(call, call.op.reference, *args))
 
@@ -415,7 +414,7 @@ def _apply(call: Call, meaning: Callable[..., Any], *args: Any) -> Any:
 
 
 MEANINGLESS: Final = (ArithmeticError, LookupError, MemoryError, TypeError, ValueError)
-"""What a reference raises for values that the operator has no meaning for."""
+"""Exceptions that a reference raises for values outside the operator's domain."""
 
 
 def meaningless(call: Call, args: Sequence[Any], error: Exception) -> RunError:

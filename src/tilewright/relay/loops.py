@@ -5,8 +5,8 @@
           if (less(%i, n)) { %while_loop(add(%i, 1), add(%s, x)) } else { (%i, %s) }
         }; %while_loop
 
-`Loop` is the same for loops that count and gather: what each turn gives is written as a row into one tensor
-(`write_row`), in place.
+`Loop` builds loops with a counter and gathered outputs: each iteration writes a row into one tensor in place
+(`write_row`).
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class Loop:
         self._outside: dict[Expr, Var] = {}
 
     def outside(self, e: Expr) -> Expr:
-        """`e`, computed before the loop, as a turn may use it."""
+        """Return `e`, computed before the loop, for use in an iteration."""
         if isinstance(e, (Var, Constant)) or (isinstance(e, Tuple) and not e.fields):
             return e
         if isinstance(e, Tuple):

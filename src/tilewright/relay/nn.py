@@ -43,8 +43,7 @@ def pad(data: Any, pad_width: Any, pad_value: Any = 0, pad_mode: str = "constant
 
 
 def dropout(data: Any, rate: float = 0.5, span: Origin | None = None) -> Expr:
-    """`data` as they are, for inference drops nothing: the first field of the operator `nn.dropout`, which gives a mask
-    too."""
+    """Return `data` unchanged: the first result of the operator `nn.dropout`, which also returns a mask."""
     return dropout_raw(data, rate, span)[0]
 
 
@@ -94,22 +93,21 @@ def bitpack(data: Any, bits: int = 1, pack_axis: int = 1, bit_axis: int = 2, pac
 
 def sparse_dense(dense_mat: Any, *sparse_mat: Any, sparse_lhs: bool = False, span: Origin | None = None,
                  **named: Any) -> Call:
-    """A matrix times the transpose of a sparse one, which is (data, indices, indptr) or has these (scipy's); see
-    `nn.sparse_dense`."""
+    """Multiply a matrix by the transpose of a sparse one, given as (data, indices, indptr) or a scipy sparse matrix;
+    see `nn.sparse_dense`."""
     if sparse_mat and isinstance(sparse_mat[-1], bool):
         sparse_mat, sparse_lhs = sparse_mat[:-1], sparse_mat[-1]
     return SparseDense(sparse_lhs)(dense_mat, *_sparse(sparse_mat, named, "sparse_dense"), span=span)
 
 
 def sparse_add(dense_mat: Any, *sparse_mat: Any, span: Origin | None = None, **named: Any) -> Call:
-    """A matrix plus a sparse one, which is (data, indices, indptr) or has these (scipy's)."""
+    """Add a sparse matrix, given as (data, indices, indptr) or a scipy sparse matrix, to a dense one."""
     return SparseAdd()(dense_mat, *_sparse(sparse_mat, named, "sparse_add"), span=span)
 
 
 def sparse_transpose(*x: Any, span: Origin | None = None, **named: Any) -> Call:
-    """Return the transpose of a square sparse matrix, (data, indices, indptr) or an object with these (scipy's), in the
-    same parts.
-    """
+    """Return the (data, indices, indptr) of the transpose of a square sparse matrix, given in this form or as a scipy
+    one."""
     return SparseTranspose()(*_sparse(x, named, "sparse_transpose"), span=span)
 
 
@@ -127,7 +125,7 @@ def _sparse(given: tuple[Any, ...], named: Mapping[str, Any], what: str) -> tupl
     return tuple(p if isinstance(p, Expr) else const(np.asarray(p)) for p in parts)
 
 
-def __getattr__(name: str) -> Callable[..., Any]:
+def __getattr__(name: str) -> Callable[..., Call]:
     return public_function("nn." + name.removesuffix("_nchwc") + "_NCHWc" if name.endswith("_nchwc") else "nn." + name,
                            __name__)
 

@@ -24,7 +24,7 @@ from tilewright.relay.visitor import operands
 
 
 def short(e: Any, depth: int = 1) -> str:
-    """An expression in a few words, for messages: `add(%x, …)`."""
+    """Return a short text of an expression for messages: `add(%x, …)`."""
     match e:
         case Var():
             return f"%{e.name_hint}"

@@ -1,4 +1,4 @@
-"""Functions of operators and tuples alone, as steps over arrays that are found once for all calls.
+"""Converts functions of operators and tuples into a list of steps over arrays, made once for all calls.
 
     fn (%x, %y) { %0 = add(%x, %y); (%0, exp(%0)) }
       -> slot 2 = add(slot 0, slot 1); slot 3 = exp(slot 2); slot 4 = (slot 2, slot 3)
@@ -27,8 +27,8 @@ def is_straight(function: Function) -> bool:
 
 
 def steps_of(function: Function, of_call: Callable[[Call], Step]) -> Step:
-    """A function of arrays: the steps of a straight line, of which `of_call` makes those of operators, and of functions
-    that are called."""
+    """Return a function of arrays that runs the steps of a straight-line function. `of_call` makes the step of a call.
+    """
 
     def step(e: Expr) -> Step:
         if isinstance(e, Call):
@@ -43,7 +43,7 @@ def steps_of(function: Function, of_call: Callable[[Call], Step]) -> Step:
     for e in order:
         if e not in places:
             needed = [places[o] for o in (e.args if isinstance(e, Call) else operands(e))]
-            # the only step, on all that there is
+            # a single step on all parameters
             if not steps and e is function.body and needed == list(range(len(places))):
                 return functools.partial(_with, step(e), [c.value for c in constants]) if constants else step(e)
             steps.append(

@@ -1,5 +1,4 @@
-"""`Prelude`: lists, options, trees and the functions over them, for a module. They are written in Relay:
-`relay/std/prelude.rly`."""
+"""`Prelude`: lists, options, trees and their functions, written in Relay (`relay/std/prelude.rly`)."""
 
 from __future__ import annotations
 
@@ -15,7 +14,7 @@ class Prelude:
         list_type, cons, nil = p.mod.get_type("List")
         call = p.map(f, cons(x, nil()))
 
-    A module that has them already keeps its own.
+    Existing definitions of the module are kept.
     """
 
     def __init__(self, mod: IRModule | None = None) -> None:
@@ -32,5 +31,5 @@ class Prelude:
         return ["mod", *self.mod]
 
     def get_type(self, name: str) -> tuple[Any, ...]:
-        """A data type's name followed by its constructors."""
+        """Return a data type's name and its constructors."""
         return self.mod.get_type(name)

@@ -2,10 +2,10 @@
 
     %0 = nn.conv2d(%x, meta[relay.Constant][0], padding=[1, 1, 1, 1]) /* ty=Tensor[(1, 8, 32, 32), float32] */;
 
-Functions stand in the order of their names. One call per line in the order of evaluation, the last one unnamed; a value
-that is used twice is named once, where all its users see it (`relay/scopes.py`). An attribute is printed when it
-differs from its default. Tensors are `meta[relay.Constant][i]`, numbered by first use, and listed at the end when asked
-for. Graphs may be arbitrarily deep; functions and branches within each other nest the printer.
+Functions are printed in the order of their names. Each call has a line, in evaluation order; the last one is unnamed. A
+value that is used twice is named once, in a scope that contains all its users (`relay/scopes.py`). An attribute is
+printed if it differs from its default. Tensors are `meta[relay.Constant][i]`, numbered by first use, and are listed at
+the end on request. Graphs may be arbitrarily deep; nested functions and branches recurse.
 """
 
 from __future__ import annotations
@@ -57,13 +57,13 @@ from tilewright.relay.visitor import free_vars
 
 VERSION: Final = '#[version = "0.0.5"]'
 SUFFIXES: Final = {"float16": "f16", "float32": "f", "float64": "f64", "int32": "", "int64": "i64"}
-"""What stands behind the number of a scalar constant, by dtype; scalars of other dtypes are in the meta data."""
+"""Suffix of a scalar constant's number, by dtype; scalars of other dtypes are in the metadata."""
 
 Annotate = Callable[[Expr], str]
 
 
 def text_of(expr: Expr) -> str:
-    """An expression or function as text; variables that nothing binds come first, as `free_var`."""
+    """Return the text of an expression or function; free variables come first, as `free_var`."""
     if isinstance(expr, Constant) and _scalar_text(expr.value) is None:
         return _described(expr)
     return _Printer().whole(expr)
@@ -86,8 +86,8 @@ def astext(what: Any, show_meta_data: bool = False, annotate: Annotate | None = 
 
 
 def constants_of(what: Any) -> list[Constant]:
-    """The tensors of a module or expression, in the order of their numbers in its text: `{"relay.Constant":
-    constants_of(mod)}` for the parser."""
+    """Return the tensors of a module or expression in the order of their numbers in its text. The parser accepts them
+    as `{"relay.Constant": constants_of(mod)}`."""
     printer = _Printer()
     _ = printer.module(what) if hasattr(what, "type_definitions") else printer.whole(what)
     return printer.constants
@@ -118,7 +118,7 @@ def _float_text(value: float) -> str:
 
 
 def _scalar_text(value: np.ndarray[Any, Any]) -> str | None:
-    """Return a scalar constant inline; None for one that belongs to the meta data."""
+    """Return the literal of a scalar constant; None if it belongs in the metadata."""
     if value.ndim:
         return None
     dtype = str(DataType(value.dtype))
@@ -131,7 +131,7 @@ def _scalar_text(value: np.ndarray[Any, Any]) -> str | None:
 
 
 def _described(constant: Constant) -> str:
-    """A tensor on its own: its type, range and a hash of its contents."""
+    """Return the text of a tensor printed alone: its type, range and a hash of its contents."""
     value = constant.value
     contents = hashlib.sha256(to_bytes(value)).hexdigest()[:16]
     span = f"from {value.min()} to {value.max()}, " if value.size and value.dtype != object else ""
@@ -139,7 +139,7 @@ def _described(constant: Constant) -> str:
 
 
 class _Printer:
-    """The names given so far: of variables and of values in one definition, of constants and data types in the whole
+    """The assigned names: those of variables and values per definition, those of constants and data types for the whole
     text."""
 
     def __init__(self, annotate: Annotate | None = None, show_spans: bool = False) -> None:
@@ -152,7 +152,7 @@ class _Printer:
         self._begin(None)
 
     def _begin(self, root: Expr | None) -> None:
-        """Start a definition with new names of values, variables and sizes."""
+        """Start a definition with fresh names of values, variables and dimensions."""
         self._variables: dict[Var, str] = {}
         self._taken: dict[str, int] = {}
         self._values: dict[Expr, str] = {}
@@ -173,7 +173,7 @@ class _Printer:
         return "\n".join([*lines, *body])
 
     def module(self, mod: Any) -> list[str]:
-        """The attributes, data types and functions of a module."""
+        """Return the texts of a module's attributes, data types and functions."""
         parts = []
         self._type_names = tuple(word(t.name_hint) for t in mod.type_definitions)
         named = Counter(c.name_hint for d in mod.type_definitions.values() for c in d.constructors)
@@ -185,7 +185,7 @@ class _Printer:
         return parts + [self.definition(name, f) for name, f in sorted(mod.items(), key=lambda item: item[0])]
 
     def data_type(self, data: TypeData) -> str:
-        """`type List[A] { Cons(A, List[A]), Nil, }`; one without constructors is `extern`."""
+        """Return `type List[A] { Cons(A, List[A]), Nil, }`; a type without constructors is `extern`."""
         self._begin(None)
         names = f"[{', '.join(self._types.name(v) for v in data.type_vars)}]" if data.type_vars else ""
         head = f"type {word(data.header.name_hint)}{names}"
@@ -198,7 +198,7 @@ class _Printer:
         return "\n".join([f"{head} {{", *lines, "}"])
 
     def definition(self, name: str, function: Any) -> str:
-        """`def @name(…) -> … { … }`, or a function of loops in its own language."""
+        """Return `def @name(…) -> … { … }`; a function that is not Relay has the text of its own dialect."""
         if not isinstance(function, Function):
             return repr(function) if getattr(function, "name", name) == name else f"def {_global(name)} =\n{function!r}"
         self._begin(function)
@@ -220,7 +220,7 @@ class _Printer:
 
     # Scopes.
     def _scope(self, body: Expr) -> list[str]:
-        """The lines that evaluate `body`."""
+        """Return the lines that evaluate `body`."""
         lines: list[str] = []
         while self._continues(body):
             let: Let = body  # type: ignore[assignment]
@@ -234,7 +234,7 @@ class _Printer:
         return self._scopes is not None and self._scopes.continues(e)
 
     def _evaluate(self, root: Expr, lines: list[str]) -> str:
-        """Append a line for every value that `root` needs and that has no name yet; returns the text of `root`."""
+        """Append a line for every unnamed value that `root` needs, and return the text of `root`."""
         scopes = self._scopes
         if scopes is None:
             raise InternalError("a value is printed outside of a definition")
@@ -256,7 +256,7 @@ class _Printer:
         return self._commented(root, self._name(root) or "")
 
     def _name(self, e: Expr) -> str | None:
-        """How a value is referred to, if it has a name or is one."""
+        """Return the name or literal of a value, or None."""
         match e:
             case Var():
                 return self._variable(e)
@@ -275,7 +275,7 @@ class _Printer:
         return self._commented(e, name) if isinstance(e, Constant) else name
 
     def _commented(self, e: Expr, text: str) -> str:
-        """Return the text of a value with a comment."""
+        """Return the text of a value with its comment."""
         if isinstance(e, (Var, GlobalVar, Constructor)):
             return text
         if self._annotate is not None:
@@ -298,7 +298,7 @@ class _Printer:
         return attribute_text(value, declared, self._object)
 
     def _object(self, value: Any) -> str:
-        """A value that has no literal: an entry of the meta data, under the name of its class."""
+        """Return a reference to the metadata entry of a value without a literal, under its class name."""
         if isinstance(value, Constant):
             return self._constant(value)
         kind = getattr(value, "type_key", None) or type(value).__name__
@@ -325,7 +325,7 @@ class _Printer:
         return name
 
     def _bound(self, v: Var) -> str:
-        """A variable where it is bound: with its type, if that was written."""
+        """Return a variable at its binding, with its annotation if it has one."""
         return (self._variable(v) if v.type_annotation is None else f"{self._variable(v)}: "
                 f"{self._types.text(v.type_annotation)}")
 
@@ -362,7 +362,7 @@ class _Printer:
         return f"if ({self._argument(e.cond)}) {{\n{then}\n}} else {{\n{other}\n}}"
 
     def _let(self, e: Let) -> str:
-        """A let that is an operand, in parentheses."""
+        """Return a let used as an operand, in parentheses."""
         lines: list[str] = []
         value = self._evaluate(e.value, lines)
         lines.append(f"let {self._bound(e.var)} = {value};")
@@ -421,7 +421,7 @@ _TEXTS: Final[dict[type, Callable[[_Printer, Any], str]]] = {
 
 
 def _global(name: str) -> str:
-    """The name of a function of the module, in quotes when it is no word."""
+    """Return the name of a global function, quoted unless it is an identifier."""
     return f"@{name}" if re.fullmatch(r"[^\W\d]\w*", name) else f"@{json.dumps(name)}"
 
 
@@ -430,7 +430,7 @@ def _indented(lines: Iterable[str]) -> str:
 
 
 def _inputs(e: Expr) -> tuple[Expr, ...]:
-    """Return the nodes that need a name before `e` is written; functions and branches are scopes of their own."""
+    """Return the nodes that need a name before `e` is printed; functions and branches have their own scopes."""
     match e:
         case Call():
             return (e.op, *e.args) if isinstance(e.op, Expr) else e.args

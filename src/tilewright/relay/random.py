@@ -13,22 +13,22 @@ from tilewright.relay.op.registry import operator_names, public_function
 
 
 def threefry_key(seed: int) -> Constant:
-    """A generator's state for a seed of 64 bits."""
+    """Return a generator's state made from a 64-bit seed."""
     return Constant(np.asarray([0, 0, 0, seed & ((1 << 64) - 1), 0, 0, 0, 0, 1 << 63, 0], np.uint64))
 
 
 def threefry_generate(key: Any, shape: Sequence[int]) -> Call:
-    """The state afterwards, and random words of `shape`."""
+    """Return the next state, and random words of `shape`."""
     return ThreefryGenerate(tuple(shape))(key)
 
 
 def uniform(key: Any, shape: Sequence[int], dtype: str = "float32", low: Any = 0.0, high: Any = 1.0) -> Call:
-    """The state afterwards, and numbers spread evenly over [low, high)."""
+    """Return the next state, and numbers distributed uniformly over [low, high)."""
     return Uniform(tuple(shape), dtype)(key, _scalar(low, dtype), _scalar(high, dtype))
 
 
 def normal(key: Any, shape: Sequence[int], dtype: str = "float32", mean: Any = 0.0, scale: Any = 1.0) -> Call:
-    """The state afterwards, and numbers of a normal distribution."""
+    """Return the next state, and normally distributed numbers."""
     return Normal(tuple(shape), dtype)(key, _scalar(mean, dtype), _scalar(scale, dtype))
 
 
@@ -36,7 +36,7 @@ def _scalar(value: Any, dtype: str) -> Any:
     return const(value, dtype) if isinstance(value, (int, float)) else value
 
 
-def __getattr__(name: str) -> Callable[..., Any]:
+def __getattr__(name: str) -> Callable[..., Call]:
     return public_function("random." + name, __name__)
 
 

@@ -1,4 +1,4 @@
-"""`ScopeBuilder`: programs with lets and branches, written in the order in which they run.
+"""`ScopeBuilder`: builds programs with lets and branches in the order of execution.
 
     sb = ScopeBuilder()
     y = sb.let("y", relay.add(x, x))
@@ -20,8 +20,8 @@ from tilewright.relay.visitor import substitute
 
 
 def bind(expr: Expr, binds: Mapping[Var, Expr]) -> Expr:
-    """`expr` with these values in place of its free variables; parameters of a function that get one are no longer
-    parameters."""
+    """Replace free variables of `expr` by these values; bound parameters of a function are removed from its signature.
+    """
     from tilewright.relay.expr import Function
 
     values: dict[Expr, Expr] = dict(binds.items())
@@ -42,7 +42,7 @@ class ScopeBuilder:
         self._branch: list[tuple[Expr, Expr] | None] = [None]
 
     def let(self, var: str | Var | tuple[str, Type], value: Any) -> Var:
-        """Bind `value`, and return the variable; a name may come with its type."""
+        """Bind `value`, and return the variable. `var` is a variable, a name, or a pair of a name and a type."""
         value = _value(value)
         if isinstance(var, tuple):
             var = Var(*var)
@@ -55,7 +55,7 @@ class ScopeBuilder:
 
     @contextmanager
     def if_scope(self, cond: Any) -> Iterator[None]:
-        """Begin the statements for `cond`, a bool scalar, being true."""
+        """Begin the statements that run if `cond`, a bool scalar, is true."""
         self._open()
         yield
         self._branch[-2 if len(self._branch) > 1 else -1] = (_value(cond), self._close("if_scope"))
@@ -63,7 +63,7 @@ class ScopeBuilder:
 
     @contextmanager
     def else_scope(self) -> Iterator[None]:
-        """Begin the statements for the condition of the previous `if_scope` being false."""
+        """Begin the statements that run if the condition of the previous `if_scope` is false."""
         if self._branch[-1] is None:
             raise CompileError("else_scope needs an if_scope right before it", code="TW0420")
         self._open()
@@ -76,17 +76,17 @@ class ScopeBuilder:
         self.ret(If(known[0], known[1], other))
 
     def type_of(self, expr: Expr) -> Type:
-        """The type of a value so far."""
+        """Return the type of a value of this program."""
         return expr.checked_type
 
     def ret(self, value: Any) -> None:
-        """The value of the scope, after which nothing comes."""
+        """Set the result of the scope and end it."""
         if self._results[-1] is not None:
             raise CompileError("ret was called twice in one scope", code="TW0420")
         self._results[-1] = _value(value)
 
     def get(self) -> Expr:
-        """The whole program; raises `CompileError` before `ret`."""
+        """Return the whole program. Raises `CompileError` before `ret`."""
         return self._close("the program")
 
     def _open(self) -> None:

@@ -14,12 +14,12 @@ from tilewright.relay.expr import Constant, Expr, Function, GlobalVar, If, Let, 
 from tilewright.relay.visitor import free_values, operands, post_order
 
 ATOMS: Final = (Var, GlobalVar, Constant, Constructor)
-"""What is written where it is used, however often that is."""
+"""Nodes whose text is written at every use instead of being named."""
 
 
 class ScopeTree:
-    """Scopes within each other, by number: the outermost is 0. Each is opened by a node, at one of the places that it
-    has for it."""
+    """Nested scopes, numbered from 0 for the outermost. A scope is identified by its node and the index of the operand.
+    """
 
     def __init__(self, root: Expr) -> None:
         self.parent: list[int] = [-1]
@@ -40,18 +40,18 @@ class ScopeTree:
         return known
 
     def opened(self, e: Expr, place: int) -> int | None:
-        """The scope that `e` has at this place, if it was opened."""
+        """Return the scope of this operand of `e`, or None if it was not opened."""
         return self._opened.get((e, place))
 
     def _far(self, parent: int) -> int:
-        """Where the jump of a scope inside `parent` leads: jumps of lengths that make any scope around it a few of them
-        away (Myers, An applicative random-access stack, 1983)."""
+        """Return the jump pointer of a new scope inside `parent`, so that every ancestor is O(log n) jumps away (Myers,
+        An applicative random-access stack, 1983)."""
         near, depth = self._jump[parent], self.depth
         far = self._jump[near]
         return far if depth[parent] - depth[near] == depth[near] - depth[far] else parent
 
     def out_to(self, scope: int, depth: int) -> int:
-        """The scope around `scope`, or itself, of that depth."""
+        """Return the ancestor of `scope` (or itself) at `depth`."""
         while self.depth[scope] > depth:
             jump = self._jump[scope]
             scope = jump if self.depth[jump] >= depth else self.parent[scope]
@@ -62,7 +62,7 @@ class ScopeTree:
         return self.out_to(scope, self.depth[outer]) == outer
 
     def around(self, a: int, b: int) -> int:
-        """The innermost scope that has both within it."""
+        """Return the innermost scope that contains both."""
         a, b = self.out_to(a, self.depth[b]), self.out_to(b, self.depth[a])
         while a != b:
             near = self._jump[a] == self._jump[b]
@@ -77,8 +77,8 @@ class ScopeTree:
 class Scopes:
     """The scopes below `root`.
 
-    `uses` counts the places a value is used in; `hoisted[e]` are the values that `e`, which opens scopes, needs named
-    before it, since something outside uses them as well.
+    `uses` counts the uses of each value. `hoisted[e]` are the values that must be named before `e`, which opens scopes,
+    because they are also used outside of it.
     """
 
     def __init__(self, root: Expr) -> None:
@@ -146,7 +146,7 @@ class Scopes:
             yield o, home if first is None or i < first else self._tree.open(e, i, home)
 
     def _homes(self, root: Expr) -> dict[Expr, int]:
-        """The innermost scope around all uses of each value."""
+        """Return the innermost scope around all uses of each value."""
         home: dict[Expr, int] = {root: 0}
         for e in reversed(self._order):
             for o, scope in self._used(e, home[e]):
@@ -166,8 +166,7 @@ class Scopes:
 
 
 def _first_inside(e: Expr) -> int | None:
-    """Return the index of the first operand of `e` with a scope of its own, which all later ones have, too; None
-    without one.
+    """Return the index of the first operand of `e` that has its own scope, as all later ones do; None if there is none.
     """
     if isinstance(e, Function):
         return 0

@@ -1,12 +1,11 @@
 """Sequences and optionals in a graph, and in the outputs of a program.
 
-A sequence is a tuple of its tensors, an optional what is in it, or `NOTHING`. A program's results are tensors alone: a
-function whose outputs are lists has the attribute `output_lists`, which says for each output how many of the results it
-is:
+A sequence is a tuple of its tensors; an optional is its content, or `NOTHING`. A program returns only tensors. So a
+function with list outputs has the attribute `output_lists`, which gives the number of results of each output:
 
     @main(…) { (%a, %b, %c) }, output_tensor_names=("x", "s.0", "s.1"), output_lists=("tensor", 2)  ->  x, [s.0, s.1]
 
-An output of which only a run tells what it is has one place among the results until then, and is `OPEN` in that list.
+An output whose length is unknown before the run is one result until then; its entry in the list is `OPEN`.
 """
 
 from __future__ import annotations
@@ -18,13 +17,12 @@ from tilewright.base.types import TupleType
 from tilewright.relay.expr import Expr, Function, Tuple, TupleGetItem, Var
 
 NOTHING: Final = Tuple(())
-"""In the place of a value that is not there: an empty optional, an output that nobody wants."""
+"""Placeholder of an absent value: an empty optional, or an output that is not requested."""
 TENSOR: Final = "tensor"
 OPEN: Final = "open"
 
 Lists = tuple[int | str | None, ...]
-"""For each output the length of its list, `TENSOR` where it is one, None where it is nothing, `OPEN` while that is not
-known."""
+"""Per output: the length of its list, `TENSOR`, None if it is absent, or `OPEN` if its length is not known yet."""
 
 
 def opened(x: Expr) -> Expr:
@@ -37,7 +35,7 @@ def opened(x: Expr) -> Expr:
 
 def with_outputs(params: Sequence[Var], names: Sequence[str], outputs: Sequence[Expr],
                  tensors: Sequence[bool]) -> Function:
-    """Return a function of these outputs. `tensors` marks the outputs that are tensors, whatever their types."""
+    """Return a function of these outputs. `tensors` marks the outputs that are tensors, regardless of their types."""
     flat: list[str] = []
     found: list[Expr] = []
     lists: list[int | str | None] = []
@@ -57,7 +55,7 @@ def with_outputs(params: Sequence[Var], names: Sequence[str], outputs: Sequence[
 
 
 def with_known_outputs(function: Function) -> Function:
-    """Return `function` with the outputs as lists, as far as they are known; `lists` is the previous state."""
+    """Split the outputs of `function` into lists where their lengths have become known."""
     lists: Lists = function.attrs.get("output_lists", ())
     if OPEN not in lists:
         return function

@@ -1,4 +1,4 @@
-"""The line of a program's text in which a value stands: what messages about a node show."""
+"""Finds the line of a program's text that computes a value, for messages about a node."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ _MARK: Final = "\N{LEFT-POINTING DOUBLE ANGLE QUOTATION MARK}here"
 
 @dialects.line_of.provide
 def line_of(program: Any, wanted: Any) -> str | None:
-    """The line of `program`, a module or an expression, that computes the value `wanted`; None when it has no line.
+    """Return the line of `program`, a module or an expression, that computes `wanted`; None if it has no line.
 
-    The whole text is printed to find it. Of a statement of loops it is the first line of its own text.
+    The whole text is printed to find it. For a TIR statement, it is the first line of the statement's text.
     """
 
     def annotate(e: Expr) -> str:

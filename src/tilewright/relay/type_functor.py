@@ -1,6 +1,6 @@
 """TVM's visitor classes of types: `TypeFunctor`, `TypeVisitor`, `TypeMutator`.
 
-A subclass overrides `visit_tensor_type`, `visit_tuple_type`, … and asks for what is below with `self.visit`.
+A subclass overrides `visit_tensor_type`, `visit_tuple_type`, … and visits inner types with `self.visit`.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ _METHODS: Final[dict[type, str]] = {
 
 
 class TypeFunctor:
-    """Calls the method of the kind of type; raises `InternalError` for a kind that the class has no method for."""
+    """Dispatches on the kind of type. Raises `InternalError` for a kind without a method."""
 
     def visit(self, typ: Any) -> Any:
-        """The result for a type."""
+        """Return the result for a type."""
         name = _METHODS.get(type(typ), "")
         method = getattr(self, name, None)
         if method is None:
@@ -43,7 +43,7 @@ class TypeFunctor:
 
 
 class TypeVisitor(TypeFunctor):
-    """Looks at a type and those inside it."""
+    """Visits a type and its inner types."""
 
     def visit_type_var(self, tv: TypeVar) -> None:
         """Visit a type variable; like a tensor and the name of a data type, it has no inner types."""
@@ -70,7 +70,7 @@ class TypeVisitor(TypeFunctor):
 
 
 class TypeMutator(TypeFunctor):
-    """Rewrite a type: each method returns the replacement of its type."""
+    """Rewrites a type: each method returns the replacement of its type."""
 
     def visit_type_var(self, tv: TypeVar) -> Type:
         return tv

@@ -1,8 +1,8 @@
-"""The text of types, in which a name means one type variable or size.
+"""The text of types; a name denotes one type variable or symbolic dimension in a whole text.
 
     Tensor[(1, ?, n), float32]    (int32, bool)    fn [A](A) -> List[A]    ref(float32)
 
-Sizes are int64 where nothing else is said: `n: int32`.
+Dimensions are int64 unless annotated: `n: int32`.
 """
 
 from __future__ import annotations
@@ -37,7 +37,8 @@ KEYWORDS: Final = frozenset({
 
 
 class TypeNames:
-    """The names of the type variables and sizes of one text; `taken` are those of its data types."""
+    """The names of type variables and symbolic dimensions of one text; names in `taken`, its data types, are reserved.
+    """
 
     def __init__(self, taken: Iterable[str] = ()) -> None:
         self._taken = set(taken)
@@ -45,19 +46,19 @@ class TypeNames:
         self._texts: dict[Type, str] = {}
 
     def text(self, t: Type) -> str:
-        """The text of a type; two types that differ only in a variable have different texts."""
+        """Return the text of a type; types that differ only in a variable have different texts."""
         known = self._texts.get(t)
         if known is None:
             known = self._texts[t] = self._made(t)
         return known
 
     def params(self, variables: Iterable[TypeVar]) -> str:
-        """`[A, B]`, or nothing."""
+        """Return `[A, B]`, or an empty string."""
         names = [self.name(v) for v in variables]
         return f"[{', '.join(names)}]" if names else ""
 
     def name(self, v: TypeVar | Var) -> str:
-        """The name of a type variable or size, which no other has."""
+        """Return the unique name of a type variable or symbolic dimension."""
         known = self._names.get(v)
         if known is None:
             hint = v.name_hint if isinstance(v, TypeVar) else v.name

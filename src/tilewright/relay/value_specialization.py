@@ -11,10 +11,9 @@
        %1 = fn (…) { … }(%others, 0, %m, 1, %boxes)
        onnx.deferred(%0, %1, op_type="Concat")
 
-Together the counts `n` and `m` differ from call to call, each alone is a small number that comes back. What such a part
-is for the numbers that decide it can be known (`decided`), and two parts of the same content (`content_of`) are the
-same for the same numbers. Constants are parameters, so that parts that differ in what does not decide have the same
-content.
+The counts `n` and `m` together differ from call to call, but each alone is a small number that recurs. A part is
+specialized for the values that decide it (`decided`). Parts of equal content (`content_of`) share specializations;
+constants are parameters, so that they do not make contents differ.
 """
 
 from __future__ import annotations
@@ -36,13 +35,13 @@ from tilewright.relay.visitor import consumers, free_vars, operands, post_order,
 
 Array = np.ndarray[Any, Any]
 Deciding = frozenset[int]
-"""The numbers of the parameters whose values decide."""
+"""Indices of the parameters whose values decide a part."""
 
 _FEWEST: Final = 4
-"""A part has so many operators at least."""
+"""Least number of operators in a part."""
 _FOLDED_BYTES: Final = 1 << 16
 _OPEN: Final = -1
-"""In the place of a number: what is decided by sizes that are not known, or by more than can be told."""
+"""Marks a value that depends on unknown sizes or cannot be decided."""
 
 
 def outlined(function: Function) -> Function:
@@ -99,7 +98,7 @@ def decided(function: Function, args: Sequence[Array]) -> tuple[Function | None,
 
 
 def _known_without_running(e: Expr) -> Expr | None:
-    """A call with known results, or a tensor without elements -> a constant"""
+    """A call with known results or a tensor without elements -> a constant."""
     made = fold(e, _FOLDED_BYTES)
     t = e.known_type()
     if (made is not None or not isinstance(e, (Call, TupleGetItem)) or not isinstance(t, TensorType) or not t.is_static
@@ -141,7 +140,7 @@ def _asked_by(call: Call, places: dict[Var, int]) -> Deciding:
 
     try:
         call.op.resolve(call, ask)
-    except CompileError:  # the call raises it once more if it is run
+    except CompileError:  # the call raises the error again if it runs
         asked.add(_OPEN)
     return frozenset(asked)
 

@@ -1,8 +1,8 @@
-"""Iterative walks over relay graphs, and their rewriting: a model is thousands of calls deep.
+"""Iterative walks and rewriting of Relay graphs, which may be thousands of calls deep.
 
-Every walk visits each node once, operands before users. A function is a node whose operand is its body; a walk that
-starts at a function looks inside it, and `inside=False` keeps out of the functions that are called. The visitor classes
-of the field are in `relay/functor.py`.
+Every walk visits each node once, operands before users. The operand of a function is its body. A walk that starts at a
+function visits its body; with `inside=False`, it skips the bodies of called functions. TVM's visitor classes are in
+`relay/functor.py`.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ _OPERANDS: Final[dict[type, Callable[[Any], tuple[Expr, ...]]]] = {
 
 
 def operands(e: Expr) -> tuple[Expr, ...]:
-    """The expressions directly below `e`; the names that it binds are not among them."""
+    """Return the direct operands of `e`, without the variables that it binds."""
     get = _OPERANDS.get(type(e))
     return get(e) if get is not None else ()
 
 
 def with_operands(e: Expr, new: Sequence[Expr]) -> Expr:
-    """The same kind of node over other operands; a call infers its type again."""
+    """Return the same kind of node over other operands; the type of a call is inferred again."""
     match e:
         case Call():
             return Call(new[0], new[1:], span=e.span) if isinstance(e.op, Expr) else Call(e.op, new, span=e.span)
@@ -71,7 +71,8 @@ def with_operands(e: Expr, new: Sequence[Expr]) -> Expr:
 
 
 def post_order(*roots: Expr, inside: bool = True, without: Iterable[Expr] = ()) -> list[Expr]:
-    """Yield every node below `roots`, operands before users; `inside`: whether to visit the bodies of called functions.
+    """Return every node below `roots`, operands before users; `inside`: whether to visit the bodies of called
+    functions.
 
     Nodes of `without`, and nodes below them only, are skipped.
     """
@@ -96,12 +97,12 @@ def post_order(*roots: Expr, inside: bool = True, without: Iterable[Expr] = ()) 
 
 
 def calls(root: Expr, *, inside: bool = True) -> list[Call]:
-    """The calls below `root`, operands before users."""
+    """Return the calls below `root`, operands before users."""
     return [e for e in post_order(root, inside=inside) if isinstance(e, Call)]
 
 
 def consumers(order: Sequence[Expr]) -> dict[Expr, list[Expr]]:
-    """The users of every node of a walk; one that uses a value twice is listed twice."""
+    """Return the users of every node of a walk; a user that uses a value twice is listed twice."""
     users: dict[Expr, list[Expr]] = {e: [] for e in order}
     for e in order:
         for o in operands(e):
@@ -111,7 +112,7 @@ def consumers(order: Sequence[Expr]) -> dict[Expr, list[Expr]]:
 
 
 def binders(e: Expr) -> tuple[Var, ...]:
-    """The variables that the node `e` itself binds."""
+    """Return the variables that the node `e` itself binds."""
     match e:
         case Function():
             return e.params
@@ -124,7 +125,7 @@ def binders(e: Expr) -> tuple[Var, ...]:
 
 
 def free_vars(root: Expr) -> list[Var]:
-    """The variables that nothing below `root` binds, in order of first use."""
+    """Return the unbound variables below `root`, in order of first use."""
     return [v for v in free_values(root, ()) if isinstance(v, Var)]
 
 
@@ -188,7 +189,7 @@ def _check_type(old: Expr, new: Expr, rule: Rule) -> None:
 
 
 def substitute(root: Expr, mapping: dict[Expr, Expr]) -> Expr:
-    """Replace nodes (variables, mostly) by `mapping`; a replacement is not looked into."""
+    """Replace nodes (usually variables) by `mapping`; replacements are not searched."""
     if not mapping:
         return root
     return rewrite(root, lambda e: None, inside=True, memo=dict(mapping))

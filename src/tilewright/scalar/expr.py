@@ -1,6 +1,6 @@
-"""Scalar expressions: the nodes of `expr_nodes.py`, and the builders that fold constants and drop neutral elements.
+"""Builders of scalar expressions, which fold constants and drop neutral elements. The nodes are in `expr_nodes.py`.
 
-The operators of Python on expressions call these builders (`add`, `floordiv`, …). `arith` simplifies further.
+Python's operators on expressions call these builders (`add`, `floordiv`, …). `arith` simplifies further.
 """
 
 from __future__ import annotations
@@ -136,10 +136,10 @@ __all__ = [
 
 
 def literal(value: Any, dtype: str | DataType | None = None) -> PrimExpr:
-    """`te.const` and `tir.const`: a number as an expression of `dtype`, or of the type that TVM gives it (int32,
-    float32, bool).
+    """Return a number as an expression of `dtype`, by default TVM's type for it (int32, float32, bool): `te.const`,
+    `tir.const`.
 
-    Raises `CompileError` for a value that the type has not; expressions that are folded wrap around instead.
+    Raises `CompileError` for a value outside the type's range, whereas folded expressions wrap around.
     """
     if isinstance(value, (ExprLike, OpenSize)):
         return as_expr(value) if dtype is None else cast(dtype, value)
@@ -169,7 +169,7 @@ _NUMERIC: Final = ("int", "uint", "bool", "float", "bfloat")
 
 
 def _usual(value: Any) -> DataType:
-    """The type of a number that says none."""
+    """Return the default type of a number."""
     if isinstance(value, (np.generic, np.ndarray)):
         return DataType(value.dtype)
     if isinstance(value, bool):
@@ -183,7 +183,7 @@ def _usual(value: Any) -> DataType:
 
 
 def min_value(dtype: str | DataType) -> PrimExpr:
-    """The least finite value of a type (minus infinity for floats)."""
+    """Return the least finite value of a type (minus infinity for floats)."""
     kind = DataType(dtype)
     if kind.is_float:
         return const(float("-inf"), kind)
@@ -191,7 +191,7 @@ def min_value(dtype: str | DataType) -> PrimExpr:
 
 
 def max_value(dtype: str | DataType) -> PrimExpr:
-    """The greatest value of a type (infinity for floats)."""
+    """Return the greatest value of a type (infinity for floats)."""
     kind = DataType(dtype)
     if kind.is_float:
         return const(float("inf"), kind)
@@ -199,8 +199,8 @@ def max_value(dtype: str | DataType) -> PrimExpr:
 
 
 def _promote(a: DataType, b: DataType) -> DataType:
-    """The element type in which two different element types meet: floats before integers, then the wider, then
-    unsigned before signed."""
+    """Return the common type of two element types: floats before integers, then the wider one, then unsigned before
+    signed."""
     if a.is_float != b.is_float:
         return a if a.is_float else b
     if a.code == "bool" or b.code == "bool":
@@ -209,11 +209,11 @@ def _promote(a: DataType, b: DataType) -> DataType:
         return a if (a.bits, a.code == "uint") > (b.bits, b.code == "uint") else b
     if a.bits != b.bits or a.code == b.code:
         return a if a.bits >= b.bits else b
-    return FLOAT32  # which holds both of float16 and bfloat16
+    return FLOAT32  # it represents both float16 and bfloat16 values
 
 
 def match(a: Value, b: Value) -> tuple[PrimExpr, PrimExpr]:
-    """Both as expressions of one type: Python numbers adapt to the other side, narrow types widen, scalars
+    """Convert both to expressions of one type: Python numbers adapt to the other side, narrow types widen, scalars
     broadcast."""
     if not isinstance(a, PrimExpr) and isinstance(b, PrimExpr):
         a = as_expr(a, _meeting(a, b.dtype.element))
@@ -303,7 +303,7 @@ def mul(a: Value, b: Value) -> PrimExpr:
 
 
 def div(a: Value, b: Value) -> PrimExpr:
-    """True division; integers are divided toward zero, as in C."""
+    """Divide; integers are divided toward zero, as in C."""
     x, y = match(a, b)
     if x.dtype.is_integer:
         return truncdiv(x, y)
@@ -341,8 +341,8 @@ def floormod(a: Value, b: Value) -> PrimExpr:
 
 
 def _float_floormod(x: PrimExpr, y: PrimExpr) -> PrimExpr:
-    """The remainder with the sign of `y`, as numpy's `mod`: exact, but for the rounding of a sum with `y` where the
-    signs differ."""
+    """Return the remainder with the sign of `y`, like numpy's `mod`. Exact, except for the rounding of a sum with `y`
+    if the signs differ."""
     zero, rest = const(0, y.dtype), FMOD(x, y)
     signed_zero = if_then_else(compare(LT, y, zero), const(-0.0, y.dtype), zero)
     differs = compare(NE, compare(LT, rest, zero), compare(LT, y, zero))
@@ -356,7 +356,7 @@ def truncdiv(a: Value, b: Value) -> PrimExpr:
 
 
 def truncmod(a: Value, b: Value) -> PrimExpr:
-    """The remainder with the sign of `a`, as C's `%` and `fmod`: exact, also of floating-point numbers."""
+    """Return the remainder with the sign of `a`, like C's `%` and `fmod`; exact for floating-point numbers, too."""
     x, y = match(a, b)
     if x.dtype.is_float:
         return FMOD(x, y)

@@ -1,11 +1,9 @@
-"""Nodes of scalar expressions, and constants: the leaves of every level, from symbolic dimensions to the vectors of a
-kernel.
+"""Nodes of scalar expressions. All levels use them, from symbolic dimensions to the vectors of a kernel.
 
 Expressions are interned: building the same expression twice gives the same object, so `is` means equal, and common
-subexpressions are shared for free, in every thread. All threads share the table: an expression is complete before
-it enters, entering takes a lock, and a lookup takes none. `interning.release` drops the entries that
-nothing else holds (a build does so at its end). `Var` and `Buffer` are names,
-compared by identity and never merged. Indices are `int64` throughout.
+subexpressions are shared in every thread. All threads share the table. An expression is complete before it is entered;
+entering takes a lock, a lookup does not. `interning.release` drops the entries without other references, as every build
+does at its end. `Var` and `Buffer` are names, compared by identity and never merged. Indices are `int64`.
 
     expr ::= Var | IntImm | FloatImm | Binary | Not | Cast | Select | Call | Load | Ramp | Broadcast
     Binary ::= Add | Sub | Mul | Div | FloorDiv | FloorMod | TruncDiv | TruncMod | Min | Max
@@ -25,12 +23,12 @@ from tilewright.base.interning import interned, publish
 from tilewright.base.types import BOOL, FLOAT32, INT64, DataType, OpenSize
 
 BUILDERS: Final[dict[type[PrimExpr], Callable[..., PrimExpr]]] = {}
-"""The folding builders of `expr.py` by the class of the node that they build: `add` for `Add`, `cast` for `Cast`."""
+"""The folding builder of `expr.py` for each node class: `add` for `Add`, `cast` for `Cast`."""
 
 
 class ExprLike:
     """Base of objects with Python's arithmetic operators: expressions, and objects with an expression `expr`, such as
-    the variable of an axis."""
+    an axis."""
 
     __slots__ = ()
 
@@ -74,11 +72,11 @@ class PrimExpr(ExprLike):
     dtype: DataType
 
     def operands(self) -> tuple[PrimExpr, ...]:
-        """The expressions directly below this one."""
+        """Return the direct operands."""
         return ()
 
     def with_operands(self, operands: Sequence[PrimExpr]) -> PrimExpr:
-        """The same kind of expression over other operands, folded where that is possible."""
+        """Return the same kind of expression over other operands, folded where possible."""
         return self
 
     @property
@@ -110,8 +108,7 @@ class Var(PrimExpr):
 
 
 class UnknownDim(Var):
-    """A dimension of which nothing is known: `?` in texts. Each one is unlike every other, though types are compared
-    as they are written."""
+    """An unknown dimension, `?` in texts. Each object is distinct, but types that contain `?` compare equal."""
 
     __slots__ = ()
     unknown: ClassVar[bool] = True
@@ -121,7 +118,7 @@ class UnknownDim(Var):
 
 
 class IntImm(PrimExpr):
-    """An integer or boolean constant. Raises `CompileError` for a value that its type has not."""
+    """An integer or boolean constant. Raises `CompileError` for a value outside the type's range."""
 
     __slots__ = ("value",)
     value: int
@@ -173,7 +170,7 @@ class FloatImm(PrimExpr):
 
 
 class Binary(PrimExpr):
-    """Base of the two-operand expressions; `symbol` is how it prints, `fold` what it means on numbers."""
+    """Base of two-operand expressions; `symbol` is the printed operator, and `fold` computes with numbers."""
 
     __slots__ = ("a", "b")
     a: PrimExpr
@@ -314,7 +311,8 @@ class Select(PrimExpr):
 
 
 class Intrinsic:
-    """A named function of scalars. `reference` is its numpy meaning; one with `effect` is never merged or moved."""
+    """A named function of scalars. `reference` is its numpy equivalent; an intrinsic with `effect` is never merged or
+    moved."""
 
     __slots__ = ("effect", "name", "reference")
 
@@ -332,9 +330,10 @@ class Intrinsic:
 
 
 FLOOR: Final = Intrinsic("floor", np.floor)
-"""`intrinsics.floor`: the quotient of floating-point numbers rounded down is written with it."""
+"""`intrinsics.floor`; used for the rounded-down quotient of floating-point numbers."""
 FMOD: Final = Intrinsic("fmod", np.fmod)
-"""`intrinsics.fmod`: the remainder of floating-point numbers with the sign of the first, exact for all magnitudes."""
+"""`intrinsics.fmod`: the remainder of floating-point numbers with the sign of the dividend, exact for all magnitudes.
+"""
 
 
 class Call(PrimExpr):
@@ -358,7 +357,7 @@ class Call(PrimExpr):
         return self.args
 
     def with_operands(self, operands: Sequence[PrimExpr]) -> PrimExpr:
-        if self.dtype.lanes < max((v.dtype.lanes for v in self.args), default=1):  # all lanes become one value
+        if self.dtype.lanes < max((v.dtype.lanes for v in self.args), default=1):  # a reduction over lanes
             return Call(self.dtype, self.op, operands)
         lanes = max((v.dtype.lanes for v in operands), default=self.dtype.lanes)
         return Call(self.dtype.with_lanes(lanes), self.op, [broadcast(v, lanes) for v in operands])
@@ -367,9 +366,9 @@ class Call(PrimExpr):
 class Buffer:
     """A named piece of memory with a shape. `scope` is `global` (memory) or `local` (registers, else the stack).
 
-    `shape` is a tuple of ints or integer expressions; storage is dense, row-major and aligned to 64 bytes, unless a
-    parameter says by how many elements its dimensions are apart (`strides`). Parameters of a kernel never overlap,
-    except an output that the memory plan places on an input read at the same element only.
+    `shape` is a tuple of ints or integer expressions. Storage is dense, row-major and aligned to 64 bytes, unless
+    `strides` of a parameter gives the distances in elements between indices of each dimension. Parameters of a kernel
+    never overlap, except an output that the memory plan places on an input read only at the same element.
     """
 
     __slots__ = ("__weakref__", "dtype", "name", "scope", "shape", "strides")
@@ -393,12 +392,12 @@ class Buffer:
 
 
 def _known(d: Any) -> Any:
-    """A size of a buffer: an int where it is known, else an expression."""
+    """Return a size of a buffer: an int if it is constant, else an expression."""
     return int(d) if isinstance(d, IntImm) else d.expr if isinstance(d, OpenSize) else d
 
 
 class Load(PrimExpr):
-    """An element of a buffer, or a vector of elements when the last index is a vector."""
+    """An element of a buffer; a vector of elements if the last index is a vector."""
 
     __slots__ = ("buffer", "indices")
     buffer: Buffer
@@ -474,7 +473,7 @@ class Broadcast(PrimExpr):
 
 
 def integer_range(dtype: DataType) -> tuple[int, int]:
-    """The least and the greatest value of a type of integers or truth values."""
+    """Return the least and the greatest value of an integer or bool type."""
     if dtype.code == "bool":
         return 0, 1
     bits = dtype.bits or 64
@@ -486,7 +485,7 @@ def is_value(x: object) -> bool:
 
 
 def const(value: Any, dtype: str | DataType) -> PrimExpr:
-    """A constant of `dtype`, wrapped around for integers as the machine would."""
+    """Return a constant of `dtype`; integers wrap around."""
     kind = DataType(dtype)
     if kind.lanes > 1:
         return Broadcast(const(value, kind.element), kind.lanes)
@@ -495,7 +494,7 @@ def const(value: Any, dtype: str | DataType) -> PrimExpr:
     if kind.is_float:
         if kind.bits == 64:
             return FloatImm(kind, float(value))
-        with np.errstate(over="ignore"):  # an integer is rounded once, not to float64 before
+        with np.errstate(over="ignore"):  # an integer is rounded once, without a detour to float64
             exact = isinstance(value, int) and -(1 << 63) <= value < 1 << 63
             return FloatImm(kind, float(np.asarray(value, np.int64 if exact else np.float64).astype(kind.numpy())))
     if kind.code == "bool":
@@ -509,7 +508,7 @@ def const(value: Any, dtype: str | DataType) -> PrimExpr:
 
 
 def as_expr(value: Value, dtype: str | DataType | None = None) -> PrimExpr:
-    """`value` as an expression; Python numbers become `dtype`, or int64, float32 and bool without one."""
+    """Return `value` as an expression; a Python number gets the type `dtype`, by default int64, float32 or bool."""
     if isinstance(value, PrimExpr):
         return value
     if isinstance(value, ExprLike):
@@ -545,7 +544,7 @@ Number = (IntImm, FloatImm)
 
 
 def number_of(e: PrimExpr) -> int | float | None:
-    """The value of a constant, looking through broadcasts; None for anything else."""
+    """Return the value of a constant, including broadcast ones; None for any other expression."""
     if isinstance(e, Broadcast):
         e = e.value
     return e.value if isinstance(e, (IntImm, FloatImm)) else None

@@ -1,7 +1,6 @@
-"""Intrinsic functions of scalar and vector values: mathematics, bits, dot products, C functions, and what is a
-statement in disguise.
+"""Intrinsic functions of scalars and vectors: mathematics, bit operations, dot products, C functions, and effects.
 
-Each has its meaning in numpy, where it has one; a back end knows each by name.
+Each intrinsic without effects has a numpy reference; back ends implement it by name.
 """
 
 from __future__ import annotations
@@ -22,12 +21,12 @@ def _dot4(a: Any, b: Any, total: Any) -> Any:
 
 
 def _product_part(a: Any, b: Any, c: Any, shift: int) -> Any:
-    """32 bits of an int64 from bit `shift` on, wrapping around."""
+    """Return 32 bits of the int64 `a * b + c`, starting at bit `shift`; wraps around."""
     return ((np.asarray(a, np.int64) * b + c) >> shift).astype(np.int32)[()]
 
 
 def power(x: Any, y: Any) -> Any:
-    """`x` to the power `y`, the meaning of `pow` in numpy."""
+    """Return `x` to the power `y`: the numpy reference of `pow`."""
     if not np.issubdtype(np.result_type(x, y), np.integer):
         return np.power(x, y)
     whole = np.power(x, np.maximum(y, np.zeros_like(y)))
@@ -44,12 +43,12 @@ def _multiply_add(x: Any, y: Any, z: Any) -> Any:
 
 
 def _bits(x: Any) -> Any:
-    """The bits of bfloat16 values, as uint32."""
+    """Return the bits of bfloat16 values as uint32."""
     return np.asarray(x, DataType("bfloat16").numpy()).view(np.uint16).astype(np.uint32)[()]
 
 
 def _halves(x: Any) -> tuple[Any, Any]:
-    """The low and the high bfloat16 of a pair, as float32."""
+    """Return the low and the high bfloat16 of a pair as float32."""
     bits = np.asarray(x, np.uint32)
     return (bits << np.uint32(16)).view(np.float32)[()], (bits & np.uint32(0xFFFF0000)).view(np.float32)[()]
 
@@ -81,29 +80,27 @@ fmod: Final = FMOD
 nearbyint: Final = Intrinsic("nearbyint", np.rint)
 fabs: Final = Intrinsic("fabs", np.abs)
 pow: Final = Intrinsic("pow", power)
-"""`pow(x, y)`: of integers in integers, which wrap around; a negative power of an integer is 1 / x^-y without its
-fraction, and 0 of zero."""
+"""`pow(x, y)`: for integers an integer result that wraps around; a negative power is 1 / x^-y truncated, and 0 for x =
+0."""
 fma: Final = Intrinsic("fma", lambda a, b, c: a * b + c)
 multiply_add: Final = Intrinsic("multiply_add", _multiply_add)
-"""`x * y + z` of float32, rounded once whatever the machine; `fma` is that where the machine has an instruction for
-it, which is faster on others."""
+"""`x * y + z` of float32, rounded once on every machine. `fma` rounds once only where the machine has an instruction
+for it, and is faster elsewhere."""
 pair: Final = Intrinsic("pair", lambda low, high: _bits(low) | _bits(high) << np.uint32(16))
-"""`pair(low, high)`: two bfloat16 as the halves of a uint32, as they stand side by side in memory."""
+"""`pair(low, high)`: two bfloat16 packed into a uint32, in memory order."""
 dot2: Final = Intrinsic("dot2", lambda a, b, c: c + _halves(a)[0] * _halves(b)[0] + _halves(a)[1] * _halves(b)[1])
-"""`dot2(a, b, c)`: float32 `c` plus the two products of the bfloat16 that uint32 `a` and `b` are pairs of.
+"""`dot2(a, b, c)`: float32 `c` plus the two products of the bfloat16 pairs in uint32 `a` and `b`.
 
-In which order they are added, and whether a product is rounded before, is the machine's choice; one with an instruction
-for it (`vdpbf16ps`, `bfdot`) may take subnormal numbers as zero.
+The machine determines the order of additions, and whether products are rounded. Instructions for it (`vdpbf16ps`,
+`bfdot`) may flush subnormal numbers to zero.
 """
 dot4: Final = Intrinsic("dot4", _dot4)
 """`dot4(a, b, total)`: int32 `total` plus the products of the four unsigned bytes of uint32 `a` with the four signed
-bytes of int32 `b`, byte by byte; wraps around. The widest integer products that processors have.
-"""
+bytes of int32 `b`; wraps around."""
 high_product: Final = Intrinsic("high_product", lambda a, b, c: _product_part(a, b, c, 32))
 doubled_high_product: Final = Intrinsic("doubled_high_product", lambda a, b, c: _product_part(a, b, c, 31))
-"""`high_product(a, b, c)`: bits 32 to 63 of `a * b + c`, of int32 `a` and `b` and int64 `c`, as int32; of the doubled
-one bits 31 to 62: products with numbers in fixed point.
-"""
+"""`high_product(a, b, c)` is bits 32 to 63 of `a * b + c` as int32, for int32 `a` and `b` and int64 `c`; the doubled
+variant is bits 31 to 62. Both serve fixed-point arithmetic."""
 ACCUMULATING: Final = (fma, dot2, dot4)
 """Functions that add products to their last argument."""
 isnan: Final = Intrinsic("isnan", np.isnan)
@@ -119,39 +116,40 @@ horizontal_sum: Final = Intrinsic("horizontal_sum", np.sum)
 horizontal_prod: Final = Intrinsic("horizontal_prod", np.prod)
 horizontal_max: Final = Intrinsic("horizontal_max", np.max)
 horizontal_min: Final = Intrinsic("horizontal_min", np.min)
-"""`horizontal_*(vector)`: all lanes combined into one scalar, in an order of the machine's choosing."""
+"""`horizontal_*(vector)`: reduce all lanes to a scalar; the machine determines the order."""
 prefetch: Final = Intrinsic("prefetch", effect=True)
-"""`prefetch(load, level=1)`: bring the address of `load` into the cache of that level, 1 to 3; has no other effect."""
+"""`prefetch(load, level=1)`: bring the address of `load` into the cache of that level, 1 to 3."""
 
 address_of: Final = Intrinsic("address_of", effect=True)
-"""`address_of(load, access, size, …)`: the address of an element, for a function from outside that reads (access 1),
-writes (2) or updates (3) a box of that many elements along each dimension from there.
-"""
+"""`address_of(load, access, size, …)`: the address of an element, for an external function that reads (access 1),
+writes (2) or updates (3) a box of this size that starts there."""
 stride_of: Final = Intrinsic("stride_of", effect=True)
-"""`stride_of(load, d)`: by how many elements dimension `d` of a buffer is apart, known once its memory is laid out."""
+"""`stride_of(load, d)`: the distance in elements between indices of dimension `d`, known once memory is laid out."""
 expect: Final = Intrinsic("expect", effect=True)
-"""`expect(value, wanted)`: a promise about strides that is checked when memory is laid out; then it is gone."""
+"""`expect(value, wanted)`: a requirement on strides that is checked when memory is laid out, and then removed."""
 
 
 class Extern(Intrinsic):
-    """A C function that is linked in: takes numbers and addresses; `pure` ones are values, the others statements."""
+    """A linked C function of numbers and addresses. Calls of `pure` functions are values, those of others statements.
+    """
 
     __slots__ = ()
 
 
 @functools.cache
 def extern(name: str, *, pure: bool = False) -> Extern:
-    """The C function of that symbol."""
+    """Return the C function of that symbol."""
     return Extern(name, effect=not pure)
 
 
 def call_extern(dtype: str | DataType, name: str, *args: Value) -> PrimExpr:
-    """A call of the C function `name`, which returns `dtype`, for its effect; whole numbers are passed as `int64`."""
+    """Return a call of the C function `name` for its effect, with a result of `dtype`; integers are passed as `int64`.
+    """
     return Call(dtype, extern(name), [as_expr(a) for a in args])
 
 
 def call_pure_extern(dtype: str | DataType, name: str, *args: Value) -> PrimExpr:
-    """The value of the C function `name` at numbers; it has no effect."""
+    """Return a call of the C function `name` without side effects, with a result of `dtype`."""
     return Call(dtype, extern(name, pure=True), [as_expr(a) for a in args])
 
 

@@ -25,7 +25,7 @@ from tilewright.scalar.expr import (
 
 
 def walk(e: PrimExpr) -> Iterator[PrimExpr]:
-    """Every distinct subexpression, operands before users."""
+    """Yield every distinct subexpression, operands before users."""
     seen: set[int] = set()
     stack: list[tuple[PrimExpr, bool]] = [(e, False)]
     while stack:
@@ -43,8 +43,8 @@ def walk(e: PrimExpr) -> Iterator[PrimExpr]:
 
 
 def certain(e: PrimExpr) -> dict[PrimExpr, None]:
-    """The subexpressions that are evaluated whenever `e` is, in no order: not those that only one side of a `Select`,
-    or a second condition, has."""
+    """Return the subexpressions evaluated whenever `e` is, in no particular order. Excluded are those in one side of a
+    `Select` or in a second condition only."""
     found: dict[PrimExpr, None] = {e: None}
     stack = [e]
     while stack:
@@ -58,10 +58,9 @@ def certain(e: PrimExpr) -> dict[PrimExpr, None]:
 
 
 def shared_choices(a: PrimExpr, b: PrimExpr) -> list[PrimExpr]:
-    """The outermost values with a `Select` inside that are evaluated whenever `a` is, and whenever `b` is.
+    """Return the outermost values containing a `Select` that are evaluated whenever `a` is, and whenever `b` is.
 
-    What both sides of a choice begin with is evaluated once, before the choice: choices in choices would double it at
-    each level.
+    Evaluating them once, before the choice between `a` and `b`, prevents doubling at each level of nested choices.
     """
     choices: set[PrimExpr] = set()
     for x in walk(a):
@@ -76,7 +75,7 @@ def shared_choices(a: PrimExpr, b: PrimExpr) -> list[PrimExpr]:
 def rewrite(
     e: PrimExpr, rule: Callable[[PrimExpr], PrimExpr | None], memo: dict[PrimExpr, PrimExpr] | None = None
 ) -> PrimExpr:
-    """Rebuild bottom up; `rule` sees each rebuilt expression and returns its replacement, or None to keep it."""
+    """Rebuild bottom up; `rule` receives each rebuilt expression and returns its replacement, or None to keep it."""
     memo = {} if memo is None else memo
     known = memo.get(e)
     if known is not None:
@@ -105,13 +104,11 @@ def free_vars(e: PrimExpr) -> list[Var]:
 
 
 LONGEST_TEXT: Final = 200_000
-"""Characters of an expression's text: shared subexpressions are written out at each use, which can be many more than
-they are."""
+"""Largest number of characters of an expression's text, in which shared subexpressions are repeated at each use."""
 
 
 def text_of(e: PrimExpr) -> str:
-    """Python-syntax text of an expression; operands are left out, as `...`, of which the text would be longer than
-    `LONGEST_TEXT`."""
+    """Return the text of an expression in Python syntax; operands whose text exceeds `LONGEST_TEXT` become `...`."""
     texts: dict[PrimExpr, str] = {}
     for x in walk(e):
         text = _text(x, texts)

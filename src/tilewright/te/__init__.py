@@ -1,5 +1,5 @@
-"""Tensor expressions: `placeholder`, `compute`, reductions, `scan`, `extern`, `hybrid`; and their schedules,
-`create_schedule`."""
+"""Tensor expressions (`placeholder`, `compute`, reductions, `scan`, `extern`, `hybrid`) and their schedules
+(`create_schedule`)."""
 
 from tilewright.scalar.expr import all_of as all
 from tilewright.scalar.expr import any_of as any

@@ -1,4 +1,4 @@
-"""From tensor expressions to a schedulable program: one loop nest with one block per computation, in order of need.
+"""Converts tensor expressions to a schedulable program: one loop nest with one block per computation, producers first.
 
     C = te.compute((m, n), lambda i, j: te.sum(A[i, r] * B[r, j], axis=r), name="C")
       ->
@@ -36,12 +36,13 @@ def create_prim_func(
     origins: Mapping[Operation, Origin] | None = None, binds: Mapping[Tensor, Buffer] | None = None,
     storage: Mapping[Tensor, Sequence[int]] | None = None,
 ) -> PrimFunc:
-    """The program that computes `outputs` from `args` (placeholders, or computed tensors that the caller provides).
+    """Return the program that computes `outputs` from `args` (placeholders, or computed tensors that the caller
+    provides).
 
-    Parameters are `args` then `outputs`; values in between are listed in `attrs["intermediates"]` until blocks are
-    lowered. `storage` gives the shapes of larger arrays in whose corners tensors lie: the parameter's buffer has that
-    shape. There is one block for each of `computations`, in that order. Raises `CompileError` when a tensor is needed
-    that is neither given nor computed.
+    Parameters are `args` then `outputs`; intermediate values are listed in `attrs["intermediates"]` until blocks are
+    lowered. `storage` gives the shapes of larger arrays whose first corner holds a tensor; the parameter's buffer has
+    that shape. There is one block for each of `computations`, in that order. Raises `CompileError` if a tensor is
+    neither given nor computed.
     """
     return create_blocks(args, outputs, name, origin, origins, binds, storage)[0]
 
@@ -51,7 +52,7 @@ def create_blocks(
     origins: Mapping[Operation, Origin] | None = None, binds: Mapping[Tensor, Buffer] | None = None,
     storage: Mapping[Tensor, Sequence[int]] | None = None,
 ) -> tuple[PrimFunc, dict[Operation, str]]:
-    """The same, with the block of each computation; scans have none, but those of their `init` and `update`."""
+    """Return the program, and the block of each computation. A scan has only the blocks of its `init` and `update`."""
     buffers: dict[Tensor, Buffer] = {}
     names: set[str] = set()
     for t in (*args, *outputs):
@@ -83,8 +84,8 @@ def create_blocks(
 
 
 def tensors_as_prim_func(ops: Sequence[Any], name: str = "main") -> PrimFunc:
-    """`te.create_prim_func`: the program over these tensors, placeholders and results in the order of the parameters,
-    and `te.var` numbers."""
+    """Return the program over tensors (placeholders and results, in parameter order) and `te.var` scalars:
+    `te.create_prim_func`."""
     scalars = tuple((k, a) for k, a in enumerate(ops) if isinstance(a, Var))
     tensors = [a for a in ops if not isinstance(a, Var)]
     if not tensors or not all(isinstance(t, Tensor) for t in tensors):
@@ -101,8 +102,8 @@ def tensors_as_prim_func(ops: Sequence[Any], name: str = "main") -> PrimFunc:
 
 
 def _share_memory(scans: Sequence[ScanOp], buffers: dict[Tensor, Buffer], names: set[str]) -> list[Buffer]:
-    """The state, the start and the steps of a scan live where its result does. Returns the buffers that are nobody's
-    argument."""
+    """Bind the state, the start and the updates of scans to the buffers of their results. Return the buffers that are
+    not parameters."""
     inner: list[Buffer] = []
     for scan in scans:
         for result, parts in zip(scan.outputs, zip(scan.init, scan.update, scan.state, strict=True), strict=True):
@@ -120,7 +121,7 @@ def _share_memory(scans: Sequence[ScanOp], buffers: dict[Tensor, Buffer], names:
 
 
 def computations(args: Sequence[Tensor], outputs: Sequence[Tensor]) -> list[Operation]:
-    """The operations between `args` and `outputs`, producers first."""
+    """Return the operations between `args` and `outputs`, producers first."""
     given = {t.op for t in args}
     order: list[Operation] = []
     done: set[int] = set()
@@ -155,8 +156,8 @@ def _buffer(t: Tensor, names: set[str], shape: Sequence[int] | None = None) -> B
 
 
 def _bound(t: Tensor, buffer: Buffer, larger: Sequence[int] | None = None) -> Buffer:
-    """A buffer that the caller gave for a tensor, which has the shape of the tensor, or that of the `larger` array in
-    which it lies."""
+    """Return the caller's buffer for a tensor. It must have the shape of the tensor, unless a `larger` array contains
+    the tensor."""
     if larger is not None:
         return buffer
     shape = [d.value if isinstance(d, IntImm) else d for d in t.shape]
@@ -206,7 +207,7 @@ def _nest(op: ComputeOp, buffers: dict[Tensor, Buffer], name: str, origin: Origi
 
 
 def _extern(op: ExternOp, buffers: dict[Tensor, Buffer], name: str, origin: Origin | None) -> Stmt:
-    """One block without axes: its loops are inside of it."""
+    """Return a block without axes, which contains the loops of an extern operation."""
     body = op.body
     for t, inner in zip((*op.arguments, *op.outputs), (*op.input_buffers, *op.output_buffers), strict=True):
         body = redirect(body, inner, buffers[t])
@@ -214,14 +215,14 @@ def _extern(op: ExternOp, buffers: dict[Tensor, Buffer], name: str, origin: Orig
 
 
 def _reducer(combiner: Combiner, neutral: tuple[PrimExpr, ...]) -> Reducer:
-    """A combiner as expressions over values of the types of `neutral`."""
+    """Return a combiner as expressions over variables of the types of `neutral`."""
     old, new = (tuple(Var(f"{letter}{k if k else ''}", n.dtype) for k, n in enumerate(neutral)) for letter in "xy")
     return Reducer(combiner.name, (*old, *new), combiner.combine(old, new), neutral)
 
 
 def _update(reduce: Reduce, sources: tuple[PrimExpr, ...], targets: list[Buffer], at: tuple[PrimExpr, ...]) -> Stmt:
-    """One reduction step. A guarded term (`select(c, x, identity)`) becomes a guarded step, a product takes the sum
-    along."""
+    """Return one reduction step. A guarded term (`select(c, x, identity)`) becomes a guarded step, and a product a
+    multiply-add."""
     if len(sources) > 1:
         return reduction_step(reduce.combiner, targets, at, sources)
     source = sources[0]
@@ -232,7 +233,7 @@ def _update(reduce: Reduce, sources: tuple[PrimExpr, ...], targets: list[Buffer]
 
 
 def combine_step(combiner: Any, old: PrimExpr, source: PrimExpr) -> PrimExpr:
-    """`old` combined with one more term."""
+    """Return `old` combined with one more term."""
     if isinstance(source, Mul) and source.dtype.is_float and combiner is SUM:
         return fma(source.a, source.b, old)
     if isinstance(source, Call) and source.op in ACCUMULATING and combiner is SUM and number_of(source.args[2]) == 0:

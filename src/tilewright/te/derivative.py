@@ -1,10 +1,10 @@
-"""Derivatives of scalar expressions by one element that they read.
+"""Derivatives of scalar expressions with respect to one of the elements that they read.
 
     d/dA[i] of A[i] * B[i] + if_then_else(i < 3, A[i], 0)  ->  B[i] + if_then_else(i < 3, 1, 0)
 
-A question stays around what stood under it, so nothing is read that was not read before. Integers have no derivatives,
-nor do indices and conditions; at a kink, the derivative of one side counts: of `abs` at 0 it is 1, of `max(a, b)` at `a
-== b` that of `a`.
+Conditions are kept around derivatives, so no additional elements are read. Integers, indices and conditions have zero
+derivatives. At a kink, the derivative is one-sided: that of `abs` at 0 is 1, that of `max(a, b)` at `a == b` is that of
+`a`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ from tilewright.scalar.expr import Call, Intrinsic, PrimExpr
 
 
 def derivative(e: PrimExpr, by: PrimExpr, memo: dict[PrimExpr, PrimExpr | None] | None = None) -> PrimExpr | None:
-    """The derivative, of the type of `e`; None where it is zero. Raises `CompileError` for a function that has none."""
+    """Return the derivative, in the type of `e`; None if it is zero. Raises `CompileError` for a function without
+    derivative."""
     memo = {} if memo is None else memo
     if e in memo:
         return memo[e]
@@ -159,7 +160,7 @@ _FUNCTIONS: Final[dict[Intrinsic, Callable[[PrimExpr, PrimExpr], PrimExpr | None
     I.trunc: lambda x, y: None,
     I.nearbyint: lambda x, y: None,
 }
-"""From the argument and the value to the slope; None for steps, which are flat between them."""
+"""Return the slope for an argument and the function's value; None for step functions."""
 
 _RULES: Final[dict[type[PrimExpr], Callable[[PrimExpr, Inner], PrimExpr | None]]] = {
     E.Add: _add, E.Sub: _sub, E.Mul: _mul, E.Div: _div, E.Max: _max, E.Min: _min, E.Select: _select, E.Cast: _cast,

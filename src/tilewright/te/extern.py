@@ -28,7 +28,8 @@ from tilewright.tir.transform.lower_blocks import lower_blocks
 
 @node
 class ExternOp(Operation):
-    """`body` computes the whole of `output_buffers` from `input_buffers`, which stand for `inputs`."""
+    """A computation of the whole `output_buffers` by the statement `body`, from `input_buffers`, which represent
+    `inputs`."""
 
     name: str
     arguments: tuple[Tensor, ...]
@@ -47,7 +48,7 @@ class ExternOp(Operation):
 
 
 Body: TypeAlias = Callable[[list[Any], list[Any]], Any]
-"""The statement, or the call, of a computation: made from the input buffers and the output buffers."""
+"""A function that makes the statement or call of a computation from the input buffers and the output buffers."""
 
 
 @overload
@@ -64,11 +65,12 @@ def extern(
     shape: Sequence[Any], inputs: Sequence[Tensor], fcompute: Body, name: str = "extern", dtype: Any = None,
     in_buffers: Any = None, out_buffers: Any = None, tag: str = "", attrs: Any = None,
 ) -> Tensor | list[Tensor]:
-    """The tensor (or, for a list of shapes, the tensors) that the statement `fcompute(in_buffers, out_buffers)`
+    """Return the tensor (a list of tensors for a list of shapes) that the statement `fcompute(in_buffers, out_buffers)`
     computes.
 
-    `dtype` is one type, or one for each output; without it, the type that all inputs have. Buffers of your own
-    (`tir.decl_buffer`) stand for the inputs or outputs when they are given. `fcompute` may also return a call.
+    `dtype` is one type, or one for each output; the default is the common type of the inputs. `in_buffers` and
+    `out_buffers` (`tir.decl_buffer`) replace the default buffers of the inputs and outputs. `fcompute` may also return
+    a call.
     """
     several = bool(shape) and isinstance(shape[0], (list, tuple))
     shapes = [tuple(map(dimension, s)) for s in shape] if several else [tuple(map(dimension, shape))]
@@ -96,7 +98,7 @@ def extern(
 
 
 def extern_primfunc(input_tensors: Sequence[Tensor], primfunc: PrimFunc, **options: Any) -> Tensor | list[Tensor]:
-    """The tensors that a loop program computes: its first parameters are the inputs, the others the results."""
+    """Return the tensors that a TIR function computes: its first parameters are the inputs, the others the results."""
     n = len(input_tensors)
     outs = primfunc.params[n:]
     if not outs or primfunc.attrs.get(SCALARS):

@@ -6,8 +6,9 @@
         ->  dA[x] = sum over r of if_then_else(0 <= x - r < 6, head[x - r] * K[r], 0);   dK[x] = sum over i of head[i]
             * A[i + x]
 
-An element is read at `f(i, r)`; what it contributes to is found by solving `f(i, r) == x` (`arith/system.py`), so a sum
-runs only over what the equations leave open, and scatters never become dense sums over one-hot tensors.
+The result elements to which an element read at `f(i, r)` contributes are found by solving `f(i, r) == x`
+(`arith/system.py`). So a sum runs only over the free parameters of the solution, and scatters never become dense sums
+over one-hot tensors.
 """
 
 from __future__ import annotations
@@ -55,12 +56,12 @@ from tilewright.tir.stmt import IterVar
 
 
 def gradient(output: Tensor, inputs: Sequence[Tensor] | Tensor, head: Tensor | None = None) -> list[Tensor]:
-    """The derivatives of `output` by each of `inputs`, multiplied from the left by `head`.
+    """Return the derivatives of `output` with respect to each of `inputs`, multiplied from the left by `head`.
 
-    `head` is `[*prefix, *output.shape]`, and each result `[*prefix, *input.shape]` of the input's type; without `head`,
-    a result is the Jacobian `[*output.shape, *input.shape]`. At kinks one side counts: the first of equal maxima, the
-    first argument of equal `max`. Raises `CompileError` for integers, for computations other than `te.compute` on the
-    way, and for functions without derivative.
+    `head` has the shape `[*prefix, *output.shape]`, and each result `[*prefix, *input.shape]` and the input's type.
+    Without `head`, a result is the Jacobian `[*output.shape, *input.shape]`. At kinks, derivatives are one-sided: the
+    first of equal maxima, the first argument of equal `max`. Raises `CompileError` for integers, for intermediate
+    computations other than `te.compute`, and for functions without derivative.
     """
     wanted = [inputs] if isinstance(inputs, Tensor) else list(inputs)
     for t in (output, *wanted, *([] if head is None else [head])):
@@ -94,8 +95,7 @@ def gradient(output: Tensor, inputs: Sequence[Tensor] | Tensor, head: Tensor | N
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """A summand of a derivative: at `at`, a point of the prefix and one of the tensor, the sum of `value` over
-    `axes`."""
+    """A summand of a derivative: the sum of `value` over `axes`, at `at`, a point of the prefix and of the tensor."""
 
     at: list[Var]
     axes: tuple[IterVar, ...]
@@ -116,7 +116,7 @@ def _prefix(output: Tensor, head: Tensor | None) -> tuple[PrimExpr, ...]:
 
 
 def _depending(order: Sequence[Operation], wanted: Sequence[Tensor]) -> set[Tensor]:
-    """The tensors that are made from one of those wanted, and these."""
+    """Return the tensors that depend on one of `wanted`, including these."""
     found = set(wanted)
     for op in order:
         if any(t in found for t in op.inputs):
@@ -129,7 +129,7 @@ def _point(prefix: Sequence[PrimExpr], t: Tensor) -> list[Var]:
 
 
 def _seed(output: Tensor, head: Tensor | None, prefix: Sequence[PrimExpr]) -> _Part:
-    """The derivative of the output by itself."""
+    """Return the derivative of the output with respect to itself, times `head`."""
     at = _point(prefix, output)
     same = all_of(*(p.equal(x) for p, x in zip(at, at[len(prefix) :], strict=False)))
     return _Part(
@@ -140,8 +140,8 @@ def _seed(output: Tensor, head: Tensor | None, prefix: Sequence[PrimExpr]) -> _P
 def _contributions(
     op: ComputeOp, t: Tensor, adjoint: Tensor | None, sources: Sequence[Tensor], prefix: Sequence[PrimExpr]
 ) -> list[tuple[Tensor, _Part]]:
-    """What the derivatives by `sources` get from the result `t` of `op`, whose own is `adjoint` (None: the
-    identity)."""
+    """Return the contributions to the derivatives by `sources` through the result `t` of `op`, whose derivative is
+    `adjoint` (None: the identity)."""
     slope = _slopes(op, t.index)
     body = op.body[t.index]
     elements = [e for e in walk(body) if isinstance(e, TensorElem) and e.tensor in sources]
@@ -165,7 +165,7 @@ def _solved(
     op: ComputeOp, value: PrimExpr, equations: Sequence[tuple[PrimExpr, PrimExpr]], at: list[Var],
     shape: Sequence[PrimExpr]
 ) -> _Part:
-    """The sum of `value` over all points of `op` where `equations` hold."""
+    """Return the sum of `value` over all points of `op` that satisfy `equations`."""
     ranges = Ranges()
     for v, n in zip(at, shape, strict=True):
         ranges = ranges.bind_loop(v, const(0, INT64), n)
@@ -183,7 +183,7 @@ def _solved(
 
 
 def _total(t: Tensor, prefix: Sequence[PrimExpr], parts: Sequence[_Part]) -> Tensor:
-    """The tensor `[*prefix, *t.shape]` that is the sum of all parts."""
+    """Return the sum of all parts as a tensor `[*prefix, *t.shape]`."""
     shape, name = [*prefix, *t.shape], f"{t.name}.grad"
     names = [v.name for v in _point(prefix, t)]
 
@@ -209,13 +209,13 @@ def _total(t: Tensor, prefix: Sequence[PrimExpr], parts: Sequence[_Part]) -> Ten
     return made(all_parts, name)
 
 
-# How a result changes with what is reduced.
+# The derivative of a result with respect to a reduced element.
 Slope = Callable[[PrimExpr], PrimExpr | None]
 
 
 def _slopes(op: ComputeOp, index: int) -> Slope:
-    """From an element that result `index` reads to the derivative by it, at a point of the axes and reduction axes of
-    `op`."""
+    """Return a function that maps an element read by result `index` to the derivative with respect to it, at a point of
+    the axes and reduction axes of `op`."""
     body = op.body[index]
     if not isinstance(body, Reduce):
         return lambda e: derivative(body, e)
@@ -247,7 +247,7 @@ def _slopes(op: ComputeOp, index: int) -> Slope:
 
 
 def _kind(body: Reduce) -> type[PrimExpr] | None:
-    """`Add`, `Max` or `Min` for reductions of one value by it; None for others."""
+    """Return `Add`, `Max` or `Min` for such reductions of one value, else None."""
     if len(body.sources) != 1:
         return None
     a, b = Var("a", body.dtype), Var("b", body.dtype)
@@ -256,7 +256,7 @@ def _kind(body: Reduce) -> type[PrimExpr] | None:
 
 
 def _position(axes: Sequence[IterVar]) -> PrimExpr:
-    """A point of the reduction axes as one number."""
+    """Return a point of the reduction axes as one linear index."""
     place: PrimExpr = const(0, INT64)
     for a in axes:
         place = add(mul(place, a.extent), a.var)
@@ -264,7 +264,7 @@ def _position(axes: Sequence[IterVar]) -> PrimExpr:
 
 
 def _first(op: ComputeOp, body: Reduce, kind: type[PrimExpr]) -> Tensor:
-    """Where the greatest (least) value is; of equal ones, the first."""
+    """Return the tensor of positions of the greatest (least) value; the first of equal ones."""
 
     def better(a: Any, b: Any) -> Any:
         ahead = (a[1] > b[1]) if kind is Max else (a[1] < b[1])
@@ -280,8 +280,8 @@ def _first(op: ComputeOp, body: Reduce, kind: type[PrimExpr]) -> Tensor:
 
 
 def _weight(op: ComputeOp, body: Reduce, k: int) -> Tensor:
-    """`[*result, *reduction]`: how the result changes with source `k` at each point, by reducing values with their
-    changes."""
+    """Return the tensor `[*result, *reduction]` of derivatives with respect to source `k` at each point, by a reduction
+    of dual numbers."""
     n = len(body.sources)
     changes = [s.dtype if s.dtype.is_float else body.sources[k].dtype for s in body.sources]
 
@@ -300,7 +300,7 @@ def _weight(op: ComputeOp, body: Reduce, k: int) -> Tensor:
 
 
 def _changed(combiner: Combiner, a: tuple[PrimExpr, ...], b: tuple[PrimExpr, ...], n: int) -> tuple[PrimExpr, ...]:
-    """A combination of values with how it changes when they do."""
+    """Combine dual numbers: `n` values followed by their derivatives."""
     names = [tuple(Var(f"{side}{j}", e.dtype) for j, e in enumerate(given[:n])) for side, given in (("a", a), ("b", b))]
     by_name: dict[PrimExpr, PrimExpr] = {
         v: e for own, given in zip(names, (a, b), strict=True) for v, e in zip(own, given, strict=False)
@@ -320,7 +320,7 @@ def _stage(
     op: ComputeOp, extra: Sequence[PrimExpr], name: str, value: Callable[[Sequence[PrimExpr]], tuple[PrimExpr, ...]],
     index: int
 ) -> Tensor:
-    """Result `index` of a computation over the axes of `op` and `extra` ones, with reduction axes of its own."""
+    """Return result `index` of a computation over the axes of `op` and `extra` axes, with its own reduction axes."""
     own = {a.var: IterVar(Var(a.var.name), a.extent, "reduce") for a in op.reduce_axis}
 
     def at(*point: Var) -> tuple[PrimExpr, ...]:

@@ -1,4 +1,4 @@
-"""Hybrid script: computations written as loops of Python, `@te.hybrid.script`.
+"""Hybrid script: computations written as Python loops, `@te.hybrid.script`.
 
     @te.hybrid.script
     def outer_product(a, b):
@@ -8,12 +8,12 @@
                 c[i, j] = a[i] * b[j]
         return c
 
-    C = outer_product(A, B)         # tensors: the function is read, never run, and C is what its loops compute
+    C = outer_product(A, B)         # tensors: the function is parsed, and C is the result of its loops
     c = outer_product(a, b)         # arrays: the function is run, with numpy
 
-The words: `output_tensor`, `allocate`; loops over `range`, `serial`, `parallel`, `vectorize`, `unroll`, and
-`const_range`, which is written out; `if`, assignments to elements and to scalars, arithmetic, and the functions in
-`FUNCTIONS`. What the Python around the function binds (numbers, tuples) can be used by name.
+Supported are `output_tensor`, `allocate`; loops over `range`, `serial`, `parallel`, `vectorize`, `unroll`, and
+`const_range`, which is unrolled; `if`, assignments to elements and to scalars, arithmetic, and the functions in
+`FUNCTIONS`. Numbers and tuples of the surrounding Python scopes can be used by name.
 """
 
 from __future__ import annotations
@@ -55,11 +55,11 @@ _RUNTIME: Final[Mapping[str, Any]] = {
         )
     },
 }
-"""What the words mean where the function is run."""
+"""The names of hybrid script for a run in Python."""
 
 
 class HybridFunction:
-    """A function in hybrid script; called with tensors it makes a tensor, with arrays it runs."""
+    """A function in hybrid script; a call with tensors returns a tensor, a call with arrays runs it."""
 
     def __init__(self, function: types.FunctionType) -> None:
         self.function = function
@@ -67,8 +67,8 @@ class HybridFunction:
         self.__doc__ = function.__doc__
 
     def __call__(self, *args: Any) -> Any:
-        """Tensors, numbers and `te.var`, in the order of the parameters. Raises `ParseError`, which shows the line, and
-        `CompileError`."""
+        """Call with tensors, numbers and `te.var`, in the order of the parameters. Raises `ParseError` with the line,
+        and `CompileError`."""
         if not any(
             isinstance(a, (Tensor, PrimExpr))
             or (isinstance(a, (list, tuple)) and any(isinstance(x, Tensor) for x in a)) for a in args
@@ -107,7 +107,7 @@ class HybridFunction:
 
 
 def script(function: Callable[..., Any]) -> HybridFunction:
-    """A Python function in hybrid script."""
+    """Return a Python function as a `HybridFunction`."""
     if not isinstance(function, types.FunctionType):
         raise CompileError(
             f"te.hybrid.script decorates a Python function, but this is of type {type(function).__name__}",

@@ -1,4 +1,4 @@
-"""Reading hybrid script: Python's syntax tree -> statements of the loop language."""
+"""Reads hybrid script: Python's syntax tree -> TIR statements."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ FUNCTIONS: Final[Mapping[str, Callable[..., Any]]] = {
     },
     **{t: (lambda x, t=t: E.cast(t, E.as_expr(x))) for t in _TYPES},
 }
-"""What can be called."""
+"""The functions that hybrid script can call."""
 _OPERATORS: Final[dict[type[ast.operator], Callable[[Any, Any], Any]]] = {
     ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.truediv,
     ast.FloorDiv: operator.floordiv,
@@ -70,7 +70,7 @@ def _folded(f: Callable[[Any, Any], PrimExpr], plain: Callable[..., Any], xs: Se
 
 
 class Reader:
-    """Reads one function; `inputs` are its tensors with the buffers that stand for them."""
+    """Reads one function; `inputs` maps its tensors to their buffers."""
 
     def __init__(
         self, source: Source, outer: Mapping[str, Any], definition: ast.FunctionDef, args: Mapping[str, Any]
@@ -94,7 +94,7 @@ class Reader:
         return self.builder.buffer_ptr(buffer)
 
     def function(self) -> tuple[Stmt, list[Buffer]]:
-        """The statements, and the buffers of the results in the order in which they are returned."""
+        """Return the statements, and the buffers of the results in the order of the `return`."""
         body = self.definition.body
         if not body or not isinstance(body[-1], ast.Return):
             raise self.error(self.definition, f"'{self.definition.name}' ends with `return` of what output_tensor made")
@@ -104,7 +104,7 @@ class Reader:
 
     # Statements.
     def block(self, nodes: Sequence[ast.stmt]) -> None:
-        """Statements in one scope: scalars that begin in it end with it."""
+        """Read the statements of a scope; scalars defined in it are local."""
         before = dict(self.names)
         for n in nodes:
             read = _STATEMENTS.get(type(n))
@@ -233,7 +233,7 @@ class Reader:
         self.returned = [b for b in found if b is not None]
 
     def nothing(self, node: ast.stmt) -> None:
-        """A docstring, `pass`."""
+        """Accept a docstring or `pass`."""
         if isinstance(node, ast.Expr) and not isinstance(node.value, ast.Constant):
             raise self.error(node, "an expression by itself does nothing")
 
@@ -347,7 +347,7 @@ class Reader:
 
 
 class _Scalar:
-    """A name for a number that changes."""
+    """A scalar variable, stored in a buffer of one element."""
 
     def __init__(self, memory: BufferVar) -> None:
         self.memory = memory

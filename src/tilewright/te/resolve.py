@@ -1,13 +1,12 @@
-"""From the record of a te schedule to steps of the scheduling engine.
+"""Translates the record of a te schedule to steps of `tir.Schedule`, in this order:
 
-    1. the computations as they are, one nest each                    (`te/create.py`)
-    2. stages that were added: cache_read, cache_write, rfactor       in the order in which they were asked for
+    1. the computations without steps, one nest each                  (`te/create.py`)
+    2. added stages: cache_read, cache_write, rfactor                 in the order of their creation
     3. layouts of values
     4. inlined stages
-    5. every other stage, those that read it first: moved to where it stands, then its splits, fuses and orders, then
-       its marks
+    5. every other stage, readers first: its placement, then its splits, fuses and orders, then its marks
 
-A stage is attached before its loops are split, since where it stands decides how long its loops are.
+A stage is attached before its loops are split, since its placement determines the extents of its loops.
 """
 
 from __future__ import annotations
@@ -48,10 +47,9 @@ from tilewright.tir.stmt import (
 def schedule_func(
     s: Schedule, args: Sequence[Any], name: str = "main", binds: Mapping[Tensor, Buffer] | None = None
 ) -> PrimFunc:
-    """The schedulable program with parameters `args`, as the schedule arranges it. Raises `ScheduleError`,
-    `CompileError`.
+    """Return the scheduled program with the parameters `args`. Raises `ScheduleError` and `CompileError`.
 
-    An argument is a tensor, or a `te.var` for a number; `binds` are buffers to use for some of the tensors.
+    An argument is a tensor, or a `te.var` scalar; `binds` are buffers to use for some of the tensors.
     """
     scalars = tuple((k, a) for k, a in enumerate(args) if isinstance(a, Var))
     args = [a for a in args if not isinstance(a, Var)]
@@ -73,10 +71,9 @@ def schedule_func(
 
 
 def apply_schedule(s: Schedule, args: Sequence[Tensor], func: PrimFunc) -> PrimFunc:
-    """`func`, another program of the computations of the schedule with blocks of the same names, as the schedule
-    arranges it.
+    """Apply the schedule to `func`, another program of its computations with equally named blocks.
 
-    Its buffers, origins and attributes stay. Raises `ScheduleError`.
+    The buffers, origins and attributes of `func` are kept. Raises `ScheduleError`.
     """
     inputs = [t for t in args if isinstance(t.op, PlaceholderOp)]
     outputs = [t for t in args if not isinstance(t.op, PlaceholderOp)]
@@ -87,7 +84,7 @@ def apply_schedule(s: Schedule, args: Sequence[Tensor], func: PrimFunc) -> PrimF
 
 
 def _resolved(s: Schedule, func: PrimFunc, blocks: Mapping[Operation, str], buffers: dict[Tensor, Buffer]) -> Engine:
-    """The engine after all steps of the schedule."""
+    """Return the engine after all steps of the schedule."""
     resolver = _Resolver(s, func, {s[op]: block for op, block in blocks.items()}, buffers)
     for rewrite in s.rewrites:
         resolver.rewrite(rewrite)
@@ -109,7 +106,7 @@ def _check_args(s: Schedule, args: Sequence[Any]) -> None:
     for t in args:
         if not isinstance(t, Tensor):
             raise ScheduleError(f"an argument of a schedule is a tensor, and {t!r} is a {type(t).__name__}")
-        if not isinstance(t.op, PlaceholderOp):  # an input need not be read
+        if not isinstance(t.op, PlaceholderOp):  # an input may be unused
             s[t]
     doubled = [t.name for k, t in enumerate(args) if t in args[:k]]
     if doubled:
@@ -123,7 +120,7 @@ def _check_args(s: Schedule, args: Sequence[Any]) -> None:
 
 
 def _check_no_steps(s: Schedule) -> None:
-    """A schedule that arranges itself has no place for steps."""
+    """Raise `ScheduleError` if a schedule with `arrange` has steps."""
     for stage in s.stages:
         if (
             s.rewrites or stage.inlined or stage.attached or stage.scope or stage.relations or stage.marks
@@ -137,7 +134,7 @@ def _check_no_steps(s: Schedule) -> None:
 
 
 class _Resolver:
-    """The engine, with the block of each stage and the loop of each axis."""
+    """The engine, the block of each stage, and the loop of each axis."""
 
     def __init__(self, s: Schedule, func: PrimFunc, blocks: dict[Stage, str], buffers: dict[Tensor, Buffer]) -> None:
         self.s, self.engine, self.blocks = s, Engine(func, checked=True), blocks
@@ -155,11 +152,11 @@ class _Resolver:
         return found
 
     def buffer(self, t: Tensor) -> str:
-        """The name of the memory of a tensor."""
+        """Return the name of a tensor's buffer."""
         known = self.inputs.get(t)
         return stored_buffers(self.engine.block(self.block(self.s[t])))[t.index].name if known is None else known
 
-    # Stages that were added.
+    # Added stages.
     def rewrite(self, r: Rewrite) -> None:
         if isinstance(r, CacheRead):
             self.blocks[r.made] = self.engine.cache_read(
@@ -182,14 +179,14 @@ class _Resolver:
             assert len(self.engine.loops(name)) == len(root_axes(r.made.op))
 
     def lay_out(self, stage: Stage, layout: IndexMap) -> None:
-        """The value of a stage in another layout, computed in the order of that."""
+        """Change the layout of a stage's value, and compute it in the order of the new layout."""
         block = self.engine.block(self.block(stage))
         (buffer,) = stored_buffers(block)
         rest = tuple(Var(i.var.name) for i in block.iters if i.kind == "reduce")
         whole = IndexMap((*layout.params, *rest), (*layout.results, *rest))
         self.engine.func = transform_block_layout(transform_layout(self.engine.func, buffer, layout), block.name, whole)
 
-    # Where each stage stands.
+    # Placement of stages.
     def arrange(self, stage: Stage) -> None:
         block = self.block(stage)
         if stage.scope:
@@ -212,7 +209,7 @@ class _Resolver:
             self.mark(mark)
 
     def arrange_scan(self, stage: Stage, op: ScanOp) -> None:
-        """The loop over the steps of a scan stays as it is, outside of the loops of its updates."""
+        """Check that a scan has no steps, since its loop stays outside of the loops of its updates."""
         if stage.relations or any(
             m.kind in ("vectorized", "unrolled", "parallel", "thread", "tensorized") for m in stage.marks
         ) or stage.attached or stage.scope:
@@ -234,7 +231,7 @@ class _Resolver:
             self.loops[op.scan_axis] = self.engine.loops(self.block(self.s[op.update[0]]))[0]
 
     def guard(self, stage: Stage, block: str, predicate: PrimExpr) -> None:
-        """A condition on the store, over the axes of the block and the loops that they became."""
+        """Guard the store by a condition over the axes of the block and the loops derived from them."""
         iters = [it.var for it in self.engine.block(block).iters]
         known: dict[PrimExpr, PrimExpr] = {a.var: self.loops[a] for a in stage.leaf_iter_vars if a in self.loops}
         known.update({m.value.var: self.loops[m.axis] for m in stage.marks if m.kind == "thread"})
@@ -267,7 +264,7 @@ class _Resolver:
         if loop is None:
             raise ScheduleError(f"'{stage.op.name}' is to be computed in '{parent.op.name}', which does not read it")
         around = self.engine.loops(self.block(stage))
-        if loop in around:  # the loop over the steps of a scan, in which it is already
+        if loop in around:  # the step loop of a scan, which already contains the stage
             return around[around.index(loop) + 1 :]
         return self.engine.compute_at(self.block(stage), loop, preserve_unit_loops=True)
 
@@ -319,7 +316,7 @@ class _Resolver:
         self.engine.annotate(loop, THREAD, axis.thread_tag)
 
     def prefetch(self, block: str, ahead: Ahead) -> None:
-        """The engine counts in bytes: so many as the address moves in `offset` trips of the loop."""
+        """Prefetch `offset` trips of the loop ahead; the engine needs this distance in bytes."""
         buffer, loop = self.buffer(ahead.tensor), self.loops[ahead.axis]
         node = self.engine.block(block)
         moves = {
@@ -336,7 +333,7 @@ class _Resolver:
 
 
 def _elements_per_trip(block: Block, load: Load, loop: Var) -> int:
-    """By how many elements the address of a load moves with each trip of a loop."""
+    """Return the change of a load's address, in elements, for each trip of a loop."""
     place: PrimExpr = const(0, INT64)
     for i, d in zip(load.indices, load.buffer.shape, strict=True):
         place = add(mul(place, d), i)

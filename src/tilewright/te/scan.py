@@ -1,11 +1,10 @@
-"""Recurrences: `te.scan`, a computation along an axis whose value at each step uses those of the steps before.
+"""Recurrences: `te.scan`, a computation along an axis whose value at each step depends on previous steps.
 
     state = te.placeholder((m, n)); init = te.compute((1, n), lambda _, i: X[0, i])
     update = te.compute((m, n), lambda t, i: state[t - 1, i] + X[t, i])
     total = te.scan(init, update, state, inputs=[X])
 
-All of `init`, `update` and the state are the memory of the result. The loop over steps stays outside of everything
-else.
+`init`, `update` and the state share the memory of the result. The step loop is always the outermost one.
 """
 
 from __future__ import annotations
@@ -23,8 +22,8 @@ from tilewright.tir.stmt import IterVar
 
 @node
 class ScanOp(Operation):
-    """`update` computes each step of `scan_axis` after those of `init`, reading earlier ones as `state`; one each for
-    every result."""
+    """`update` computes each step of `scan_axis` after those of `init`, and reads earlier steps as `state`. Each of the
+    three has one entry per result."""
 
     name: str
     scan_axis: IterVar
@@ -62,10 +61,10 @@ def scan(
     init: Any, update: Any, state_placeholder: Any, inputs: Sequence[Tensor] | None = None, name: str = "scan",
     tag: str = "", attrs: Any = None,
 ) -> Tensor | list[Tensor]:
-    """The tensor whose first steps (along dimension 0) are `init` and whose others are `update`, over
-    `state_placeholder`.
+    """Return a tensor whose first steps (along dimension 0) are `init`, and whose other steps are `update`, a
+    computation over `state_placeholder`.
 
-    With lists, several states go on together and a list of tensors is returned. Raises `CompileError`.
+    With lists, several states advance together, and a list of tensors is returned. Raises `CompileError`.
     """
     several = isinstance(update, (list, tuple))
     inits, updates, states = (

@@ -1,4 +1,4 @@
-"""The loops of scans: one loop over the steps, with everything inside of it that depends on the step before.
+"""Loops of scans: one step loop that contains all computations that depend on the previous step.
 
     for t in range(m): s[t] = s[t - 1] + X[t]         for t in range(1, m):
     for t in range(m): u[t] = u[t - 1] * s[t - 1]  ->     s[t] = s[t - 1] + X[t]
@@ -18,7 +18,7 @@ from tilewright.tir.stmt import SERIAL, For, PrimFunc, Stmt, seq, substitute_stm
 
 
 def join_steps(op: ScanOp, updates: Sequence[Stmt]) -> Stmt:
-    """The nests of the updates as one loop over the steps that come after the start."""
+    """Combine the nests of the updates into one loop over the steps after the start."""
     step = Var(op.scan_axis.var.name)
     bodies = []
     for nest in updates:
@@ -32,7 +32,8 @@ def join_steps(op: ScanOp, updates: Sequence[Stmt]) -> Stmt:
 def compute_in_steps(
     func: PrimFunc, scan: ScanOp, ops: Sequence[Operation], blocks: Mapping[Operation, str]
 ) -> PrimFunc:
-    """Values in between that read the state are computed in each step, as far as it needs them."""
+    """Move intermediate values that depend on the state into the step loop, and compute only the parts needed in each
+    step."""
     depends = {t.op for t in scan.state}
     updates = {t.op for t in scan.update}
     between = []

@@ -1,4 +1,4 @@
-"""Schedules of tensor expressions: TVM's names on the scheduling engine.
+"""Schedules of tensor expressions: TVM's API on top of `tir.Schedule`.
 
     s = te.create_schedule(C.op)
     xo, yo, xi, yi = s[C].tile(C.op.axis[0], C.op.axis[1], 32, 32)
@@ -6,8 +6,8 @@
     s[C].reorder(xo, yo, ko, xi, ki, yi)
     s[C].vectorize(yi)
 
-`s[C]` is a `Stage`, which records. `cache_read`, `cache_write` and `rfactor` add stages; they return the tensor of the
-new one, and `s[C].op` then is what is left for C to do. Lowering replays the record as steps of `tir.Schedule`
+`s[C]` is a `Stage`, which records steps. `cache_read`, `cache_write` and `rfactor` add stages and return the tensor of
+the new one; `s[C].op` is then the remaining computation of C. Lowering replays the record as steps of `tir.Schedule`
 (`te/resolve.py`).
 """
 
@@ -43,7 +43,7 @@ class CacheWrite:
 
 @dataclass(frozen=True, slots=True)
 class Rfactor:
-    """`roots` and `relations` are those of `stage` before it."""
+    """An rfactor step. `roots` and `relations` are those of `stage` before the step."""
 
     stage: Stage
     roots: tuple[IterVar, ...]
@@ -55,13 +55,13 @@ class Rfactor:
 
 Rewrite: TypeAlias = CacheRead | CacheWrite | Rfactor
 Arrange: TypeAlias = Callable[[PrimFunc, Sequence[Tensor], Sequence[Tensor]], PrimFunc]
-"""From a program with a block for each computation, its inputs and its outputs, to the same program scheduled."""
+"""A function that schedules a program with a block for each computation, given its inputs and its outputs."""
 
 
 class Schedule:
-    """How the computations behind `outputs` are to run. `stages` are in order of need, inputs among them.
+    """The schedule of the computations of `outputs`. `stages` are in producer order, including inputs.
 
-    With `arrange`, the loops are arranged by that function when the schedule is lowered, and by no steps.
+    With `arrange`, that function schedules the whole program when it is lowered, and steps are not allowed.
     """
 
     def __init__(self, ops: Sequence[Operation], arrange: Arrange | None = None) -> None:
@@ -83,12 +83,12 @@ class Schedule:
         return found
 
     def normalize(self) -> Schedule:
-        """The schedule itself: a record is normal already."""
+        """Return the schedule itself: a record is always normalized."""
         return self
 
     def create_group(self, outputs: Any, inputs: Any, include_inputs: bool = False) -> Group:
-        """The stages between `inputs` and `outputs`, to be given one place; with `include_inputs`, those of the inputs
-        too."""
+        """Return the group of the stages between `inputs` and `outputs`, for common placement; with `include_inputs`,
+        including the inputs."""
         ends, starts = ([self[t] for t in (x if isinstance(x, (list, tuple)) else [x])] for x in (outputs, inputs))
         after = {s.op for s in starts}
         for stage in self.stages:
@@ -111,8 +111,7 @@ class Schedule:
         return group
 
     def cache_read(self, tensor: Tensor, scope: str, readers: Any) -> Tensor:
-        """A copy of `tensor` in other memory, which `readers` (operations or tensors, one or several) read instead of
-        it."""
+        """Copy `tensor` to memory of `scope`, to be read by `readers` (an operation or tensor, or several)."""
         check_scope(scope)
         several = readers if isinstance(readers, (list, tuple)) else [readers]
         stages = tuple(self[r] for r in several)
@@ -127,9 +126,9 @@ class Schedule:
         return made.outputs[0]
 
     def cache_write(self, tensor: Any, scope: str) -> Any:
-        """Compute `tensor` in other memory, and copy the result home. Returns the tensor that is computed there.
+        """Compute `tensor` in memory of `scope`, and copy the result back. Return the tensor computed there.
 
-        All results of a computation with several are cached together: give them as a list, and get one.
+        The results of a computation with several results are cached together: pass a list, and get a list.
         """
         check_scope(scope)
         several = isinstance(tensor, (list, tuple))
@@ -155,11 +154,10 @@ class Schedule:
         return list(made.outputs) if several else made.outputs[0]
 
     def rfactor(self, tensor: Tensor, axis: IterVar, factor_axis: int = 0) -> Any:
-        """A reduction in two stages: each trip of the reduction loop `axis` has a result of its own, along a new
+        """Split a reduction into two stages: each trip of the reduction loop `axis` has a separate result along a new
         dimension.
 
-        Returns the tensor of those results (a tuple of them for a reduction of several values); `tensor` then adds them
-        up.
+        Return the tensor of partial results (a tuple for a reduction of several values), which `tensor` then reduces.
         """
         stage, op = self[tensor], self._reducible(tensor, "rfactor")
         if not op.reduce_axis:
@@ -208,8 +206,7 @@ class Schedule:
 
 
 def create_schedule(ops: Any) -> Schedule:
-    """A schedule of the computations that one operation, or several, are made from: each by itself, one after
-    another."""
+    """Return a schedule of the computations of one or several operations: separate loop nests, in producer order."""
     several = list(ops) if isinstance(ops, (list, tuple)) else [ops]
     found = [o.op if isinstance(o, Tensor) else o for o in several]
     if not found or not all(isinstance(o, Operation) for o in found):
@@ -232,7 +229,8 @@ def _copied(tensors: Sequence[Tensor], name: str, axis: list[IterVar]) -> Comput
 
 
 def _factored(stage: Stage, op: ComputeOp, axis: IterVar, place: int) -> ComputeOp:
-    """The first stage of a reduction in two: `axis` is a dimension of its result, the other reduction loops stay."""
+    """Return the first stage of an rfactor: `axis` is a dimension of its result, and the other reduction loops remain.
+    """
     rest = [a for a in stage.leaf_iter_vars if a.kind == "reduce" and a is not axis]
     own = IterVar(Var(axis.var.name), axis.extent)
     axes = [IterVar(Var(a.var.name), a.extent) for a in op.axis]

@@ -1,4 +1,4 @@
-"""Conditions under which an implementation of an operator is used: `te.SpecializedCondition`."""
+"""Conditions for the use of an operator implementation: `te.SpecializedCondition`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _ENTERED: Final[ContextVar[tuple[SpecializedCondition, ...]]] = ContextVar("spec
 
 
 class SpecializedCondition:
-    """Conditions on the shapes of an operator, for the implementations that are added in the `with` block."""
+    """Conditions on the shapes of an operator, which apply to the implementations added in the `with` block."""
 
     def __init__(self, conditions: Any) -> None:
         """`conditions` is one scalar expression, or a list of them."""
@@ -20,7 +20,7 @@ class SpecializedCondition:
 
     @property
     def holds(self) -> bool:
-        """Whether all conditions are constants that are true."""
+        """Return whether all conditions are true constants."""
         return all(number_of(c) == 1 for c in self.clauses)
 
     @staticmethod

@@ -1,8 +1,8 @@
-"""How one computation is scheduled, as it is written down: loops split and ordered, and where the computation stands.
+"""The recorded schedule of one computation: its loops and its placement.
 
-A `Stage` records; nothing is changed until the schedule is lowered (`te/resolve.py`). So the order in which stages are
-described does not matter: `s[B].split(…)` may come before or after `s[B].compute_at(s[C], axis)`, and always splits the
-loops that B has where it stands in the end. Within one stage, steps apply in the order in which they were written.
+A `Stage` records steps; nothing changes until the schedule is lowered (`te/resolve.py`). So the order in which stages
+are described does not matter: `s[B].split(…)` can precede or follow `s[B].compute_at(s[C], axis)`, and always splits
+the loops of B at its final place. Within one stage, steps apply in the recorded order.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ _HINTS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """`parent` becomes `outer` and `inner`; one of `factor` (trips of the inner loop) and `nparts` (of the outer) is
-    given."""
+    """`parent` is split into `outer` and `inner`; exactly one of `factor` (trips of the inner loop) and `nparts` (of
+    the outer) is set."""
 
     parent: IterVar
     outer: IterVar
@@ -57,7 +57,7 @@ Relation: TypeAlias = Split | Fuse | Reorder
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """What is said about one loop: `vectorized`, `unrolled`, `parallel`, or a note with a value."""
+    """A mark on one loop: `vectorized`, `unrolled`, `parallel`, or a note with a value."""
 
     axis: IterVar
     kind: str
@@ -66,7 +66,7 @@ class Mark:
 
 @dataclass(frozen=True, slots=True)
 class Ahead:
-    """`tensor` is asked for `offset` trips of `axis` before it is read."""
+    """A prefetch of `tensor`, `offset` trips of `axis` ahead."""
 
     tensor: Tensor
     axis: IterVar
@@ -74,7 +74,7 @@ class Ahead:
 
 
 class Stage:
-    """The schedule of one operation: `s[C]`. Its methods are steps; those that make axes return them."""
+    """The schedule of one operation: `s[C]`. Its methods are steps; steps that create axes return them."""
 
     def __init__(self, op: Operation, *, is_output: bool = False) -> None:
         self.op = op
@@ -95,7 +95,7 @@ class Stage:
         self.restart(op)
 
     def restart(self, op: Operation) -> None:
-        """Schedule `op` instead, from its own axes."""
+        """Schedule `op` instead, from its initial axes."""
         self.op = op
         self.relations, self.marks = [], []
         self.roots = root_axes(op)
@@ -104,7 +104,8 @@ class Stage:
 
     # Loops.
     def split(self, parent: IterVar, factor: int | None = None, nparts: int | None = None) -> tuple[IterVar, IterVar]:
-        """Two loops in place of one: `factor` trips of the inner, or `nparts` of the outer. Returns outer and inner."""
+        """Split a loop into two: `factor` trips of the inner, or `nparts` of the outer one. Return outer and inner
+        loop."""
         if (factor is None) == (nparts is None):
             raise ScheduleError(f"split of '{_name(parent)}' takes either factor= or nparts=")
         size = _positive(parent, factor if factor is not None else nparts)
@@ -120,7 +121,7 @@ class Stage:
         return outer, inner
 
     def fuse(self, *axes: IterVar) -> IterVar:
-        """One loop in place of several that stand directly inside each other, given outermost first."""
+        """Fuse directly nested loops, given outermost first."""
         if not axes:
             raise ScheduleError(f"fuse of '{self.op.name}' takes at least one axis")
         at = [self._unmarked(a, "fuse") for a in axes]
@@ -141,7 +142,7 @@ class Stage:
         return fused
 
     def reorder(self, *axes: IterVar) -> None:
-        """The loops given change places among themselves: outermost first, in the order given."""
+        """Reorder loops: the given loops exchange their positions, in the given order from outermost to innermost."""
         places = sorted(self._place(a) for a in axes)
         if len(set(places)) != len(axes):
             raise ScheduleError(f"reorder of '{self.op.name}' was given an axis twice: {', '.join(map(_name, axes))}")
@@ -159,23 +160,23 @@ class Stage:
         return xo, yo, xi, yi
 
     def vectorize(self, var: IterVar) -> None:
-        """Run all trips of a loop at once, as lanes."""
+        """Run all trips of a loop at once, as vector lanes."""
         self._mark(var, "vectorized")
 
     def unroll(self, var: IterVar) -> None:
-        """Write the body of a loop out once for each trip."""
+        """Repeat the body of a loop for each trip."""
         self._mark(var, "unrolled")
 
     def parallel(self, var: IterVar) -> None:
-        """Share the trips of a loop between threads."""
+        """Distribute the trips of a loop among threads."""
         self._mark(var, "parallel")
 
     def pragma(self, var: IterVar, pragma_type: str, pragma_value: Any = None) -> None:
-        """Say something about a loop to the code generator.
+        """Attach a pragma to a loop.
 
-        `unroll`, `vectorize` and `parallel` do what the steps do. With `auto_unroll_max_step` and `unroll_explicit`,
-        the innermost loops inside are unrolled as long as that makes at most so many steps. `import_llvm` brings LLVM
-        text with functions to call. TVM's other hints are noted on the loop and change nothing.
+        `unroll`, `vectorize` and `parallel` act like the steps. `auto_unroll_max_step` and `unroll_explicit` unroll the
+        innermost loops up to this number of steps. `import_llvm` adds LLVM text with functions to call. TVM's other
+        pragmas are recorded on the loop without effect.
         """
         value = pragma_value.value if isinstance(pragma_value, IntImm) else pragma_value
         if pragma_type in _KINDS:
@@ -196,9 +197,9 @@ class Stage:
                 f"the hints {', '.join(_HINTS)}"
             )
 
-    # Where the computation stands, and its memory.
+    # Placement of the computation, and its memory.
     def compute_at(self, parent: Stage, scope: IterVar) -> None:
-        """Compute inside the loop `scope` of `parent`, just before it is needed there, and only the part that is."""
+        """Compute inside the loop `scope` of `parent`, just before the first use and only the required part."""
         self._computed("compute_at")
         if parent is self:
             raise ScheduleError(
@@ -211,7 +212,7 @@ class Stage:
         self.inlined, self.attached = False, (parent, scope)
 
     def compute_inline(self) -> None:
-        """Compute the value anew wherever it is read, and store it nowhere."""
+        """Recompute the value at each use instead of storing it."""
         self._computed("compute_inline")
         if self.is_output:
             raise ScheduleError(
@@ -220,19 +221,18 @@ class Stage:
         self.inlined, self.attached = True, None
 
     def compute_root(self) -> None:
-        """Compute the whole value before anything that reads it, as it is without a step."""
+        """Compute the whole value before its readers, which is the default."""
         self._computed("compute_root")
         self.inlined, self.attached = False, None
 
     def set_scope(self, scope: str) -> None:
-        """Keep the value in memory (`global`), or in registers and on the stack (`local`)."""
+        """Store the value in memory (`global`), or in registers and on the stack (`local`)."""
         self._computed("set_scope")
         check_scope(scope)
         self.scope = scope
 
     def storage_align(self, axis: IterVar, factor: int, offset: int) -> None:
-        """Let the elements along `axis` be `factor * k + offset` apart in memory, which gets unused elements in
-        between."""
+        """Set the stride of `axis` in memory to `factor * k + offset` elements, with padding between."""
         self._computed("storage_align")
         axes = [a for a in self.roots if a.kind == "spatial"]
         if self.is_output:
@@ -253,14 +253,14 @@ class Stage:
         self.notes[ALIGNED] = (*self.notes.get(ALIGNED, ()), (0, axes.index(axis), factor, offset))
 
     def double_buffer(self) -> None:
-        """Noted on the computation: its memory could be had twice, to fill one while the other is read. Caches of a CPU
-        do that by themselves."""
+        """Record that the memory should be double-buffered: one copy is filled while the other is read. Without effect
+        on a CPU."""
         self._computed("double_buffer")
         self.notes["double_buffer"] = True
 
     def rolling_buffer(self) -> None:
-        """Computed in a loop of its reader, keep what the next trip of that loop needs again, in a ring, and compute
-        only the rest."""
+        """Keep the part that the next trip of the reader's loop needs in a ring buffer, and compute only the rest.
+        Requires `compute_at`."""
         self._computed("rolling_buffer")
         if self.is_output:
             raise ScheduleError(
@@ -269,10 +269,10 @@ class Stage:
         self.rolling = True
 
     def transform_layout(self, mapping_function: Any) -> list[IterVar]:
-        """Keep the value in another layout: `lambda i, j: (i // 4, j, i % 4)`. Returns the loops over it, outermost
+        """Store the value in another layout: `lambda i, j: (i // 4, j, i % 4)`. Return the loops over it, outermost
         first.
 
-        The layout of an argument is that of the array that the caller passes. Comes before the other steps of the
+        For an argument, this is the layout of the array that the caller passes. Must precede the other steps of the
         stage.
         """
         self._computed("transform_layout")
@@ -295,12 +295,12 @@ class Stage:
         return made
 
     def prefetch(self, tensor: Tensor, var: IterVar, offset: int) -> None:
-        """Ask for the memory of an argument `offset` trips of the loop `var` before it is read."""
+        """Prefetch the memory of an argument `offset` trips of the loop `var` ahead."""
         self._place(var)
         self.prefetches.append(Ahead(tensor, var, offset))
 
     def set_store_predicate(self, predicate: PrimExpr) -> None:
-        """Store only where `predicate` holds, a condition on the variables of this stage's axes and loops."""
+        """Store only where `predicate` is true, a condition on the variables of this stage's axes and loops."""
         self._computed("set_store_predicate")
         if not isinstance(predicate, PrimExpr) or predicate.dtype != "bool":
             raise ScheduleError(
@@ -310,8 +310,8 @@ class Stage:
 
     # Threads and instructions.
     def bind(self, ivar: IterVar, thread_ivar: IterVar) -> None:
-        """Give the trips of a loop to the threads of an axis. Virtual threads (`vthread`) are a loop; those of a GPU
-        stay noted on it."""
+        """Bind a loop to an axis of threads. Virtual threads (`vthread`) become a loop; GPU threads are recorded on the
+        loop."""
         if not isinstance(thread_ivar, ThreadAxis):
             raise ScheduleError(
                 f"loop '{_name(ivar)}' of '{self.op.name}' is bound to an axis of te.thread_axis, and was given "
@@ -326,7 +326,7 @@ class Stage:
         self.marks.append(Mark(ivar, "thread", thread_ivar))
 
     def env_threads(self, threads: Any) -> None:
-        """Threads that are started around the whole computation: noted on it, and refused by `tvm.build` for a CPU."""
+        """Record threads that are started around the whole computation; `tvm.build` for a CPU rejects them."""
         self._computed("env_threads")
         several = threads if isinstance(threads, (list, tuple)) else [threads]
         if not several or not all(isinstance(t, ThreadAxis) for t in several):
@@ -334,7 +334,7 @@ class Stage:
         self.notes["env_threads"] = tuple(t.thread_tag for t in several)
 
     def tensorize(self, var: IterVar, tensor_intrin: Any) -> None:
-        """Let an instruction (`te.decl_tensor_intrin`) do what the loop `var` and all loops inside of it do."""
+        """Replace the loop `var` and the loops inside it by an instruction (`te.decl_tensor_intrin`)."""
         if not isinstance(tensor_intrin, TensorIntrin):
             raise ScheduleError(
                 f"tensorize of '{_name(var)}' in '{self.op.name}' takes what te.decl_tensor_intrin returns, and was "
@@ -356,7 +356,8 @@ class Stage:
             )
 
     def _place(self, axis: IterVar) -> int:
-        """Where `axis` is among the loops; raises `ScheduleError` when it is not one, or not one any more."""
+        """Return the position of `axis` among the loops. Raises `ScheduleError` if it is not a loop or no longer one.
+        """
         self._computed(f"loop '{_name(axis)}'")
         for k, a in enumerate(self.leaf_iter_vars):
             if a is axis:
@@ -385,14 +386,14 @@ class Stage:
 
 
 class Group:
-    """Stages that stand at one place: `s.create_group(…)`."""
+    """Stages with a common placement: `s.create_group(…)`."""
 
     def __init__(self, stages: Sequence[Stage]) -> None:
         self.stages = tuple(stages)
         self.attached: tuple[Stage, IterVar] | None = None
 
     def compute_at(self, parent: Stage, scope: IterVar) -> None:
-        """Compute all of its stages inside a loop of `parent`, but those that have a place of their own."""
+        """Compute all stages of the group inside a loop of `parent`, except those with their own placement."""
         if parent in self.stages:
             raise ScheduleError(f"'{parent.op.name}' belongs to the group itself; name a stage that reads it")
         if scope not in parent.all_iter_vars:
@@ -402,19 +403,19 @@ class Group:
         self.attached = (parent, scope)
 
     def compute_root(self) -> None:
-        """Compute its stages before anything that reads them."""
+        """Compute the stages of the group before their readers."""
         self.attached = None
 
 
 def root_axes(op: Operation) -> tuple[IterVar, ...]:
-    """The axes of a computation before any step, in the order of its loops."""
+    """Return the axes of a computation before any step, in loop order."""
     if isinstance(op, ScanOp):
         return (op.scan_axis,)
     return (*op.axis, *op.reduce_axis) if isinstance(op, ComputeOp) else ()
 
 
 def values_of(roots: Sequence[IterVar], relations: Sequence[Relation]) -> dict[IterVar, PrimExpr]:
-    """Each root axis in terms of the loops that it became."""
+    """Return each root axis as an expression of the loops derived from it."""
     value: dict[IterVar, PrimExpr] = {}
     for r in reversed(relations):
         if isinstance(r, Split):

@@ -1,4 +1,4 @@
-"""`tag_scope`: a word for the kind of computation, put on every `te.compute` inside of it.
+"""`tag_scope`: names the kind of computation of every `te.compute` inside it.
 
     with te.tag_scope("injective"):
         B = te.compute(A.shape, lambda *i: A(*i) + 1)      # B.op.tag == "injective"
@@ -15,13 +15,13 @@ _CURRENT: Final[ContextVar[str]] = ContextVar("tag", default="")
 
 
 def current_tag() -> str:
-    """The tag of the enclosing `tag_scope`; "" outside of one."""
+    """Return the tag of the enclosing `tag_scope`; "" outside of one."""
     return _CURRENT.get()
 
 
 @contextmanager
 def tag_scope(tag: str) -> Iterator[None]:
-    """Give `tag` to what is computed inside the block; also a decorator of functions that compute."""
+    """Set the tag of computations in this context; also a decorator of functions that create computations."""
     token = _CURRENT.set(tag)
     try:
         yield

@@ -1,4 +1,4 @@
-"""Tensor expressions: what is computed, without saying how.
+"""Tensor expressions: definitions of computations, independent of their schedules.
 
     A = te.placeholder((m, k), name="A"); B = te.placeholder((k, n), name="B"); r = te.reduce_axis((0, k), "r")
     C = te.compute((m, n), lambda i, j: te.sum(A[i, r] * B[r, j], axis=r), name="C")
@@ -46,20 +46,20 @@ Prepack: TypeAlias = "Callable[..., np.ndarray[Any, Any]]"
 
 
 class Operation:
-    """The operation that makes tensors: a `PlaceholderOp`, a `ComputeOp`, an `ExternOp` or a `ScanOp`."""
+    """An operation that computes or provides tensors: a `PlaceholderOp`, `ComputeOp`, `ExternOp` or `ScanOp`."""
 
     __slots__ = ()
     name: str
     axis: tuple[IterVar, ...]
-    """The axes of the elements; of computations only."""
+    """The axes of the elements; computations only."""
     reduce_axis: tuple[IterVar, ...]
-    """The axes of the reduction; of computations only."""
+    """The axes of the reduction; computations only."""
     scan_axis: IterVar
-    """The axis of the steps; of scans only."""
+    """The axis of the steps; scans only."""
 
     @property
     def tag(self) -> str:
-        """Kind of computation, a word of `topi.tag`; "" where it is not given."""
+        """The kind of computation, a tag of `topi.tag`; "" by default."""
         return ""
 
     @property
@@ -71,7 +71,7 @@ class Operation:
 
     @property
     def inputs(self) -> tuple[Tensor, ...]:
-        """The tensors read, each once, in order of first use."""
+        """The tensors that the operation reads, each once, in order of first use."""
         return ()
 
 
@@ -82,18 +82,18 @@ class KernelKind:
 
 
 class KernelSchedule(KernelKind):
-    """How to schedule the kernel around one computation; back ends define a frozen dataclass for each kind of
+    """The schedule of a kernel around one computation; back ends define a frozen dataclass for each kind of
     computation."""
 
     __slots__ = ()
 
     def apply(self, kernel: Any) -> None:
-        """Arrange the loops of `kernel`, which is the back end's view of the blocks of one kernel."""
+        """Schedule the loops of `kernel`, the back end's view of the blocks of one kernel."""
         raise NotImplementedError
 
 
 class Tensor:
-    """A value of an operation: indexed (`t[i, j]` or `t(i, j)`) it is a scalar expression."""
+    """A result of an operation; indexing (`t[i, j]` or `t(i, j)`) gives a scalar expression."""
 
     __slots__ = ("dtype", "index", "op", "shape")
 
@@ -111,8 +111,7 @@ class Tensor:
 
     @property
     def extents(self) -> tuple[int, ...]:
-        """The shape as integers, samples for open sizes; raises `CompileError` when a dimension is symbolic
-        otherwise."""
+        """The shape as integers, with samples for dynamic sizes. Raises `CompileError` if a dimension is symbolic."""
         found = [d.value if isinstance(d, IntImm) else open_size(d) for d in self.shape]
         if any(d is None for d in found):
             raise CompileError(f"tensor '{self.name}' has a symbolic shape where a static one is needed", code="TW0303")
@@ -146,7 +145,7 @@ class Tensor:
         return self(*indices) if isinstance(indices, tuple) else self(indices)
 
     __iter__ = None
-    """An index is a place in an expression, so no index ends an iteration."""
+    """Tensors are not iterable: any index is valid in an expression, so iteration would not terminate."""
 
     def __call__(self, *indices: Any) -> PrimExpr:
         at = [i.var if isinstance(i, IterVar) else i for i in indices]
@@ -166,8 +165,8 @@ a, b)`."""
 
 
 class TensorElem(PrimExpr):
-    """An element of a tensor, or a vector of elements when the last index is one; becomes a load once the tensor has a
-    buffer."""
+    """An element of a tensor, or a vector of elements if the last index is a vector. It becomes a load once the tensor
+    has a buffer."""
 
     __slots__ = ("indices", "tensor")
     tensor: Tensor
@@ -194,7 +193,7 @@ class TensorElem(PrimExpr):
 
 @node
 class Combiner:
-    """A commutative reduction: `combine` over tuples of values, and the `identity` that changes nothing."""
+    """A commutative reduction: `combine` over tuples of values, with the neutral element `identity`."""
 
     name: str
     combine: Callable[[tuple[PrimExpr, ...], tuple[PrimExpr, ...]], tuple[PrimExpr, ...]]
@@ -202,7 +201,8 @@ class Combiner:
 
 
 class Reduce(PrimExpr):
-    """`combiner` over `sources` along `axes`; the top of a compute body, nowhere else. `index` picks from a tuple."""
+    """`combiner` over `sources` along `axes`; allowed only at the top of a compute body. `index` selects a result of a
+    tuple reduction."""
 
     __slots__ = ("axes", "combiner", "index", "sources")
     combiner: Combiner
@@ -230,7 +230,7 @@ class Reduce(PrimExpr):
 
 @node
 class PlaceholderOp(Operation):
-    """An input; `constant` when its value is known while compiling."""
+    """An input; `constant` if its value is known at compile time."""
 
     name: str
     shape: tuple[PrimExpr, ...]
@@ -248,9 +248,9 @@ class ComputeOp(Operation):
     """`body[k]` at every point of `axis`.
 
     `schedule` is the schedule of the kernel around this computation, or its kind; None for the default. `prepack` is
-    the same computation on numpy arrays, one for each input: with it, the stage runs while compiling when all its
-    inputs are constants; it may return a view. Without `inline`, the values are stored, and not computed again where
-    they are read. `attrs` are attributes of the caller's own.
+    the same computation on numpy arrays, one for each input; with it, the stage runs at compile time if all its inputs
+    are constants. It may return a view. With `inline=False`, the values are stored, and not recomputed by their
+    readers. `attrs` are the caller's attributes.
     """
 
     name: str
@@ -269,7 +269,8 @@ class ComputeOp(Operation):
 
     @property
     def may_inline(self) -> bool:
-        """Whether the body can be computed where it is read: a body without a reduction, and no stage that packs."""
+        """Whether the body can be recomputed by its readers: it has no reduction, is not packed, and `inline` is set.
+        """
         return self.inline and self.prepack is None and not isinstance(self.body[0], Reduce)
 
     @property
@@ -289,7 +290,7 @@ class ComputeOp(Operation):
 def placeholder(
     shape: Sequence[Any] | int, dtype: str | DataType = "float32", name: str = "placeholder", *, constant: bool = False
 ) -> Tensor:
-    """An input tensor of `shape` and `dtype`; `constant` says that its value is known while compiling."""
+    """Return an input tensor of `shape` and `dtype`; `constant`: its value is known at compile time."""
     dims = tuple(map(dimension, shape if isinstance(shape, Sequence) else (shape,)))
     op = PlaceholderOp(name, dims, DataType(dtype), constant)
     op.tensors.append(Tensor(op, 0, dims, dtype))
@@ -317,9 +318,9 @@ def compute(
 ) -> Tensor | tuple[Tensor, ...]:
     """Return the tensor of `shape` whose element at `(i, j, …)` is `fcompute(i, j, …)`.
 
-    The result is a tuple of tensors when `fcompute` returns a tuple of scalars (or the parts of a tuple reduction).
-    `tag` names the kind of computation (`topi.tag`); the default is the tag of the enclosing `tag_scope`. The other
-    arguments are described at `ComputeOp`.
+    The result is a tuple of tensors if `fcompute` returns a tuple of scalars (or the parts of a tuple reduction). `tag`
+    names the kind of computation (`topi.tag`); the default is that of the enclosing `tag_scope`. See `ComputeOp` for
+    the other arguments.
     """
     tag = tag or current_tag()
     attrs = {"tag": tag, **(attrs or {})} if tag else attrs
@@ -336,7 +337,7 @@ def compute(
 
 
 def dimension(d: Any) -> PrimExpr:
-    """A dimension of a shape as an expression; a quotient that is whole (`n / 8`) counts as an integer."""
+    """Return a dimension of a shape as an expression; a float without fraction (`n / 8`) counts as an integer."""
     if isinstance(d, float):
         if not d.is_integer():
             raise CompileError(f"a dimension of {d} is not a whole number; divide with //", code="TW0602")
@@ -347,7 +348,7 @@ def dimension(d: Any) -> PrimExpr:
 def producers_first(
     ops: Sequence[Operation], needed: Callable[[Operation], Sequence[Tensor]] = lambda op: op.inputs
 ) -> list[Operation]:
-    """`ops` and the operations behind them, each once, after those that make what it has `needed`."""
+    """Return `ops` and the operations that they depend on (`needed`), each once, producers first."""
     order: dict[Operation, None] = {}
     stack: list[tuple[Operation, bool]] = [(op, False) for op in reversed(ops)]
     while stack:
@@ -373,7 +374,7 @@ def _axis_names(fcompute: Callable[..., Any], n: int) -> Sequence[str]:
 
 
 def var(name: str = "tindex", dtype: str | DataType = INT64, span: Any = None) -> Var:
-    """A number that is known when the program is called: an open size (`int64`, as all indices), or a scalar
+    """Return a scalar that is known when the program is called: a dynamic size (`int64`, like all indices), or a scalar
     argument."""
     return Var(name, dtype)
 
@@ -382,7 +383,7 @@ size_var = var
 
 
 def reduce_axis(dom: tuple[Any, Any], name: str = "r") -> IterVar:
-    """A reduction axis over `[dom[0], dom[1])`; the lower end must be 0."""
+    """Return a reduction axis over `[dom[0], dom[1])`; the lower end must be 0."""
     low, high = as_expr(dom[0]), as_expr(dom[1])
     if not (isinstance(low, IntImm) and low.value == 0):
         raise CompileError(
@@ -423,7 +424,7 @@ min = _reducer(MIN)
 
 
 class CommReducer(Protocol):
-    """A reduction made by `comm_reducer`: of one expression, or of a tuple of expressions together."""
+    """A reduction made by `comm_reducer`, of one expression or of a tuple of expressions."""
 
     @overload
     def __call__(self, expr: Value, axis: IterVar | Sequence[IterVar]) -> PrimExpr: ...
@@ -432,7 +433,7 @@ class CommReducer(Protocol):
 
 
 def comm_reducer(fcombine: Callable[..., Any], fidentity: Callable[..., Any], name: str = "reduce") -> CommReducer:
-    """A reduction of your own over one value or a tuple: `fcombine(x, y)` and `fidentity(*dtypes)`; returns `f(exprs,
+    """Define a reduction over one value or a tuple, given `fcombine(x, y)` and `fidentity(*dtypes)`. Return `f(exprs,
     axis)`."""
 
     def as_tuple(x: Any) -> tuple[Any, ...]:

@@ -1,9 +1,9 @@
-"""Declaring hardware instructions: `te.decl_tensor_intrin`, for `Stage.tensorize`.
+"""Declarations of hardware instructions: `te.decl_tensor_intrin`, for `Stage.tensorize`.
 
     c = te.compute((m,), lambda i: te.sum(a[k] * b[i, k], axis=k), name="c")
     gemv = te.decl_tensor_intrin(c.op, intrin_func, binds={a: Ab, b: Bb, c: Cb})
 
-The computation says what the instruction does; `intrin_func(ins, outs)` writes the statements that do it.
+The computation defines the meaning of the instruction; `intrin_func(ins, outs)` returns the statements that perform it.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ def decl_tensor_intrin(
     binds: Mapping[Tensor, Buffer] | None = None, scalar_params: Any = None,
     default_buffer_params: Mapping[str, Any] | None = None,
 ) -> TensorIntrin:
-    """The instruction that computes `op`, from its input tensors in order of first use.
+    """Declare the instruction that computes `op` from its input tensors, in order of first use.
 
-    `fcompute(ins, outs)` returns its statement; for a reduction that goes on over loops outside of the instruction
-    `(body, reduce_reset, reduce_update)`, where `body` may be None. `binds` are buffers made by `tir.decl_buffer`:
-    their strides are numbers, or variables that stand for whatever the strides are. Raises `CompileError`.
+    `fcompute(ins, outs)` returns its statement; for a reduction continued by loops outside of the instruction, it
+    returns `(body, reduce_reset, reduce_update)`, where `body` may be None. `binds` are buffers made by
+    `tir.decl_buffer`; their strides are numbers, or variables that match any strides. Raises `CompileError`.
     """
     if scalar_params:
         raise CompileError(

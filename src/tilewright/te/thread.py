@@ -1,5 +1,5 @@
-"""Axes of threads: `te.thread_axis`. On a CPU virtual threads are loops; threads of a GPU are kept in the loops and
-refused by `tvm.build`."""
+"""Thread axes: `te.thread_axis`. On a CPU, virtual threads are loops; GPU threads are recorded, but `tvm.build` rejects
+them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ VIRTUAL: Final = ("vthread", "cthread")
 
 @node
 class ThreadAxis(IterVar):
-    """An axis that loops are bound to; `tag` is its kind, `extent` 0 where the loops say how long it is."""
+    """An axis to which loops are bound. `tag` is its kind; `extent` is 0 if the bound loops determine it."""
 
     thread_tag: str = ""
 
@@ -26,10 +26,10 @@ class ThreadAxis(IterVar):
 
 
 def thread_axis(dom: Any = None, tag: str = "", name: str = "", span: Any = None) -> ThreadAxis:
-    """The axis of threads of the kind `tag` (`vthread`, `threadIdx.x`, `blockIdx.y`, …) over `dom`: `(0, n)`, `n`, or
-    open.
+    """Return a thread axis of the kind `tag` (`vthread`, `threadIdx.x`, `blockIdx.y`, …) over `dom`: `(0, n)`, `n`, or
+    None.
 
-    `thread_axis("threadIdx.x")` may leave the range out. Raises `ScheduleError` for another kind.
+    In `thread_axis("threadIdx.x")` the range is omitted. Raises `ScheduleError` for another kind.
     """
     if isinstance(dom, str):
         dom, tag = None, dom

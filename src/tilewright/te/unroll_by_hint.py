@@ -1,4 +1,4 @@
-"""The hints `auto_unroll_max_step` and `unroll_explicit`: which loops they unroll.
+"""Unrolls loops by the pragmas `auto_unroll_max_step` and `unroll_explicit`.
 
     # on io: auto_unroll_max_step=16, unroll_explicit=1
     for io in range(8): for ii in range(4): for j in range(4): …  ->  for io in range(8): unrolled ii: unrolled j: …
@@ -15,7 +15,7 @@ STEP, EXPLICIT = "pragma_auto_unroll_max_step", "pragma_unroll_explicit"
 
 
 def unroll_by_hint(func: PrimFunc) -> PrimFunc:
-    """The innermost serial loops under each hint unrolled, as long as they make no more statements than it says."""
+    """Unroll the innermost serial loops under each pragma, up to its number of steps."""
     return func.with_body(_visit(func.body, 0, explicit=False))
 
 
@@ -34,7 +34,7 @@ def _visit(s: Stmt, most: int, *, explicit: bool) -> Stmt:
 
 
 def _steps(s: Stmt) -> int | None:
-    """How many stores are made, None where a loop stays inside."""
+    """Return the number of stores in a statement; None if it contains a loop that is not unrolled."""
     if isinstance(s, Store):
         return 1
     inner = [_steps(b) for b in bodies(s)]

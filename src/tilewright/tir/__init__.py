@@ -1,4 +1,4 @@
-"""The loop language: its programs, their text both ways, schedules, and the builder that writes it."""
+"""The loop language TIR: its programs, their printer and parser, schedules, and the IR builder."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from tilewright.tir.transform.pipeline import lower_loops
 
 StringImm = str
-"""Return a string attribute as a Python string, where TVM has a node of its own."""
+"""String attributes are Python strings, where TVM has a node class."""
 
 _MODULES: Final = frozenset({"analysis", "ir_builder", "transform"})
 _NAMES: Final = {
@@ -41,7 +41,7 @@ _NAMES: Final = {
     "bijective_layout": "tir.data_layout", "call_extern": "scalar.intrinsics", "call_pure_extern": "scalar.intrinsics",
     "const": "te", "if_then_else": "scalar.expr", "all": "te", "any": "te",
 }
-"""Public name -> the module that has it."""
+"""Public name -> its module."""
 
 
 def __getattr__(name: str) -> Any:

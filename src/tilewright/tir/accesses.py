@@ -1,7 +1,7 @@
-"""The accesses of memory in a statement: which buffer, at which indices, inside of which loops and conditions.
+"""Collects the memory accesses of a statement: buffer, indices, enclosing loops and conditions.
 
-Axes of blocks and variables of `Let` are replaced by their values, so that indices are over loops alone. A reduction's
-first value counts as stored where lowering puts it: at the first point of its reduction loops.
+Axes of blocks and `Let` variables are replaced by their values, so that indices depend only on loops. The initial value
+of a reduction counts as stored where lowering places it: at the first point of its reduction loops.
 """
 
 from __future__ import annotations
@@ -20,9 +20,10 @@ Points = Mapping[PrimExpr, PrimExpr]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Access:
-    """One read or write. `sizes` are those of the box from `indices` on that a function gets the address of, else none.
+    """One read or write. If a function receives the address, `sizes` is the accessed box, which starts at `indices`;
+    otherwise it is empty.
 
-    `loops` are the loops around it inside of the statement, outermost first; `guards` hold where it is performed.
+    `loops` are the enclosing loops in the statement, outermost first; the access is performed where `guards` hold.
     """
 
     buffer: Buffer
@@ -35,13 +36,12 @@ class Access:
     sizes: tuple[PrimExpr, ...] = ()
 
     def __str__(self) -> str:
-        """The element in the words of the program: `A[vi + 1]`."""
+        """Return the accessed element as text: `A[vi + 1]`."""
         return f"{self.buffer.name}[{', '.join(map(str, self.indices))}]"
 
 
 def accesses(s: Stmt, buffer: Buffer | None = None) -> list[Access]:
-    """Every access in `s` (of `buffer`, where one is given), in the order of the text: a statement reads before it
-    writes."""
+    """Return every access in `s` (to `buffer`, if given) in text order; a statement reads before it writes."""
     return [a for a in _visit(s, (), (), {}, None) if buffer is None or a.buffer is buffer]
 
 
@@ -85,7 +85,8 @@ def _visit(
 def _reads(
     e: PrimExpr, loops: tuple[For, ...], guards: tuple[PrimExpr, ...], block: Block | None, at: Stmt
 ) -> Iterator[Access]:
-    """The loads in an expression, and what the functions called in it may do to boxes that they get the address of."""
+    """Yield the loads in an expression, and the possible accesses of called functions to boxes whose address they
+    receive."""
     if isinstance(at, Evaluate) and isinstance(at.value, Call) and at.value.op is prefetch:
         return
     seen: set[PrimExpr] = set()
@@ -110,7 +111,7 @@ def _box(
 ) -> Iterator[Access]:
     how = number_of(access)
     indices, box = first.indices, tuple(sizes)
-    if len(box) != len(indices):  # the extents are not known
+    if len(box) != len(indices):  # the extents are unknown
         indices = tuple(const(0, INT64) for _ in indices)
         box = tuple(d if isinstance(d, PrimExpr) else const(d, INT64) for d in first.buffer.shape)
     if how != 2:

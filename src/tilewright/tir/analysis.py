@@ -1,4 +1,4 @@
-"""Analyses of a loop function: whether it is well formed, and whether every variable is bound once."""
+"""Checks of TIR functions: whether they are well formed, and whether every variable is bound once."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tilewright.tir.stmt import (
 
 
 def verify_ssa(func: PrimFunc) -> bool:
-    """Whether no variable is bound twice."""
+    """Return whether no variable is bound twice."""
     bound: set[Var] = set()
     for s in walk_stmt(func.body):
         own = [i.var for i in s.iters] if isinstance(s, Block) else [s.var] if isinstance(s, (For, Let)) else []
@@ -33,15 +33,15 @@ def verify_ssa(func: PrimFunc) -> bool:
 
 
 def verify_memory(func: PrimFunc) -> bool:
-    """Whether all memory is there where it is used: parameters, and inner values inside of their allocation."""
+    """Return whether all memory is used in scope: parameters anywhere, other buffers inside their allocation."""
     return _fault(func, variables=False) is None
 
 
 def verify_well_formed(func: PrimFunc, assert_mode: bool = True) -> bool:
-    """Whether variables and memory are used only where they are bound; with `assert_mode`, `CompileError` says what is
-    not.
+    """Return whether variables and memory are used only in scope; with `assert_mode`, raise `CompileError` for the
+    first fault.
 
-    The body of a block with axes knows the loops around it by these alone.
+    The body of a block with axes can use the loops around it only through these axes.
     """
     found = _fault(func, variables=True)
     if found is not None and assert_mode:
@@ -70,7 +70,7 @@ def _fault(func: PrimFunc, *, variables: bool) -> str | None:
         if isinstance(s, (For, Let)):
             inner = known | {s.var}
             loops = loops | {s.var} if isinstance(s, For) else loops
-        if isinstance(s, Block) and s.iters:  # in its body, loops around are known by its axes alone
+        if isinstance(s, Block) and s.iters:  # its body can use the enclosing loops only through its axes
             inner, loops = inner - loops, frozenset()
         if isinstance(s, Allocate):
             memory |= {s.buffer}

@@ -1,6 +1,6 @@
-"""Rewrites that move whole computations: a reader into the loops of what it reads, a first value out of a reduction.
+"""Rewrites that move whole computations: a reader into the loops of its producer, an initialization out of a reduction.
 
-Each takes a program and gives the new one; `tir.Schedule` has them as steps.
+Each maps a program to a new one; `tir.Schedule` offers them as steps.
 """
 
 from __future__ import annotations
@@ -49,8 +49,7 @@ from tilewright.tir.transform.lower_blocks import mixed_loops
 
 
 def stored_at_its_axes(func: PrimFunc, block: Block) -> None:
-    """Raise `ScheduleError` unless each spatial axis of `block` is the index of one dimension of its results, in
-    order."""
+    """Raise `ScheduleError` unless the spatial axes of `block` index the dimensions of its results, in order."""
     axes = [i.var for i in block.iters if i.kind == "spatial"]
     for s in walk_stmt(block.body):
         if not isinstance(s, Store):
@@ -68,7 +67,8 @@ def stored_at_its_axes(func: PrimFunc, block: Block) -> None:
 
 
 def whole_domain(func: PrimFunc, block: Block) -> None:
-    """Raise `ScheduleError` unless `block` stores at its own axes: then what it stores at an index is known."""
+    """Raise `ScheduleError` unless `block` stores exactly at its axes, so that the value stored at an index is known.
+    """
     stored_at_its_axes(func, block)
     for s in walk_stmt(block.body):
         if isinstance(s, Store) and len(s.indices) != len(block.iters):
@@ -78,7 +78,7 @@ def whole_domain(func: PrimFunc, block: Block) -> None:
 
 
 def reverse_compute_at(func: PrimFunc, block: str, loop: Var, preserve_unit_loops: bool = False) -> PrimFunc:
-    """The reader of a value is computed inside of the loop that makes it, for the part that this trip made.
+    """Compute the reader of a value inside the loop that computes the value, for the part of each trip.
 
     for i: for j: B[i, j] = …;  for i: for j: C[i, j] = B[i, j] + 1
       ->  for i: { for j: B[i, j] = …;  for j: C[i, j] = B[i, j] + 1 }
@@ -120,7 +120,7 @@ def reverse_compute_at(func: PrimFunc, block: str, loop: Var, preserve_unit_loop
 
 
 def _no_further(func: PrimFunc, node: Block, source: Buffer, at: Sequence[PrimExpr]) -> None:
-    """Raise where the reader has points that the value has not: what it computes there follows no element."""
+    """Raise `ScheduleError` if the reader has points without a corresponding element of the value."""
     extents: dict[PrimExpr, PrimExpr] = {i.var: i.extent for i in node.iters}
     for v, d in zip(at, source.shape, strict=True):
         if constant(extents[v], f"axis '{v}'", node, func) > constant(d, f"'{source.name}'", node, func):
@@ -138,7 +138,7 @@ def _loads(node: Block, source: Buffer) -> list[Load]:
 
 
 def _made_inside(s: Schedule, node: Block, target: For) -> Buffer:
-    """The one value that `node` reads and that is made, whole, in each trip of `target`."""
+    """Return the one value that `node` reads and that each trip of `target` computes completely."""
     order = list(walk_stmt(s.func.body))
     inside = list(walk_stmt(target))
     if node in inside or order.index(node) < order.index(target):
@@ -173,8 +173,8 @@ def _made_inside(s: Schedule, node: Block, target: For) -> Buffer:
 
 
 def _dense(func: PrimFunc, target: For, source: Buffer, dim: int, size: int, outer: Ranges) -> None:
-    """Raise unless what a trip of `target` stores along a dimension has no holes, and is whole only where no trip
-    changes it."""
+    """Raise `ScheduleError` unless the elements that a trip of `target` stores along a dimension are contiguous, and
+    cover the whole dimension only if no other trip changes them."""
     for m in (x for x in walk_stmt(target.body) if isinstance(x, Block) and source in stored_buffers(x)):
         points: dict[PrimExpr, PrimExpr] = dict(zip((i.var for i in m.iters), m.bindings, strict=True))
         index = next(x for x in walk_stmt(m.body) if isinstance(x, Store) and x.buffer is source).indices[dim]
@@ -201,7 +201,7 @@ def _dense(func: PrimFunc, target: For, source: Buffer, dim: int, size: int, out
 
 
 def reverse_compute_inline(func: PrimFunc, block: str) -> PrimFunc:
-    """A value is stored as its only reader would have it.
+    """Inline the only reader of a value into its producer, which then stores the reader's result.
 
     B[i] = A[i] * 2;  C[i] = B[i] + 1  ->  C[i] = A[i] * 2 + 1
     """
@@ -277,7 +277,7 @@ def _holds(condition: PrimExpr, ranges: Ranges) -> bool:
 
 
 def decompose_reduction(func: PrimFunc, block: str, loop: Var) -> tuple[PrimFunc, str]:
-    """Store the initial values of a reduction in a block of its own, before `loop`.
+    """Initialize a reduction in a separate block before `loop`.
 
     for i: for k: { init: C[i] = 0; C[i] += A[i, k] }  ->  for i: { C[i] = 0;  for k: C[i] += A[i, k] }
     """
@@ -328,7 +328,7 @@ def decompose_reduction(func: PrimFunc, block: str, loop: Var) -> tuple[PrimFunc
 
 
 def _known_without(func: PrimFunc, loops: Sequence[For], gone: set[Var]) -> None:
-    """Raise where a loop that stays runs as often as one of `gone` says."""
+    """Raise `ScheduleError` if the bounds of a remaining loop depend on one of the variables `gone`."""
     for f in loops:
         v = next((v for v in (*free_vars(f.min), *free_vars(f.extent)) if v in gone), None)
         if v is not None:
@@ -340,14 +340,14 @@ def _known_without(func: PrimFunc, loops: Sequence[For], gone: set[Var]) -> None
 
 
 def add_unit_loop(func: PrimFunc, at: Stmt) -> tuple[PrimFunc, Var]:
-    """A loop of one trip around a block or a loop:  C[i] = …  ->  for u in range(1): C[i] = …"""
+    """Wrap a block or a loop in a loop of one trip:  C[i] = …  ->  for u in range(1): C[i] = …"""
     s, v = Schedule(func), Var("u")
     s._replace(at, For(v, const(0, INT64), const(1, INT64), SERIAL, at))
     return s.func, v
 
 
 def reorder_block_iter_var(func: PrimFunc, block: str, order: Sequence[int]) -> PrimFunc:
-    """The axes of a block in another order: `v0, v1 -> v1, v0`, bindings with them."""
+    """Reorder the axes of a block, with their bindings: `v0, v1 -> v1, v0`."""
     s = Schedule(func)
     node = s.block(block)
     if sorted(order) != list(range(len(node.iters))):

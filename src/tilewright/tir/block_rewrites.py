@@ -1,8 +1,7 @@
-"""Rewrites that add blocks to a schedulable program: copies of a value in other memory, reductions in two stages.
+"""Rewrites that add blocks to a schedulable program: copies of a value in other memory, two-stage reductions.
 
-Each takes the program and gives the new one with the name of the block that it added; `Schedule` has them as steps,
-with their before and after. They act on whole computations, so they come before `compute_at` moves the computation into
-another.
+Each maps a program to a new one, and returns the name of the added block; `Schedule` offers them as steps, with
+examples. They act on whole computations, so they must precede `compute_at`.
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ SCOPES = ("global", "local")
 
 
 def check_scope(scope: str) -> None:
-    """Raise `ScheduleError` unless code can be made for memory of that kind."""
+    """Raise `ScheduleError` unless code can be generated for memory of that scope."""
     if scope not in SCOPES:
         raise ScheduleError(
             f"there is no memory '{scope}' on a CPU; use 'global' (memory) or 'local' (registers, else the stack)"
@@ -51,7 +50,7 @@ def check_scope(scope: str) -> None:
 
 
 def named_buffer(func: PrimFunc, name: str) -> Buffer:
-    """The parameter or inner value of that name."""
+    """Return the parameter or intermediate buffer of that name."""
     known: tuple[Buffer, ...] = (*func.params, *func.attrs["intermediates"])
     for b in known:
         if b.name == name:
@@ -62,7 +61,7 @@ def named_buffer(func: PrimFunc, name: str) -> Buffer:
 
 
 def reads(s: Stmt, buffer: Buffer, *but: Stmt) -> bool:
-    """Whether `s` loads from `buffer`, the statements `but` left out."""
+    """Return whether `s` loads from `buffer`, ignoring the statements `but`."""
     stack = [s]
     while stack:
         x = stack.pop()
@@ -77,7 +76,7 @@ def reads(s: Stmt, buffer: Buffer, *but: Stmt) -> bool:
 def reduction_step(
     combiner: Any, targets: Sequence[Buffer], at: tuple[PrimExpr, ...], sources: tuple[PrimExpr, ...]
 ) -> Stmt:
-    """`targets[at]` combined with one more term each; all new values are computed before the first is stored."""
+    """Combine `targets[at]` with one more term each; all new values are computed before the first store."""
     new = combiner.combine(tuple(Load(b, at) for b in targets), sources)
     if len(targets) == 1:
         return Store(targets[0], new[0], at)
@@ -90,7 +89,7 @@ def reduction_step(
 
 # Copies.
 def cache_read(func: PrimFunc, buffer: str, scope: str, readers: Sequence[str]) -> tuple[PrimFunc, str]:
-    """A copy of `buffer`, made before the first of the blocks `readers`, which read the copy instead."""
+    """Copy `buffer` before the first of the blocks `readers`, which then read the copy."""
     check_scope(scope)
     source = named_buffer(func, buffer)
     statements = _top(func)
@@ -121,7 +120,7 @@ def cache_read(func: PrimFunc, buffer: str, scope: str, readers: Sequence[str]) 
 
 
 def cache_write(func: PrimFunc, block: str, scope: str) -> tuple[PrimFunc, str]:
-    """The block computes into a copy of its result in other memory; a new block brings the result home."""
+    """Let the block compute into a copy of its result in other memory, and add a block that copies it back."""
     check_scope(scope)
     statements = _top(func)
     k, node = _find(statements, block)
@@ -154,7 +153,7 @@ def _copy(sources: Sequence[Buffer], targets: Sequence[Buffer], name: str, axes_
 
 
 def nest_of(block: Block) -> Stmt:
-    """One loop for each axis of a block around it."""
+    """Wrap a block in one loop for each of its axes."""
     loops = tuple(Var(i.var.name) for i in block.iters)
     s: Stmt = replace(block, bindings=loops)
     for v, it in zip(reversed(loops), reversed(block.iters), strict=True):
@@ -162,10 +161,11 @@ def nest_of(block: Block) -> Stmt:
     return s
 
 
-# Reductions in two stages.
+# Two-stage reductions.
 @dataclass(frozen=True, slots=True)
 class _Split:
-    """A reduction with its loops: `loop` becomes an axis of the result, `rest` stay reduction loops."""
+    """A reduction with its loops: `loop` becomes an axis of the result, and `rest` are the remaining reduction loops.
+    """
 
     block: Block
     combiner: Any
@@ -177,8 +177,8 @@ class _Split:
 
 
 def rfactor(func: PrimFunc, block: str, loop: Var, factor_axis: int = 0) -> tuple[PrimFunc, str]:
-    """The trips of `loop` reduce into elements of their own, along dimension `factor_axis` of a new value; the block
-    adds these up."""
+    """Let the trips of `loop` reduce to separate elements, along dimension `factor_axis` of a new value, which the
+    block then reduces."""
     statements = _top(func)
     k, _ = _find(statements, block)
     split = _two_stages(statements[k], block, loop)
@@ -253,8 +253,8 @@ def _two_stages(s: Stmt, name: str, loop: Var) -> _Split:
 
 
 def _first_stage(split: _Split, own: IterVar, place: int, name: str) -> Block:
-    """Return the block over the same loops with `own` among its spatial axes. The guard of the reduction guards only
-    its step."""
+    """Return the block over the same loops with `own` among its spatial axes. The guard of the reduction applies only
+    to its step."""
     node = split.block
     others = [IterVar(Var(f.var.name), f.extent, "reduce") for f in split.rest]
     axis_of: dict[PrimExpr, PrimExpr] = {
@@ -291,12 +291,12 @@ def _find(statements: Sequence[Stmt], name: str) -> tuple[int, Block]:
 
 
 def swap(s: Stmt, old: Stmt, new: Stmt) -> Stmt:
-    """`s` with the statement `new` in place of `old`."""
+    """Return `s` with the statement `old` replaced by `new`."""
     return new if s is old else map_bodies(s, lambda b: swap(b, old, new)) or s
 
 
 def free_name(func: PrimFunc, name: str) -> str:
-    """`name`, or with a number behind it where a block or buffer has it already."""
+    """Return `name`, with a number appended if a block or buffer already has this name."""
     taken = (
         {b.name for b in (*func.params, *func.attrs["intermediates"])}
         | {s.name for s in walk_stmt(func.body) if isinstance(s, Block)}

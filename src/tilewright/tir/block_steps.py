@@ -1,5 +1,4 @@
-"""The steps of `tir.Schedule` over blocks: moved, inlined, taken apart, made into tiles and instructions, laid out
-anew."""
+"""Steps of `tir.Schedule` on blocks: moving, inlining, decomposing, tiling, tensorizing, and changing layouts."""
 
 from __future__ import annotations
 
@@ -24,31 +23,31 @@ Layout = IndexMap | str | Callable[..., Any]
 
 
 class BlockSteps(LoopSteps):
-    """Steps over blocks, beside those over loops."""
+    """Steps on blocks, in addition to those on loops."""
 
     # Moves.
     @recorded
     def reverse_compute_at(self, block: BlockAt | str, loop: LoopRV, preserve_unit_loops: bool = False) -> None:
-        """Compute a block inside of the loop that makes what it reads, for the part made in this trip."""
+        """Compute a block inside the loop of its producer, for the part computed in each trip."""
         at, e = self._in(block)
         e.func = block_moves.reverse_compute_at(e.func, at.block, loop.var, preserve_unit_loops)
 
     @recorded
     def reverse_compute_inline(self, block: BlockAt | str) -> None:
-        """Store what the only reader of a value makes of it, instead of the value."""
+        """Store the result of the only reader of a value instead of the value."""
         at, e = self._in(block)
         e.func = block_moves.reverse_compute_inline(e.func, at.block)
 
     @recorded
     def decompose_reduction(self, block: BlockAt | str, loop: LoopRV) -> BlockAt:
-        """Store the initial values of a reduction in a block of its own before `loop`, and return that block."""
+        """Initialize a reduction in a separate block before `loop`, and return that block."""
         at, e = self._in(block)
         e.func, name = block_moves.decompose_reduction(e.func, at.block, loop.var)
         return replace(at, block=name)
 
     @recorded
     def decompose_padding(self, block: BlockAt | str, loop: LoopRV) -> BlockAt:
-        """A padded copy becomes a fill before `loop`, and a copy of what is inside. Returns the block that fills."""
+        """Split a padded copy into a fill before `loop`, and a copy of the inner part. Return the block that fills."""
         at, e = self._in(block)
         check_complete(e.func, e.block(at.block))
         e.func, name = layout_rewrites.decompose_padding(e.func, at.block, loop.var)
@@ -56,14 +55,14 @@ class BlockSteps(LoopSteps):
 
     @recorded
     def pad_einsum(self, block: BlockAt | str, padding: Sequence[int]) -> None:
-        """A sum of products runs over axes rounded up to multiples of `padding`, one for each axis."""
+        """Round up the axes of a sum of products to multiples of `padding`, one for each axis."""
         at, e = self._in(block)
         e.func = layout_rewrites.pad_einsum(e.func, at.block, [int(p) for p in padding])
 
     # Shapes of nests and blocks.
     @recorded
     def add_unit_loop(self, block_or_loop: BlockAt | LoopRV | str) -> LoopRV:
-        """A loop of one trip around a block or a loop."""
+        """Wrap a block or a loop in a loop of one trip."""
         func = block_or_loop.func if isinstance(block_or_loop, LoopRV) else self._named(self._block(block_or_loop).func)
         e = self._engine(func)
         e.func, v = block_moves.add_unit_loop(e.func, self.get(block_or_loop))
@@ -71,21 +70,21 @@ class BlockSteps(LoopSteps):
 
     @recorded
     def reorder_block_iter_var(self, block: BlockAt | str, new_order: Sequence[int]) -> None:
-        """The axes of a block in another order."""
+        """Reorder the axes of a block."""
         at, e = self._in(block)
         e.func = block_moves.reorder_block_iter_var(e.func, at.block, list(new_order))
 
     @recorded
     def blockize(self, target: LoopRV) -> BlockAt:
-        """A loop with all inside becomes one block over tiles. Returns it."""
+        """Turn a loop with its body into one block over tiles, and return it."""
         e = self._engine(target.func)
         e.func, name = blockize(e.func, target.var)
         return BlockAt(name, target.func)
 
     @recorded
     def tensorize(self, block_or_loop: BlockAt | LoopRV | str, tensor_intrin: str) -> None:
-        """The loops from one in, or a block that `blockize` made, become what the intrinsic of that name runs for
-        them."""
+        """Replace the loops from the given one inwards, or a block made by `blockize`, by the intrinsic of that name.
+        """
         func = block_or_loop.func if isinstance(block_or_loop, LoopRV) else self._named(self._block(block_or_loop).func)
         e, intrinsic = self._engine(func), TensorIntrin.get(tensor_intrin)
         check_any_order(e.func, self.get(block_or_loop), f"'{tensor_intrin}' cannot be used")
@@ -95,7 +94,7 @@ class BlockSteps(LoopSteps):
             name = self._block(block_or_loop).block
         e.tensorize(name, intrinsic)
 
-    # Notes.
+    # Annotations.
     @recorded
     def bind(self, loop: LoopRV, thread_axis: str) -> None:
         """Annotate a loop with its thread axis; on a CPU the loop stays serial."""
@@ -105,7 +104,7 @@ class BlockSteps(LoopSteps):
 
     @recorded
     def unannotate(self, block_or_loop: BlockAt | LoopRV | str, ann_key: str) -> None:
-        """Take a note away."""
+        """Remove an annotation."""
         func = block_or_loop.func if isinstance(block_or_loop, LoopRV) else self._named(self._block(block_or_loop).func)
         e, node = self._engine(func), self.get(block_or_loop)
         if ann_key not in node.annotations:
@@ -118,8 +117,7 @@ class BlockSteps(LoopSteps):
 
     @recorded
     def storage_align(self, block: BlockAt | str, buffer_index: int | str, axis: int, factor: int, offset: int) -> None:
-        """Elements of an inner value that are next to each other along `axis`, any but the last, lie `factor * k +
-        offset` apart."""
+        """Set the stride of an intermediate value along `axis` (any but the last) to `factor * k + offset` elements."""
         at, e = self._in(block)
         buffer = self._written(at, e, buffer_index)
         rank = len(buffer.shape)
@@ -134,7 +132,8 @@ class BlockSteps(LoopSteps):
 
     @recorded
     def rolling_buffer(self, block: BlockAt | str, write_buffer_index: int | str = 0) -> None:
-        """A value computed in a loop of its reader keeps what the next trip needs again, in a ring."""
+        """Keep the part of a value that the next trip of the reader's loop needs in a ring buffer. Requires
+        `compute_at`."""
         at, e = self._in(block)
         self._written(at, e, write_buffer_index)
         only_maker(e.func, e.block(at.block))
@@ -144,7 +143,7 @@ class BlockSteps(LoopSteps):
     # Layouts.
     @recorded
     def transform_layout(self, block: BlockAt | str, buffer: int | str | tuple[str, int], index_map: Layout) -> None:
-        """An inner value that the block writes (or `("read", k)` reads) lies in memory in another order."""
+        """Change the layout of an intermediate value that the block writes (or reads, with `("read", k)`)."""
         at, e = self._in(block)
         found = self._buffer(at, e, buffer)
         if found in e.func.params:
@@ -156,7 +155,7 @@ class BlockSteps(LoopSteps):
 
     @recorded
     def transform_block_layout(self, block: BlockAt | str, index_map: Layout) -> None:
-        """The axes of a block and the loops around it are the results of a map of its axes."""
+        """Replace the axes of a block and the loops around it by a map of its axes."""
         at, e = self._in(block)
         e.func = layout_rewrites.transform_block_layout(
             e.func, at.block, IndexMap.of(index_map, len(e.block(at.block).iters))
@@ -166,7 +165,7 @@ class BlockSteps(LoopSteps):
     def set_axis_separator(
         self, block: BlockAt | str, buffer: int | str | tuple[str, int], axis_separators: Sequence[int]
     ) -> None:
-        """The memory of a CPU has one dimension: no separator can be set but none."""
+        """Accept only an empty list of separators, since the memory of a CPU has one dimension."""
         at, e = self._in(block)
         found = self._buffer(at, e, buffer)
         if list(axis_separators):
@@ -176,15 +175,15 @@ class BlockSteps(LoopSteps):
 
     @recorded
     def reindex(self, block: BlockAt | str, buffer: tuple[str, int] | int | str) -> BlockAt:
-        """The block reads or writes a copy that is laid out by its axes. Returns the block that copies."""
+        """Let the block read or write a copy whose layout follows its axes. Return the copying block."""
         return self._reindexed(block, buffer, "global", None, "reindex")
 
     @recorded
     def reindex_cache_read(
         self, block: BlockAt | str, read_buffer_index: int | str, storage_scope: str, index_map: Layout
     ) -> BlockAt:
-        """The block reads a copy laid out by a map of those of its axes that the buffer is read at. Returns the block
-        that copies."""
+        """Let the block read a copy whose layout is a map of the axes in the read's indices. Return the copying block.
+        """
         which = ("read", read_buffer_index)
         return self._reindexed(block, which, storage_scope, index_map, storage_scope)
 
@@ -192,7 +191,8 @@ class BlockSteps(LoopSteps):
     def reindex_cache_write(
         self, block: BlockAt | str, write_buffer_index: int | str, storage_scope: str, index_map: Layout
     ) -> BlockAt:
-        """The block writes to a copy laid out by a map of its axes. Returns the block that brings the result home."""
+        """Let the block write to a copy whose layout is a map of its axes. Return the block that copies the result
+        back."""
         which = ("write", write_buffer_index)
         return self._reindexed(block, which, storage_scope, index_map, storage_scope)
 
@@ -217,7 +217,7 @@ class BlockSteps(LoopSteps):
 
     @recorded
     def cache_index(self, block: BlockAt | str, storage_scope: str = "global", cse_thresh: int = 0) -> list[BlockAt]:
-        """Indices that are no plain sums are read from tables. Returns the blocks that make these."""
+        """Store indices that are not plain sums in tables. Return the blocks that compute the tables."""
         check_scope(storage_scope)
         at, e = self._in(block)
         e.func, names = layout_rewrites.cache_index(e.func, at.block, storage_scope)
@@ -225,14 +225,14 @@ class BlockSteps(LoopSteps):
 
     @recorded
     def cache_inplace(self, block: BlockAt | str, read_buffer_index: int | str, storage_scope: str) -> list[BlockAt]:
-        """A block that changes a value in place does so on a copy. Returns the blocks that bring it in and home."""
+        """Let a block that updates a value in place work on a copy. Return the blocks that copy it in and back."""
         check_scope(storage_scope)
         at, e = self._in(block)
         found = self._buffer(at, e, ("read", read_buffer_index))
         e.func, names = layout_rewrites.cache_inplace(e.func, at.block, found, storage_scope)
         return [replace(at, block=n) for n in names]
 
-    # What is meant.
+    # Arguments.
     def noted(self, arg: Any) -> Any:
         if isinstance(arg, IndexMap):
             return str(arg)
@@ -250,7 +250,8 @@ class BlockSteps(LoopSteps):
         return self._pick(stored_buffers(e.block(at.block)), index, f"block '{at.block}' writes")
 
     def _buffer(self, at: BlockAt, e: Engine, which: Any) -> Buffer:
-        """A buffer of a block: `("read", 0)`, `("write", 0)`, a number among those written, or a name among all."""
+        """Return a buffer of a block: `("read", 0)`, `("write", 0)`, an index among the written ones, or a name among
+        all."""
         node: Block = e.block(at.block)
         kind, index = which if isinstance(which, tuple) else ("either" if isinstance(which, str) else "write", which)
         read = [b for b in loaded_buffers(node) if b not in stored_buffers(node)] or loaded_buffers(node)

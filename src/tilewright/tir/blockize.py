@@ -1,4 +1,4 @@
-"""Turns inner loops into one block over tiles, for `tensorize` and for steps that move a tile as a whole."""
+"""Turns inner loops into one block over tiles, for `tensorize` and for steps that move a whole tile."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tilewright.tir.transform.lower_blocks import mixed_loops
 
 
 def blockize(func: PrimFunc, loop: Var) -> tuple[PrimFunc, str]:
-    """A loop with all inside becomes one block over tiles.
+    """Turn a loop with its body into one block over tiles.
 
     for io: for ii in range(4): C[io * 4 + ii] = …  ->  for io: with block("C_o", vo = io): for ii: C[vo * 4 + ii] = …
     """
@@ -66,7 +66,7 @@ def blockize(func: PrimFunc, loop: Var) -> tuple[PrimFunc, str]:
 def _tile(
     func: PrimFunc, at: For, it: IterVar, binding: PrimExpr, inner: Sequence[For]
 ) -> tuple[IterVar, PrimExpr, int, PrimExpr]:
-    """The axis over tiles, its binding, the size of a tile, and where in the tile a trip of the inner loops is."""
+    """Return the axis over tiles, its binding, the size of a tile, and the position of an inner trip in the tile."""
     extents = {f.var: constant(f.extent, f"loop '{f.var.name}'", f, func) for f in inner}
     ranges = Ranges()
     for v, n in extents.items():

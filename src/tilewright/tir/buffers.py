@@ -1,5 +1,5 @@
-"""Buffers as scripts declare them: `tir.decl_buffer`, with the access methods that bodies of extern computations and of
-hardware instructions use.
+"""Buffers declared by scripts: `tir.decl_buffer`, with access methods for the bodies of extern computations and
+hardware instructions.
 
     Bb = tir.decl_buffer((16, 64), "float32", name="B", strides=[te.var("s1"), 1])
     tir.call_extern("int32", "gemv_update", cc.access_ptr("w"), aa.access_ptr("r"), Bb.access_ptr("r"), 16, 64)
@@ -27,7 +27,8 @@ class DeclaredBuffer(Buffer):
     def access_ptr(
         self, access_mask: str | int = "rw", ptr_type: str = "handle", content_lanes: int = 1, offset: Value = 0
     ) -> PrimExpr:
-        """The address of the buffer, for a function that reads (`r`) or writes (`w`) it from `offset` elements on."""
+        """Return the address of the buffer from `offset` elements on, for a function that reads (`r`) or writes (`w`)
+        it."""
         access = _ACCESS.get(access_mask) if isinstance(access_mask, str) else access_mask
         if access not in (1, 2, 3):
             raise CompileError(
@@ -39,11 +40,11 @@ class DeclaredBuffer(Buffer):
         return Call("handle", address_of, (Load(self, first), const(access, INT64), *(as_expr(d) for d in self.shape)))
 
     def vload(self, begin: Any, dtype: str | DataType | None = None) -> PrimExpr:
-        """The element at `begin`; of a vector type, that many along the last dimension."""
+        """Return the element at `begin`; for a vector type, a vector along the last dimension."""
         return Load(self, self._lanes(begin, dtype))
 
     def vstore(self, begin: Any, value: Value) -> Store:
-        """The statement that stores `value`, a scalar or a vector along the last dimension, at `begin`."""
+        """Return a statement that stores `value`, a scalar or a vector along the last dimension, at `begin`."""
         stored = as_expr(value, None if isinstance(value, PrimExpr) else self.dtype)
         return Store(self, stored, self._lanes(begin, stored.dtype))
 
@@ -62,10 +63,9 @@ def decl_buffer(
     strides: Sequence[Any] | None = None,
     elem_offset: Any = None, scope: str = "", data_alignment: int = -1, offset_factor: int = 0, buffer_type: str = "",
 ) -> DeclaredBuffer:
-    """A buffer of `shape`, dense or with `strides`. Its place in memory is found where it is bound, so `elem_offset`
-    and `offset_factor` say nothing here; `data` and `buffer_type` are refused, since no two dimensions of a buffer may
-    share memory.
-    """
+    """Declare a buffer of `shape`, dense or with `strides`. Its address is determined when it is bound, so
+    `elem_offset` and `offset_factor` have no effect. `data` and `buffer_type` are rejected, since dimensions of a
+    buffer cannot share memory."""
     if data is not None or buffer_type:
         raise CompileError(
             f"decl_buffer '{name}': memory is given by the caller, and every element is stored once; leave data= and "
@@ -82,10 +82,10 @@ def decl_buffer(
 
 
 def fitted(value: PrimExpr, dtype: DataType) -> PrimExpr | None:
-    """`value` as a buffer of `dtype` takes it, None where it does not fit.
+    """Convert `value` to `dtype` for a store; None if it does not fit.
 
-    Loop variables are int64 here and int32 in TVM's scripts, so integers that are computed from variables become
-    the integers that the buffer holds, wrapped around as the machine would.
+    Loop variables are int64 here and int32 in TVM's scripts. So integers computed from variables are converted to the
+    buffer's integer type, and wrap around.
     """
     have, want = value.dtype.element, dtype.element
     if have is want:

@@ -1,10 +1,10 @@
-"""Whether a statement writes all that it reads of an inner value, so that the value needs to live no longer than the
-statement.
+"""Determines whether a statement writes everything that it reads of an intermediate value, so that the value can be
+local to the statement.
 
     for x in range(3): B[i + x] = …;  C[i] = B[i] + B[i + 2]     iterations of an outer loop i are independent in B
 
-A loop nest writes a box when each index is a sum of loops that count like digits. Any other write is assumed to have
-holes, and a read that no earlier box holds is taken to need what was there before.
+A loop nest writes a box if each index is a sum of loops with the structure of a mixed radix number. Other writes are
+assumed to leave holes, and a read outside of all boxes written before is assumed to need earlier values.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from tilewright.tir.stmt import For, Stmt
 
 
 def fills(s: Stmt, buffer: Buffer, outer: Ranges) -> bool:
-    """Whether each read of `buffer` in `s` finds what `s` itself wrote before, in the text or as the first value of
-    its sum."""
+    """Return whether each read of `buffer` in `s` gets a value that `s` wrote earlier, in the text or as the initial
+    value of its sum."""
     before: list[Access] = []
     held: set[tuple[object, ...]] = set()
     for a in accesses(s, buffer):
@@ -42,8 +42,8 @@ def fills(s: Stmt, buffer: Buffer, outer: Ranges) -> bool:
 
 
 def lives_in_trips(loop: For, buffer: Buffer, outer: Ranges) -> bool:
-    """Whether no trip of `loop` reads what an earlier one wrote to `buffer`, which nothing outside of the loop uses:
-    each may have its own."""
+    """Return whether no trip of `loop` reads values of `buffer` from earlier trips, so that each trip can have its own
+    copy. Nothing outside of the loop uses `buffer`."""
     if fills(loop.body, buffer, outer.bind_loop(loop.var, loop.min, loop.extent)):
         return True
     found = accesses(loop, buffer)
@@ -54,7 +54,7 @@ def lives_in_trips(loop: For, buffer: Buffer, outer: Ranges) -> bool:
 
 
 def _own_sum(read: Access, before: Sequence[Access]) -> bool:
-    """Whether a step of a sum reads the element that the block's own first value was stored to."""
+    """Return whether a step of a sum reads the element that its block has initialized."""
     block = read.block
     if block is None or block.init is None:
         return False
@@ -66,7 +66,7 @@ def _own_sum(read: Access, before: Sequence[Access]) -> bool:
 
 
 def writes_whole(w: Access) -> bool:
-    """Whether a write, with all of its loops, stores to every element of its buffer."""
+    """Return whether a write, with all of its loops, stores to every element of its buffer."""
     spans = _written(w, Ranges(), {f.var for f in w.loops}, ())
     if spans is None:
         return False
@@ -82,8 +82,7 @@ def writes_whole(w: Access) -> bool:
 
 @dataclass(slots=True)
 class _Span:
-    """Indices from `base + low` through `base + high` along one dimension; the base is over variables that are
-    fixed."""
+    """Indices from `base + low` through `base + high` along one dimension; the base depends only on fixed variables."""
 
     base: LinearForm
     low: int
@@ -104,7 +103,8 @@ def _covered(read: Access, before: Sequence[Access], outer: Ranges) -> bool:
 
 
 def _holds(w: Access, read: Access, fixed: Ranges, inner: set[Var]) -> bool:
-    """Whether the box that `w` writes, the variables of `fixed` being what they are, holds all that `read` reads."""
+    """Return whether the box that `w` writes for given values of the variables of `fixed` contains everything that
+    `read` reads."""
     within = fixed
     for f in read.loops:
         within = within if f.var in within else within.bind_loop(f.var, f.min, f.extent)
@@ -132,7 +132,7 @@ def _holds(w: Access, read: Access, fixed: Ranges, inner: set[Var]) -> bool:
 
 
 def _never_more(a: LinearForm, b: LinearForm, ranges: Ranges) -> bool:
-    """a <= b"""
+    """Return whether a <= b."""
     high = bounds_of_form(a.plus(b, -1), ranges)[1]
     return high is not None and high <= 0
 
@@ -146,7 +146,7 @@ def _read(read: Access, k: int, fixed: Ranges, within: Ranges) -> _Span | None:
 
 
 def _span(index: PrimExpr, inner: set[Var], ranges: Ranges) -> _Span | None:
-    """The box around an index; None where a part of it has no known bounds."""
+    """Return the interval around an index; None if a part of it has no known bounds."""
     form = linear(simplify(index, ranges))
     base, low, high = LinearForm({}), 0, 0
     for atom, k in form.coefs.items():
@@ -161,8 +161,8 @@ def _span(index: PrimExpr, inner: set[Var], ranges: Ranges) -> _Span | None:
 
 
 def _written(w: Access, fixed: Ranges, inner: set[Var], allowed: Sequence[PrimExpr]) -> list[_Span | None] | None:
-    """Return the interval that a write with its loops fills along each dimension (None: the whole dimension); None
-    where it has holes."""
+    """Return the interval that a write with its loops fills along each dimension (None: the whole dimension); None if
+    it may leave holes."""
     ranges = fixed
     for f in w.loops:
         if f.var in inner and not (isinstance(f.extent, IntImm) or not any(v in inner for v in free_vars(f.extent))):
@@ -204,7 +204,7 @@ def _extent_is(w: Access, v: Var, size: object) -> bool:
 
 
 def _dense(index: PrimExpr, moving: set[Var], ranges: Ranges) -> _Span | None:
-    """The box that an index fills, as its loops run; None where it may have holes."""
+    """Return the interval that an index fills over its loops; None if it may leave holes."""
     form = linear(simplify(index, ranges))
     base, digits = LinearForm({}, form.const), []
     for atom, k in form.coefs.items():
@@ -227,8 +227,8 @@ def _dense(index: PrimExpr, moving: set[Var], ranges: Ranges) -> _Span | None:
 
 
 def _cut(c: PrimExpr, w: Access, spans: list[_Span | None], inner: set[Var], ranges: Ranges) -> bool:
-    """Whether a condition leaves out only what is above some index or below one; the span of that dimension becomes
-    smaller."""
+    """Return whether a condition excludes only the upper or lower end of some dimension, and shrink the span of that
+    dimension."""
     if not isinstance(c, Comparison) or not isinstance(c, (LT, GE)):
         return False
     condition = linear(simplify(c.a - c.b, ranges))
@@ -241,7 +241,7 @@ def _cut(c: PrimExpr, w: Access, spans: list[_Span | None], inner: set[Var], ran
         if not own or own != theirs:
             continue
         rest = condition.plus(form, -1)  # the condition is index + rest < 0, or >= 0
-        if scale < 0:  # index >= -rest: nothing there is left out
+        if scale < 0:  # index >= -rest: nothing is excluded here
             low = bounds_of_form(rest, ranges)[0]
             if low is not None and low >= 0:
                 return True

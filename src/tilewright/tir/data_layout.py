@@ -1,9 +1,8 @@
 """Layouts by name, `NCHW`, `NCHW8c`, `OIHW4i16o`: the order of dimensions in memory, and conversions between layouts.
 
-A capital letter is a dimension. A small one with a number before it is a block of that dimension, which stands where
-the letter stands: in `NCHW8c` element `c` is in chunk `c // 8` at `C` and in lane `c % 8` at `8c`. A dimension may have
-several blocks, the slowest first. A dimension that its blocks do not divide is filled up: forward, the last chunk is
-padded with zeros.
+A capital letter is a dimension. A small letter with a number is a block of that dimension: in `NCHW8c`, channel `c` is
+in chunk `c // 8` at `C` and in lane `c % 8` at `8c`. A dimension can have several blocks, the slowest first. If the
+blocks do not divide a dimension, the last chunk is padded with zeros.
 """
 
 from __future__ import annotations
@@ -24,7 +23,8 @@ Array = np.ndarray[Any, Any]
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """`axes` are the letters in the order of memory, each with the size of its block, 0 for a dimension itself."""
+    """A layout. `axes` are the letters in memory order, each with the size of its block, or 0 for a dimension itself.
+    """
 
     name: str
     axes: tuple[tuple[str, int], ...]
@@ -42,31 +42,32 @@ class Layout:
         return any(letter == axis for letter, _ in self.axes)
 
     def index_of(self, axis: str) -> int:
-        """Where a letter stands first; -1 where it does not."""
+        """Return the first position of a letter, or -1."""
         return next((k for k, (letter, _) in enumerate(self.axes) if letter == axis), -1)
 
     def factor_of(self, axis: str) -> int:
-        """The product of the blocks of a dimension, named by its capital or small letter; -1 for one without blocks."""
+        """Return the product of the blocks of a dimension, given by its capital or small letter; -1 if it has no
+        blocks."""
         blocks = [size for letter, size in self.axes if letter == axis.lower()]
         return math.prod(blocks) if blocks else -1
 
     @property
     def blocked(self) -> bool:
-        """Has any dimension blocks?"""
+        """Whether any dimension has blocks."""
         return any(size for _, size in self.axes)
 
     @property
     def plain(self) -> str:
-        """The capital letters, in their order: `NCHW` of `NCHW8c`."""
+        """The capital letters in order: `NCHW` for `NCHW8c`."""
         return "".join(letter for letter, size in self.axes if not size)
 
     def pieces(self, letter: str) -> list[int]:
-        """Where the parts of a dimension stand, the slowest first: itself, then its blocks."""
+        """Return the positions of the parts of a dimension, the slowest first: itself, then its blocks."""
         own = [k for k, (c, size) in enumerate(self.axes) if c == letter and not size]
         return own + [k for k, (c, size) in enumerate(self.axes) if size and c.upper() == letter]
 
     def require_shape(self, shape: Sequence[Any], what: str = "a tensor") -> None:
-        """Raises `ShapeError` for a shape of other rank, or with other blocks."""
+        """Raise `ShapeError` for a shape of another rank, or with other blocks."""
         fits = (
             len(shape) == len(self.axes)
             and all(
@@ -90,7 +91,7 @@ def _shown(shape: Sequence[Any]) -> str:
 
 @lru_cache(maxsize=512)
 def layout(name: str) -> Layout:
-    """The layout of that name; raises `ShapeError` with what is wrong about it."""
+    """Return the layout of that name. Raises `ShapeError` for an invalid name."""
     if isinstance(name, Layout):
         return name
     found = re.findall(r"(\d*)([A-Za-z])", name)
@@ -122,18 +123,18 @@ def layout(name: str) -> Layout:
 
 @dataclass(frozen=True, slots=True)
 class BijectiveLayout:
-    """The way from the layout `src` to `dst`, which have the same dimensions, for shapes, indices and arrays."""
+    """The conversion of shapes, indices and arrays from the layout `src` to `dst`, which have the same dimensions."""
 
     src: Layout
     dst: Layout
 
     def forward_shape(self, shape: Sequence[Any]) -> list[Any]:
-        """The shape in the layout `dst` of a tensor of `shape` in `src`; raises `ShapeError` when it does not fit
-        `src`."""
+        """Return the shape in `dst` of a tensor of `shape` in `src`. Raises `ShapeError` if `shape` does not fit `src`.
+        """
         return _shape(shape, self.src, self.dst)
 
     def backward_shape(self, shape: Sequence[Any]) -> list[Any]:
-        """The shape in the layout `src` of a tensor of `shape` in `dst`."""
+        """Return the shape in `src` of a tensor of `shape` in `dst`."""
         return _shape(shape, self.dst, self.src)
 
     def forward_index(self, indices: Sequence[Any]) -> list[Any]:
@@ -145,7 +146,7 @@ class BijectiveLayout:
         return _index(indices, self.dst, self.src)
 
     def forward(self, x: Array) -> Array:
-        """An array in the layout `src` as one in `dst`, filled up with zeros."""
+        """Convert an array from the layout `src` to `dst`, padded with zeros."""
         self.src.require_shape(x.shape)
         plain = self.src.plain
         whole = [math.prod([x.shape[k] for k in self.src.pieces(c)]) for c in plain]
@@ -160,8 +161,8 @@ class BijectiveLayout:
 
 @lru_cache(maxsize=512)
 def bijective_layout(src_layout: str, dst_layout: str) -> BijectiveLayout:
-    """The way from one layout to another; raises `ShapeError` for a wrong name, or when they do not have the same
-    dimensions."""
+    """Return the conversion between two layouts. Raises `ShapeError` for an invalid name, or if their dimensions
+    differ."""
     src, dst = layout(src_layout), layout(dst_layout)
     if sorted(src.plain) != sorted(dst.plain):
         raise ShapeError(
@@ -182,7 +183,7 @@ def _shape(shape: Sequence[Any], src: Layout, dst: Layout) -> list[Any]:
 
 
 def _filled(sizes: dict[str, Any], dst: Layout) -> list[Any]:
-    """The shape of dimensions of `sizes` in a layout: as many chunks as hold them."""
+    """Return the shape of dimensions of `sizes` in a layout, with the last chunks filled."""
     made: list[Any] = []
     for letter, size in dst.axes:
         block = dst.factor_of(letter)

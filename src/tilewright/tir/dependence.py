@@ -1,12 +1,12 @@
-"""Whether two accesses can meet at one element, and in which trips of the loops around them.
+"""Determines whether two accesses can conflict at one element, and in which trips of their loops.
 
-    for i: for j: A[i * 8 + j + 1] = A[i * 8 + j]    the store of iteration (i, j) meets the load of (i, j + 1)
+    for i: for j: A[i * 8 + j + 1] = A[i * 8 + j]    the store of iteration (i, j) and the load of (i, j + 1) conflict
 
-`Meeting` asks about two accesses, `b` in some trips of the loops that they share and `a` in trips that are `delta`
-further on. That the indices agree, and that both are performed, are linear equations over the trips of `b`, the deltas,
-and the loops of one access alone; quotients and remainders by constants are unknowns with an equation of their own.
-Intervals are narrowed until they are empty (the accesses never meet) or nothing changes (they may). An index that is
-not a linear form may be any number in its bounds, so "never" is proved and "may" is cautious.
+`Meeting` considers two accesses: `b` in some trips of the common loops, and `a` in trips that are `delta` later.
+Equality of the indices and the guards are linear constraints over the trips of `b`, the deltas, and the loops of one
+access alone. Quotients and remainders by constants are unknowns with separate equations. Intervals are narrowed until
+they are empty (the accesses never conflict) or stable (they may). A nonlinear index can be any number within its
+bounds. So "never" is proved, and "may" is conservative.
 """
 
 from __future__ import annotations
@@ -43,11 +43,11 @@ from tilewright.tir.accesses import Access
 from tilewright.tir.stmt import For
 
 Key: TypeAlias = tuple[str, PrimExpr | int]
-"""An unknown: the value of an expression where `b` runs, its `delta`, or its value where only `a` runs; `slack` of a
-condition."""
+"""An unknown: the value of an expression for `b`, its `delta`, or its value for `a` alone; or the `slack` of an
+inequality."""
 Limits: TypeAlias = dict[Key, Interval]
 ROUNDS = 24
-"""Narrowing ends after this many rounds: intervals can go on to shrink one by one."""
+"""Maximum number of rounds of narrowing, since intervals may shrink in steps of one."""
 
 
 @dataclass(slots=True)
@@ -67,8 +67,8 @@ class Equation:
 
 @dataclass(slots=True)
 class Meeting:
-    """`a` and `b` at one element. `outer` are the variables that have one value for both; `written` are the buffers
-    that change meanwhile."""
+    """The conflict of `a` and `b` at one element. `outer` are the ranges of variables with a common value for both;
+    `written` are the buffers that change in between."""
 
     a: Access
     b: Access
@@ -80,7 +80,7 @@ class Meeting:
     limits: Limits = field(init=False, default_factory=dict)
     equations: list[Equation] = field(init=False, default_factory=list)
     opaque: dict[Key, list[Key]] = field(init=False, default_factory=dict)
-    """Deltas of expressions that are no linear forms, with the deltas that they follow."""
+    """Deltas of nonlinear expressions, with the deltas that they depend on."""
     divided: dict[tuple[PrimExpr, PrimExpr], dict[type, Key]] = field(init=False, default_factory=dict)
     products: dict[Key, tuple[Var, PrimExpr]] = field(init=False, default_factory=dict)
     extents: dict[Var, PrimExpr] = field(init=False, default_factory=dict)
@@ -100,7 +100,7 @@ class Meeting:
                     self._condition(c, second)
 
     def possible(self, deltas: Mapping[Var, Interval]) -> bool:
-        """Whether they may meet where the trips of loops differ (`a` minus `b`) by what `deltas` allow."""
+        """Return whether they may conflict if the trips of loops differ (`a` minus `b`) by amounts within `deltas`."""
         limits = dict(self.limits)
         for v, interval in deltas.items():
             found = _meet(limits.get(("delta", v), self._spread(v)), interval)
@@ -110,7 +110,7 @@ class Meeting:
         return self._narrow(limits)
 
     def apart(self, iters: Sequence[PrimExpr]) -> bool:
-        """Whether they can only meet where all of `iters` have the same value for both."""
+        """Return whether they can conflict only if all of `iters` have equal values for both."""
         for e in iters:
             for first, sign in ((e, 1), (e, -1)):
                 equation = self._form(first, False, sign)
@@ -149,7 +149,7 @@ class Meeting:
         self.equations.append(equation)
 
     def _boxes(self) -> None:
-        """An access of a box is one of each of its elements."""
+        """Treat an access to a box as accesses to each of its elements."""
         for access, sign in ((self.a, 1), (self.b, -1)):
             for k, size in enumerate(access.sizes):
                 high = bounds(size, self.ranges)[1]
@@ -158,7 +158,7 @@ class Meeting:
                 self.equations[k].add(key, sign)
 
     def _trips(self, f: For, second: bool) -> None:
-        """The limits of a loop, where they are no numbers."""
+        """Add the symbolic limits of a loop."""
         if not isinstance(f.min, IntImm) or not isinstance(f.extent, IntImm):
             self._at_most(sub(f.min, f.var), second)
             self._at_most(sub(sub(f.var, f.min), f.extent) + 1, second)
@@ -174,7 +174,7 @@ class Meeting:
             self._at_most(sub(c.b, c.a) + int(isinstance(c, GT)), second)
 
     def _at_most(self, e: PrimExpr, second: bool) -> None:
-        """`e <= 0`."""
+        """Add the inequality `e <= 0`."""
         equation = self._form(e, second)
         key = ("slack", len(self.limits))
         self.limits[key] = 0, None
@@ -182,7 +182,7 @@ class Meeting:
         self.equations.append(equation)
 
     def _form(self, e: PrimExpr, second: bool, sign: int = 1) -> Equation:
-        """`sign * e` where `b` runs (`second`) or where `a` does."""
+        """Return the form of `sign * e` for `b` (`second`) or for `a`."""
         form = linear(e)
         made = Equation({}, sign * form.const)
         for atom, k in form.coefs.items():
@@ -191,7 +191,7 @@ class Meeting:
         return made
 
     def _keys(self, atom: PrimExpr, second: bool) -> list[Key]:
-        """The unknowns that add up to the value of `atom`."""
+        """Return the unknowns whose sum is the value of `atom`."""
         inside = {v for v in free_vars(atom) if v in self.known}
         changing = any(isinstance(x, Load) and x.buffer in self.written for x in walk(atom))
         alike = inside <= self.shared and not changing
@@ -212,7 +212,7 @@ class Meeting:
         return (None, None) if low is None or high is None else (low - high, high - low)
 
     def _define(self, atom: PrimExpr, key: Key) -> None:
-        """Return the relations of an unknown that is not a variable to the variables."""
+        """Add the relations between an unknown that is not a variable and the variables."""
         kind = key[0]
         if isinstance(atom, Var):
             return
@@ -232,7 +232,7 @@ class Meeting:
             self.products[key] = atom.a, atom.b
 
     def _divide(self, atom: FloorDiv | FloorMod | TruncDiv | TruncMod, kind: str) -> None:
-        """a == c * (a // c) + a % c, for the values and for the deltas."""
+        """Add a == c * (a // c) + a % c, for the values and for the deltas."""
         a, c = atom.a, atom.b
         if (
             isinstance(atom, (TruncDiv, TruncMod))
@@ -265,7 +265,7 @@ class Meeting:
 
     # Narrowing.
     def _narrow(self, limits: Limits) -> bool:
-        """Whether the equations may have a solution within the limits, which become narrower."""
+        """Narrow `limits`; return whether the equations may have a solution within them."""
         equations = list(self.equations)
         joined: set[tuple[PrimExpr, PrimExpr]] = set()
         for _ in range(ROUNDS):
@@ -280,7 +280,7 @@ class Meeting:
         return True
 
     def _zeros(self, limits: Limits, equations: list[Equation], joined: set[tuple[PrimExpr, PrimExpr]]) -> bool:
-        """Return the consequences of deltas of 0 for expressions that are not linear forms."""
+        """Apply the consequences of zero deltas for nonlinear expressions; return False for a contradiction."""
         for key, sources in self.opaque.items():
             if all(limits.get(s) == (0, 0) for s in sources):
                 found = _meet(limits[key], (0, 0))
@@ -295,7 +295,7 @@ class Meeting:
         return all(self._digits(e, limits) for e in equations)
 
     def _digits(self, e: Equation, limits: Limits) -> bool:
-        """`v * n + u` with `0 <= u < n` is 0 further on only where both are."""
+        """Apply the rule that the delta of `v * n + u` with `0 <= u < n` is 0 only if both deltas are 0."""
         if e.const or len(e.coefs) != 2 or len(set(e.coefs.values())) != 1:
             return True
         for key, other in (tuple(e.coefs), tuple(reversed(tuple(e.coefs)))):
@@ -311,14 +311,14 @@ class Meeting:
 
 
 def _meet(a: Interval, b: Interval) -> Interval | None:
-    """Return the intersection of both; None where it is empty."""
+    """Return the intersection of both; None if it is empty."""
     low = b[0] if a[0] is None else a[0] if b[0] is None else max(a[0], b[0])
     high = b[1] if a[1] is None else a[1] if b[1] is None else min(a[1], b[1])
     return None if low is not None and high is not None and low > high else (low, high)
 
 
 def _tighten(e: Equation, limits: Limits) -> bool:
-    """Narrow each unknown by the others; False where there is no solution."""
+    """Narrow each unknown by the others; return False if there is no solution."""
     fixed, step = e.const, 0
     for key, k in e.coefs.items():
         low, high = limits[key]
@@ -356,12 +356,13 @@ def _rest(e: Equation, but: Key, limits: Limits) -> Interval:
     return low, high
 
 
-# Questions.
+# Queries.
 Pair: TypeAlias = tuple[Access, Access]
 
 
 def pairs(found: Sequence[Access]) -> list[Pair]:
-    """Accesses of one buffer, of which one at least writes; each with itself too."""
+    """Return the pairs of accesses to one buffer of which at least one writes, including each write paired with itself.
+    """
     by_buffer: dict[Buffer, list[Access]] = {}
     for a in found:
         by_buffer.setdefault(a.buffer, []).append(a)
@@ -376,7 +377,7 @@ def written_in(found: Sequence[Access]) -> frozenset[Buffer]:
 
 
 def across_trips(loop: Var, a: Access, b: Access, outer: Ranges, written: frozenset[Buffer]) -> bool:
-    """Whether `a` and `b` may meet in two different trips of a loop around both."""
+    """Return whether `a` and `b` may conflict in two different trips of a common loop."""
     meeting = Meeting(a, b, outer, written)
     return meeting.possible({loop: (1, None)}) or (a is not b and meeting.possible({loop: (None, -1)}))
 
@@ -384,8 +385,8 @@ def across_trips(loop: Var, a: Access, b: Access, outer: Ranges, written: frozen
 def turned(
     chain: Sequence[Var], order: Sequence[Var], a: Access, b: Access, outer: Ranges, written: frozenset[Buffer]
 ) -> bool:
-    """Whether `a` and `b` may meet in trips that `order`, outermost loop first, runs the other way round than
-    `chain`."""
+    """Return whether `a` and `b` may conflict in trips that `order` (outermost loop first) runs in the opposite order
+    to `chain`."""
     meeting: Meeting | None = None
     for p, first in enumerate(chain):
         for q, now in enumerate(order):

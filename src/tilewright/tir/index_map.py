@@ -1,7 +1,6 @@
-"""Maps from indices to indices, `lambda i, j: (i // 4, j, i % 4)`: of a buffer's layout, or of the loops around a
-block.
+"""Maps from indices to indices, `lambda i, j: (i // 4, j, i % 4)`, for layouts of buffers and loops around blocks.
 
-A map is data: its text is what a trace stores, and only names, whole numbers and `+ - * // %` are read from it.
+A map is data: a trace stores its text, from which only names, integers and `+ - * // %` are read.
 """
 
 from __future__ import annotations
@@ -42,20 +41,20 @@ _OPERATORS: Final[dict[type, Callable[[Any, Any], Any]]] = {
 }
 _MOST_POINTS: Final = 1 << 22
 AXIS_SEPARATOR: Final = "axis_separator"
-"""Between the results of a map: where memory of several dimensions would be cut. Memory of a CPU has one; it says
-nothing here."""
+"""Marks the boundary of memory dimensions between the results of a map; without effect on a CPU, whose memory has one.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class IndexMap:
-    """`results` over `params`."""
+    """The map from `params` to `results`."""
 
     params: tuple[Var, ...]
     results: tuple[PrimExpr, ...]
 
     @staticmethod
     def of(what: IndexMap | str | Callable[..., Any], rank: int) -> IndexMap:
-        """The map of a Python function, or of its text. Raises `ScheduleError`."""
+        """Return the map of a Python function, or of its text. Raises `ScheduleError`."""
         if isinstance(what, IndexMap):
             found = what
         elif isinstance(what, str):
@@ -72,8 +71,8 @@ class IndexMap:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """A name for each result: that of a parameter which it is, else those of the parameters in it with its
-        number."""
+        """A name for each result: that of the parameter if it is one, else the names of its parameters with a number.
+        """
         return tuple(
             r.name if isinstance(r, Var) else ".".join([*(v.name for v in self.params if v in free_vars(r)), str(k)])
             for k, r in enumerate(self.results)
@@ -90,7 +89,8 @@ class IndexMap:
         return known
 
     def shape(self, shape: Sequence[int]) -> tuple[int, ...]:
-        """The sizes that hold all results. Raises `ScheduleError` where a result is negative, or two points meet."""
+        """Return the sizes that contain all results. Raises `ScheduleError` if a result is negative, or two points
+        coincide."""
         made = []
         for r in self.results:
             low, high = bounds(simplify(r, self.ranges(shape)), self.ranges(shape))
@@ -120,9 +120,10 @@ class IndexMap:
         return len(np.unique(flat)) != total
 
     def inverse(self, shape: Sequence[int]) -> IndexMap | None:
-        """The map back, where the results are mixed numbers of digits `i // a % b` of the indices; None for others.
+        """Return the inverse map if the results are mixed radix numbers with digits `i // a % b` of the indices, else
+        None.
 
-        Every point of the sizes `self.shape(shape)` must be reached: `int(product)` is the same on both sides.
+        Every point of the sizes `self.shape(shape)` must be reached: the products of the sizes are equal.
         """
         ranges = self.ranges(shape)
         own = tuple(Var(f"x{k}") for k in range(len(self.results)))
@@ -151,7 +152,8 @@ class IndexMap:
 
 
 def _digits(r: PrimExpr, sizes: dict[Var, int]) -> list[tuple[int, Var, int, int]] | None:
-    """`r` as a sum of `coefficient * (v // low % count)` that leaves no holes: these, least first."""
+    """Return `r` as a sum of `coefficient * (v // low % count)` without gaps, least coefficient first; None for other
+    forms."""
     form = linear(r)
     if form.const:
         return None
@@ -179,7 +181,7 @@ def _digits(r: PrimExpr, sizes: dict[Var, int]) -> list[tuple[int, Var, int, int
 
 
 def _at_all(e: PrimExpr, values: dict[PrimExpr, Any]) -> Any:
-    """`e` at all points at once."""
+    """Evaluate `e` at all points at once."""
     if e in values:
         return values[e]
     if isinstance(e, IntImm):

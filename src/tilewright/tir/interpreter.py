@@ -1,7 +1,7 @@
-"""Running loop programs of any stage in Python: slow, obvious, checked. The meaning that every loop pass must keep.
+"""Runs TIR functions of any stage in Python, with checks; it defines the meaning that loop passes must preserve.
 
-Reads and writes outside of a buffer, and reads of variables that nothing defines, raise `InternalError`; local memory
-starts as NaN (or a conspicuous integer), so that reading what was never written shows in the result.
+Accesses outside of a buffer, and uses of undefined variables, raise `InternalError`. Local memory is initialized with
+NaN (or a conspicuous integer), so that reads of unwritten elements are visible in the result.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from tilewright.tir.stmt import Allocate, Block, Evaluate, For, IfThenElse, Let,
 def run(func: PrimFunc, arrays: Sequence[np.ndarray[Any, Any]], numbers: Mapping[Var, Any] | None = None) -> None:
     """Execute `func` on `arrays`, one per parameter (any shape of the right size), which are written in place.
 
-    `numbers` are the values of symbolic sizes and scalar parameters; a size that is a whole dimension is taken from the
-    arrays.
+    `numbers` are the values of symbolic dimensions and scalar parameters; a variable that is a whole dimension gets its
+    value from the arrays.
     """
     if len(arrays) != len(func.params):
         raise InternalError(f"{func.name} has {len(func.params)} parameters and was given {len(arrays)} arrays")
@@ -59,7 +59,7 @@ class _Machine:
         self.memory[buffer] = np.full(self.shape(buffer), fill, buffer.dtype.numpy())
 
     def place(self, buffer: Buffer, indices: tuple[Any, ...], lanes: Any) -> tuple[Any, ...]:
-        """Numpy indices of an access, checked in the lanes where it is performed."""
+        """Return the numpy indices of an access, with bounds checks in the active lanes."""
         if buffer not in self.memory:
             raise InternalError(f"buffer '{buffer.name}' is used where it does not exist")
         array = self.memory[buffer]

@@ -1,4 +1,4 @@
-"""Loop programs written statement by statement, in Python.
+"""Builds TIR statements in Python.
 
     irb = tir.ir_builder.create()
     x, y = irb.buffer_ptr(X), irb.buffer_ptr(Y)
@@ -12,8 +12,8 @@
     y[0] = total[0]
     body = irb.get()
 
-Every block of a `with` is a list of statements that is closed at its end. A statement for the rest of a block (an
-allocation, a `let` without `with`) takes the statements after it as its body when the block is closed.
+Every `with` block is a list of statements that is closed at its end. A statement that applies to the rest of a block
+(an allocation, a `let` without `with`) gets the following statements as its body when the block is closed.
 """
 
 from __future__ import annotations
@@ -51,8 +51,7 @@ _Part = Stmt | Callable[[Stmt], Stmt]
 
 
 class BufferVar:
-    """A buffer to read and write by index: `a[i]`, `a[i, j] = value`. One index into several dimensions counts
-    elements."""
+    """A buffer accessed by index: `a[i]`, `a[i, j] = value`. A single index into several dimensions is a linear one."""
 
     def __init__(self, builder: IRBuilder, buffer: Buffer) -> None:
         self._builder, self.buffer = builder, buffer
@@ -92,7 +91,7 @@ class BufferVar:
 
 
 class IRBuilder:
-    """A program under construction; `get` gives the statement."""
+    """A program under construction; `get` returns the statement."""
 
     def __init__(self) -> None:
         self._open: list[list[_Part]] = [[]]
@@ -102,7 +101,7 @@ class IRBuilder:
         self._open[-1].append(Evaluate(stmt) if isinstance(stmt, PrimExpr) else stmt)
 
     def buffer_ptr(self, buf: Buffer, shape: Sequence[Any] | None = None) -> BufferVar:
-        """A buffer, to be indexed."""
+        """Return a buffer for access by index."""
         if not isinstance(buf, Buffer):
             raise CompileError(
                 "buffer_ptr takes a buffer, one of the arguments of a te.extern body, and was given a "
@@ -117,8 +116,8 @@ class IRBuilder:
         return BufferVar(self, buf)
 
     def allocate(self, dtype: str | DataType, shape: Any, name: str = "buf", scope: str = "global") -> BufferVar:
-        """Memory for the rest of this block: `global`, or `local` (registers, else the stack). Its contents start
-        undefined."""
+        """Allocate memory for the rest of this block: `global`, or `local` (registers, else the stack). It is
+        uninitialized."""
         check_scope(scope)
         buffer = Buffer(
             name, [as_expr(d) for d in (shape if isinstance(shape, (list, tuple)) else (shape,))], dtype, scope
@@ -133,7 +132,7 @@ class IRBuilder:
     ) -> Iterator[PrimExpr]:
         """A loop over `[begin, end)`: `serial`, `parallel`, `vectorize` or `unroll`.
 
-        The variable is int64, seen as `dtype` when one is given.
+        The variable is int64, cast to `dtype` if given.
 
         The threads of a parallel loop take `grain` trips at a time. `annotations` are notes for passes.
         """
@@ -148,7 +147,7 @@ class IRBuilder:
 
     @contextmanager
     def if_scope(self, cond: Value) -> Iterator[None]:
-        """Statements that run where `cond` holds."""
+        """Begin the statements that run if `cond` is true."""
         condition = cast(BOOL, as_expr(cond))
         self._open.append([])
         yield
@@ -156,7 +155,7 @@ class IRBuilder:
 
     @contextmanager
     def else_scope(self) -> Iterator[None]:
-        """Statements that run where the condition of the `if_scope` directly before does not hold."""
+        """Begin the statements that run if the condition of the directly preceding `if_scope` is false."""
         last = self._open[-1][-1] if self._open[-1] else None
         if not isinstance(last, IfThenElse) or last.else_case is not None:
             raise CompileError("else_scope must directly follow an if_scope", code="TW0608")
@@ -166,18 +165,18 @@ class IRBuilder:
         self.emit(IfThenElse(last.condition, last.then_case, self._close()))
 
     def let(self, var_name: str, value: Value) -> Var:
-        """A name for a value, for the rest of this block."""
+        """Bind a value to a name for the rest of this block."""
         given = as_expr(value)
         var = Var(var_name, given.dtype)
         self._open[-1].append(lambda rest: Let(var, given, rest))
         return var
 
     def likely(self, expr: PrimExpr) -> PrimExpr:
-        """The condition itself: that it mostly holds is not made use of."""
+        """Return the condition; the hint is not used."""
         return expr
 
     def scope_attr(self, node: Any, attr_key: str, value: Any) -> None:
-        """Refused: attributes belong to loops and blocks here."""
+        """Raise `CompileError`, since attributes belong to loops and blocks in Tilewright."""
         raise CompileError(
             f"scope_attr '{attr_key}' has no meaning here; name the kind of a loop in for_range, and the memory in "
             "allocate",
@@ -185,7 +184,7 @@ class IRBuilder:
         )
 
     def get(self) -> Stmt:
-        """The whole program. Raises `CompileError` inside an open `with`."""
+        """Return the whole program. Raises `CompileError` inside an open `with`."""
         if len(self._open) != 1:
             raise CompileError(
                 "get() is called inside a for_range, if_scope or else_scope; call it after their end", code="TW0608"
@@ -202,5 +201,5 @@ class IRBuilder:
 
 
 def create() -> IRBuilder:
-    """A new builder."""
+    """Return a new builder."""
     return IRBuilder()

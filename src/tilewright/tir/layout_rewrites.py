@@ -1,6 +1,6 @@
-"""Rewrites of where values lie, and of the loops around a block, by index maps; and copies that change the layout.
+"""Rewrites of layouts and of the loops around a block by index maps, and copies that change the layout.
 
-Each takes a program and gives the new one, with the names of new blocks; `tir.Schedule` has them as steps.
+Each maps a program to a new one, and returns the names of new blocks; `tir.Schedule` offers them as steps.
 """
 
 from __future__ import annotations
@@ -54,15 +54,14 @@ from tilewright.tir.stmt import (
 
 
 def sizes(buffer: Buffer) -> tuple[int, ...]:
-    """The sizes of a buffer. Raises `ScheduleError` for one that is not a number."""
+    """Return the sizes of a buffer. Raises `ScheduleError` if one is symbolic."""
     if not all(isinstance(d, (int, IntImm)) for d in buffer.shape):
         raise ScheduleError(f"'{buffer.name}' has the sizes {buffer.shape}, and numbers are needed here")
     return tuple(int(d) for d in buffer.shape)
 
 
 def transform_layout(func: PrimFunc, buffer: Buffer, how: IndexMap) -> PrimFunc:
-    """A value lies in memory in another order: B[i, j] -> B[i // 4, j, i % 4] everywhere. A parameter then is one of
-    other shape."""
+    """Change the layout of a value: B[i, j] -> B[i // 4, j, i % 4] everywhere. A parameter gets the new shape."""
     for x in walk_stmt(func.body):
         if isinstance(x, Block) and buffer in stored_buffers(x):
             _not_aligned(func, x)
@@ -76,7 +75,7 @@ def transform_layout(func: PrimFunc, buffer: Buffer, how: IndexMap) -> PrimFunc:
 
 
 def transform_block_layout(func: PrimFunc, block: str, how: IndexMap) -> PrimFunc:
-    """The axes of a block, and the loops around it, are the results of a map of its axes, in order.
+    """Replace the axes of a block, and the loops around it, by the results of a map of its axes, in order.
 
     for i: for j: C[i, j]  ->  for i.j.0 in range(I * J): C[i.j.0 // J, i.j.0 % J]       by lambda i, j: (i * J + j,)
     """
@@ -112,8 +111,8 @@ def transform_block_layout(func: PrimFunc, block: str, how: IndexMap) -> PrimFun
 
 
 def _own_nest(func: PrimFunc, s: Schedule, node: Block) -> Stmt:
-    """The outermost statement that holds `node` and loops alone. Raises `ScheduleError` where other statements share
-    its loops."""
+    """Return the outermost statement that contains only `node` and loops. Raises `ScheduleError` if other statements
+    share its loops."""
     around = s.around(node)
     top: Stmt = node
     while around and isinstance(around[-1], For):
@@ -137,11 +136,11 @@ def _not_aligned(func: PrimFunc, block: Block) -> None:
         )
 
 
-# Copies in the order of a block's axes.
+# Copies whose layout follows a block's axes.
 def reindex_read(
     func: PrimFunc, block: str, buffer: Buffer, scope: str, how: IndexMap | None, suffix: str
 ) -> tuple[PrimFunc, str]:
-    """The block reads a copy that is laid out by its axes.
+    """Let the block read a copy whose layout follows its axes.
 
     C[i] = A[i * 2 + 1]  ->  A_reindex[i] = A[i * 2 + 1];  C[i] = A_reindex[i]
     """
@@ -170,7 +169,7 @@ def reindex_read(
 def reindex_write(
     func: PrimFunc, block: str, buffer: Buffer, scope: str, how: IndexMap | None, suffix: str
 ) -> tuple[PrimFunc, str]:
-    """The block writes to a copy that is laid out by its axes, and another block brings the result home.
+    """Let the block write to a copy whose layout follows its axes, and add a block that copies the result back.
 
     C[i * 2 + 1] = …  ->  C_reindex[i] = …;  C[i * 2 + 1] = C_reindex[i]
     """
@@ -235,7 +234,7 @@ def _one_access(
 def _copy_of(
     func: PrimFunc, node: Block, buffer: Buffer, at: tuple[PrimExpr, ...], scope: str, how: IndexMap | None, suffix: str
 ) -> tuple[Buffer, list[IterVar], tuple[PrimExpr, ...]]:
-    """The copy, the axes it goes over, and its index at a point of the block."""
+    """Return the copy, the axes that it covers, and its index at a point of the block."""
     used = {v for i in at for v in free_vars(i)}
     axes = [i for i in node.iters if i.var in used]
     extents = [constant(i.extent, f"axis '{i.var.name}'", node, func) for i in axes]
@@ -249,8 +248,8 @@ def _copy_of(
 
 
 def _guard(node: Block, at: tuple[PrimExpr, ...], axes: list[IterVar], points: Mapping[Any, PrimExpr]) -> PrimExpr:
-    """When the copy may read: what conditions the block's own read stands under, inside of a choice or an `if`, is not
-    looked into."""
+    """Return the condition under which the copy may read. Conditions inside the block (a choice or an `if`) are not
+    supported."""
     for s in walk_stmt(node.body):
         if any(isinstance(e, Select) for top in expressions(s) for e in walk(top)) or type(s).__name__ == "IfThenElse":
             raise ScheduleError(
@@ -261,7 +260,7 @@ def _guard(node: Block, at: tuple[PrimExpr, ...], axes: list[IterVar], points: M
 
 
 def cache_index(func: PrimFunc, block: str, scope: str) -> tuple[PrimFunc, list[str]]:
-    """Indices that are no plain sums are computed once, into tables.
+    """Compute indices that are not plain sums once, into tables.
 
     C[i] = A[i // 3 * 2 + i % 3]  ->  table[i] = i // 3 * 2 + i % 3;  C[i] = A[table[i]]
     """
@@ -306,7 +305,7 @@ def cache_index(func: PrimFunc, block: str, scope: str) -> tuple[PrimFunc, list[
 
 
 def cache_inplace(func: PrimFunc, block: str, buffer: Buffer, scope: str) -> tuple[PrimFunc, list[str]]:
-    """A block that changes a value in place does so on a copy.
+    """Let a block that updates a value in place work on a copy.
 
     A[i] = A[i] + 1  ->  A_local[i] = A[i];  A_local[i] = A_local[i] + 1;  A[i] = A_local[i]
     """
@@ -333,7 +332,7 @@ def cache_inplace(func: PrimFunc, block: str, buffer: Buffer, scope: str) -> tup
 
 # Padding.
 def decompose_padding(func: PrimFunc, block: str, loop: Var) -> tuple[PrimFunc, str]:
-    """A padded copy is a fill, before `loop`, and a copy of what is inside.
+    """Split a padded copy into a fill before `loop`, and a copy of the inner part.
 
     for i: B[i] = A[i - 1] if 1 <= i < 9 else 0  ->  for i: B[i] = 0;  for i where 1 <= i < 9: B[i] = A[i - 1]
     """
@@ -374,7 +373,8 @@ def decompose_padding(func: PrimFunc, block: str, loop: Var) -> tuple[PrimFunc, 
 
 
 def pad_einsum(func: PrimFunc, block: str, padding: Sequence[int]) -> PrimFunc:
-    """A sum of products over axes rounded up to multiples of `padding`; inputs gain zeros, and the result is cut.
+    """Round up the axes of a sum of products to multiples of `padding`; inputs are padded with zeros, and the result is
+    cropped.
 
     C[i] += A[i, k] * B[k]  (i of 5, padding 4)
         ->  A_pad[i of 8, k] = A or 0;  C_pad[i of 8] += A_pad * B;  C[i] = C_pad[i]
@@ -455,7 +455,7 @@ def _check_einsum(func: PrimFunc, node: Block, loads: Sequence[Load]) -> None:
 
 
 def access_axes(node: Block, buffer: Buffer) -> list[Var]:
-    """The axes of a block that it reads or writes `buffer` at."""
+    """Return the axes of a block used in its indices of `buffer`."""
     found = [e.indices for e in _all_loads(node) if e.buffer is buffer]
     found += [x.indices for x in walk_stmt(node) if isinstance(x, Store) and x.buffer is buffer]
     used = {v for at in found for i in at for v in free_vars(i)}

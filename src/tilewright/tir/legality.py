@@ -1,5 +1,4 @@
-"""Checks that a schedule step keeps the meaning of the program, and errors that show the loops and mark the loop at
-fault."""
+"""Checks that a schedule step preserves the meaning of the program. Errors show the loops and mark the one at fault."""
 
 from __future__ import annotations
 
@@ -33,16 +32,16 @@ from tilewright.tir.stmt import (
 from tilewright.tir.transform.lower_blocks import mixed_loops
 
 ACROSS_LANES = ("sum", "prod", "max", "min")
-"""Reductions with partial results in lanes that can be combined."""
+"""Reductions whose partial results in lanes can be combined."""
 
 
 def fault(message: str, at: Stmt, func: PrimFunc | None = None) -> ScheduleError:
-    """An error that shows the nest around `at`, its first line marked."""
+    """Return an error that shows the nest around `at`, with its first line marked."""
     return ScheduleError(f"{message}. The loops there:\n{text_marking(_nest_of(func, at), at)}", code="TW0612")
 
 
 def _nest_of(func: PrimFunc | None, at: Stmt) -> Stmt:
-    """The outermost loop around `at`, which is what the mark is shown in."""
+    """Return the outermost loop around `at`, in which the mark is shown."""
     if func is None:
         return at
     stack = [func.body]
@@ -55,25 +54,25 @@ def _nest_of(func: PrimFunc | None, at: Stmt) -> Stmt:
 
 
 def constant(extent: object, what: str, at: Stmt, func: PrimFunc | None) -> int:
-    """An extent as a number. Raises `ScheduleError` for one that is known only when the program runs."""
+    """Return an extent as a number. Raises `ScheduleError` if it is known only at run time."""
     if isinstance(extent, (int, IntImm)):
         return int(extent)
     raise fault(f"{what} has {extent} trips, known only when it runs, and this step needs a number", at, func)
 
 
 def reduces_over(block: Block, loop: Var) -> bool:
-    """Whether `loop` is one of the block's reduction loops."""
+    """Return whether `loop` is one of the block's reduction loops."""
     return any(i.kind == "reduce" and loop in free_vars(b) for i, b in zip(block.iters, block.bindings, strict=True))
 
 
 def check_kind(func: PrimFunc, loop: For, kind: str, around: Sequence[Stmt]) -> None:
-    """Raise `ScheduleError` unless the trips of `loop` may run as `kind`, inside of the statements `around`."""
+    """Raise `ScheduleError` unless the trips of `loop` can run as `kind` inside the statements `around`."""
     check_nested(func, loop, kind, around)
     check_trips(func, loop, kind, around)
 
 
 def check_nested(func: PrimFunc, loop: For, kind: str, around: Sequence[Stmt]) -> None:
-    """Raise `ScheduleError` where lanes would hold other lanes or threads."""
+    """Raise `ScheduleError` for a loop of lanes or threads inside vector lanes."""
     lanes = next((s for s in around if isinstance(s, For) and s.kind == VECTORIZED), None)
     if lanes is not None and kind in (PARALLEL, VECTORIZED):
         raise fault(
@@ -87,7 +86,7 @@ def check_nested(func: PrimFunc, loop: For, kind: str, around: Sequence[Stmt]) -
 
 
 def check_trips(func: PrimFunc, loop: For, kind: str, around: Sequence[Stmt]) -> None:
-    """Raise `ScheduleError` where a trip of `loop` needs what another one does, or both do it to one element."""
+    """Raise `ScheduleError` if a trip of `loop` depends on another one, or both write the same element."""
     if kind not in (PARALLEL, VECTORIZED) or (isinstance(loop.extent, IntImm) and loop.extent.value <= 1):
         return
     reductions = [s for s in walk_stmt(loop) if isinstance(s, Block) and reduces_over(s, loop.var)]
@@ -99,13 +98,13 @@ def check_trips(func: PrimFunc, loop: For, kind: str, around: Sequence[Stmt]) ->
 
 
 def check_threads(func: PrimFunc, loop: For) -> None:
-    """Raise `ScheduleError` unless the trips of `loop` may belong to threads: they depend on each other in sums
-    alone."""
+    """Raise `ScheduleError` unless the trips of `loop` can be distributed among threads: only sums may depend on each
+    other."""
     _check_apart(func, loop, "bound to threads", path_to(func.body, loop))
 
 
 def _check_apart(func: PrimFunc, loop: For, kind: str, around: Sequence[Stmt]) -> None:
-    """Raise unless different trips touch different elements, or sums along the loop are all that they share."""
+    """Raise `ScheduleError` if different trips access the same element, except in sums along the loop."""
     outer = _ranges(around)
     kept = _kept_in(func, loop, around)
     found = [a for a in accesses(loop) if a.buffer not in kept]
@@ -117,10 +116,10 @@ def _check_apart(func: PrimFunc, loop: For, kind: str, around: Sequence[Stmt]) -
 
 
 def _stores_same(a: Access, loop: For) -> bool:
-    """Whether trips that write one element write one value: the axes of the block are the element, and all that the
-    value depends on.
+    """Return whether trips that write the same element write the same value: the element is given by the block's axes,
+    and the value depends only on them.
 
-    So it is with the stages of tensor expressions, whatever their loops were split, fused and guarded into.
+    This is true for stages of tensor expressions, however their loops are split, fused and guarded.
     """
     block = a.block
     if (
@@ -158,8 +157,8 @@ def _ranges(around: Iterable[Stmt]) -> Ranges:
 
 
 def _kept_in(func: PrimFunc, loop: For, around: Sequence[Stmt]) -> set[Buffer]:
-    """The inner values that a trip of `loop` makes and uses up: each trip, of it and of the loops around, has memory
-    of its own for them."""
+    """Return the intermediate values that each trip of `loop` computes and consumes: each trip, also of the outer
+    loops, has its own memory for them."""
     inner = {b for b in func.attrs.get("intermediates", ()) if b in stored_buffers(loop)}
     if not inner:
         return inner
@@ -180,8 +179,8 @@ def _kept_in(func: PrimFunc, loop: For, around: Sequence[Stmt]) -> set[Buffer]:
 
 
 def is_sum(block: Block) -> bool:
-    """Whether `block` combines terms in any order: a known reducer, and of its results it reads the element that it
-    stores alone."""
+    """Return whether `block` combines terms in any order: it has a known reducer, and reads only the result element
+    that it stores."""
     if block.annotations.get("combiner") is None:
         return False
     stores = [s for s in walk_stmt(block.body) if isinstance(s, Store)]
@@ -201,7 +200,7 @@ def _own_loads(block: Block) -> Iterator[Load]:
 
 # The order of trips.
 def check_fuse(func: PrimFunc, loops: Sequence[For]) -> None:
-    """Raise `ScheduleError` where how often one loop runs depends on another of them."""
+    """Raise `ScheduleError` if the bounds of one loop depend on another of the loops."""
     for k, f in enumerate(loops):
         for v in (*free_vars(f.min), *free_vars(f.extent)):
             if any(v is g.var for g in loops[:k]):
@@ -213,7 +212,7 @@ def check_fuse(func: PrimFunc, loops: Sequence[For]) -> None:
 
 
 def check_bounds(func: PrimFunc, order: Sequence[For]) -> None:
-    """Raise `ScheduleError` where a loop would come outside of one that says how often it runs."""
+    """Raise `ScheduleError` if a loop would be placed outside of one that its bounds depend on."""
     for k, f in enumerate(order):
         for v in (*free_vars(f.min), *free_vars(f.extent)):
             if any(v is g.var for g in order[k + 1 :]):
@@ -225,8 +224,7 @@ def check_bounds(func: PrimFunc, order: Sequence[For]) -> None:
 
 
 def check_order(func: PrimFunc, chain: Sequence[For], order: Sequence[For], around: Sequence[Stmt]) -> None:
-    """Raise `ScheduleError` unless the trips of the nest `chain` may run in the order that `order` of its loops
-    gives."""
+    """Raise `ScheduleError` unless the nest `chain` can run with its loops in the order `order`."""
     outer, whole = _ranges(around), chain[0]
     kept = _kept_in(func, chain[-1], [*around, *chain[:-1]])
     found = [a for a in accesses(whole) if a.buffer not in kept]
@@ -243,18 +241,19 @@ def check_order(func: PrimFunc, chain: Sequence[For], order: Sequence[For], arou
 
 
 def _added_up(a: Access, b: Access, outer: Ranges, written: frozenset[Buffer]) -> bool:
-    """Whether both are of one sum, and meet only where they add to one result."""
+    """Return whether both accesses belong to one sum, and conflict only when they add to the same result."""
     block = a.block
     if block is None or block is not b.block or not is_sum(block):
         return False
     if mixed_loops(block) and block.init is not None and any(a.at is s or b.at is s for s in walk_stmt(block.init)):
-        return False  # the first value is stored on the way, by the step that comes first
+        return False  # the first step of the sum stores the initial value
     spatial = [b for i, b in zip(block.iters, block.bindings, strict=True) if i.kind == "spatial"]
     return Meeting(a, b, outer, written).apart(spatial)
 
 
 def check_any_order(func: PrimFunc, at: Stmt, step: str) -> None:
-    """Raise `ScheduleError` unless the trips of all loops of the nest `at` may run in any order, but for sums."""
+    """Raise `ScheduleError` unless all loops of the nest `at` can run in any order, except for the order within sums.
+    """
     outer = _ranges(path_to(func.body, at))
     found = accesses(at)
     written = written_in(found)
@@ -269,13 +268,12 @@ def check_any_order(func: PrimFunc, at: Stmt, step: str) -> None:
 
 # Blocks that move.
 def makers(func: PrimFunc, buffer: Buffer) -> list[Block]:
-    """The blocks that store to a buffer."""
+    """Return the blocks that store to a buffer."""
     return [s for s in walk_stmt(func.body) if isinstance(s, Block) and buffer in stored_buffers(s)]
 
 
 def only_maker(func: PrimFunc, block: Block) -> None:
-    """Raise `ScheduleError` where another block stores to the results of `block` too, as after
-    `decompose_reduction`."""
+    """Raise `ScheduleError` if another block also stores to results of `block`, as after `decompose_reduction`."""
     for buffer in stored_buffers(block):
         other = next((m for m in makers(func, buffer) if m is not block), None)
         if other is not None:
@@ -286,8 +284,8 @@ def only_maker(func: PrimFunc, block: Block) -> None:
 
 
 def check_complete(func: PrimFunc, block: Block) -> None:
-    """Raise `ScheduleError` unless what `block` stores depends on its point alone: it reads nothing that its other
-    points store."""
+    """Raise `ScheduleError` unless the value that `block` stores depends only on its point, and not on results of other
+    points."""
     at = {s.indices for s in walk_stmt(block.body) if isinstance(s, Store)}
     for e in _own_loads(block):
         if block.init is None or at != {e.indices}:
@@ -299,8 +297,7 @@ def check_complete(func: PrimFunc, block: Block) -> None:
 
 
 def check_sum(func: PrimFunc, block: Block) -> None:
-    """Raise `ScheduleError` where `block` has a reducer and reads more of its results than the element that it adds
-    to."""
+    """Raise `ScheduleError` if `block` has a reducer but reads results other than the element that it updates."""
     if block.annotations.get("combiner") is not None and not is_sum(block):
         raise fault(
             f"block '{block.name}' reads what it makes at other places than its own element, so its steps are no sum",
@@ -309,8 +306,8 @@ def check_sum(func: PrimFunc, block: Block) -> None:
 
 
 def check_own_axes(func: PrimFunc, block: Block) -> None:
-    """Raise `ScheduleError` where the body of `block` uses the variable of a loop around it, and none of its own axes,
-    or is inside of another."""
+    """Raise `ScheduleError` if the body of `block` uses a loop variable directly instead of its axes, or the block is
+    nested in another."""
     path = path_to(func.body, block)
     holder = next((s for s in path if isinstance(s, Block)), None)
     if holder is not None:
@@ -319,7 +316,7 @@ def check_own_axes(func: PrimFunc, block: Block) -> None:
             "give each loops of its own",
             block, func
         )
-    if not block.iters:  # nothing is said about it, so that steps that need to know are refused
+    if not block.iters:  # without axes nothing is known, so steps that need to know reject the block
         return
     around = {s.var for s in path if isinstance(s, For)}
     for s in (x for part in (block.init, block.body) if part is not None for x in walk_stmt(part)):
@@ -333,10 +330,8 @@ def check_own_axes(func: PrimFunc, block: Block) -> None:
 
 
 def check_passed(func: PrimFunc, node: Block, target: Stmt, link: Sequence[Buffer]) -> None:
-    """Raise `ScheduleError` unless `node` may run inside of `target`, or where that is: no block that it comes to
-    stand before, behind or beside changes what it reads, or uses what it writes. `link` are the buffers for which it
-    moves there.
-    """
+    """Raise `ScheduleError` unless `node` can move into (or stay in) `target`: no block that it passes changes what it
+    reads, or uses what it writes. `link` are the buffers for which it moves there."""
     around = _around_both(func, node, target)
     for other in _passed(func, node, target):
         for mine, theirs in _clashes(func, node, other, link, around):
@@ -356,7 +351,7 @@ def _around_both(func: PrimFunc, a: Stmt, b: Stmt) -> list[For]:
 def _clashes(
     func: PrimFunc, node: Block, other: Block, but: Sequence[Buffer], around: Sequence[For]
 ) -> Iterator[tuple[Access, Access]]:
-    """The accesses of two blocks that may meet, one a write, in one trip of the loops `around` both."""
+    """Yield the accesses of two blocks that may conflict (one is a write) in one trip of the common loops `around`."""
     touched = (
         set(stored_buffers(node)) & {*stored_buffers(other), *loaded_buffers(other)} | set(loaded_buffers(node))
         & set(stored_buffers(other))
@@ -390,7 +385,7 @@ def _passed(func: PrimFunc, node: Block, target: Stmt) -> list[Block]:
 
 
 def check_inlined(func: PrimFunc, node: Block) -> None:
-    """Raise `ScheduleError` where what `node` reads has other values at the time when its result is read."""
+    """Raise `ScheduleError` if the inputs of `node` may have other values when its result is read."""
     only_maker(func, node)
     check_complete(func, node)
     made = stored_buffers(node)
@@ -405,7 +400,7 @@ def check_inlined(func: PrimFunc, node: Block) -> None:
 
 
 def check_written_whole(func: PrimFunc, block: Block, at: Stmt) -> None:
-    """Raise `ScheduleError` unless `block`, in the nest `at`, writes each element of the parameters that it writes."""
+    """Raise `ScheduleError` unless `block`, in the nest `at`, writes every element of the parameters that it writes."""
     for a in accesses(at):
         if a.block is block and a.writes and a.buffer in func.params and a.at is not block.init and not writes_whole(a):
             raise fault(
@@ -416,8 +411,8 @@ def check_written_whole(func: PrimFunc, block: Block, at: Stmt) -> None:
 
 
 def check_all_points(func: PrimFunc, block: Block) -> None:
-    """Raise `ScheduleError` unless the loops around `block` visit every point of its axes, so that they can be made
-    anew."""
+    """Raise `ScheduleError` unless the loops around `block` visit every point of its axes, so that they can be rebuilt.
+    """
     loops = [s for s in path_to(func.body, block) if isinstance(s, For)]
     points: dict[PrimExpr, PrimExpr] = dict(zip((i.var for i in block.iters), block.bindings, strict=True))
     domain = Buffer(block.name, [i.extent for i in block.iters])
@@ -434,7 +429,7 @@ def check_all_points(func: PrimFunc, block: Block) -> None:
 
 
 def check_once(func: PrimFunc, block: Block, loops: Sequence[For], around: Sequence[Stmt]) -> None:
-    """Raise `ScheduleError` where the nest `loops` around `block` visits a point of it more than once."""
+    """Raise `ScheduleError` if the nest `loops` around `block` visits a point more than once."""
     points: dict[PrimExpr, PrimExpr] = dict(zip((i.var for i in block.iters), block.bindings, strict=True))
     guard = substitute(block.predicate, points)
     visit = Access(stored_buffers(block)[0], block.bindings, True, tuple(loops), (guard,), block, block)
@@ -449,8 +444,7 @@ def check_once(func: PrimFunc, block: Block, loops: Sequence[For], around: Seque
 
 
 def check_not_used_before(func: PrimFunc, block: Block, target: For) -> None:
-    """Raise `ScheduleError` where other blocks in `target` touch results of `block` before it stores their first
-    values."""
+    """Raise `ScheduleError` if other blocks in `target` access results of `block` before their initialization."""
     outer = _ranges(path_to(func.body, target))
     found = accesses(target)
     written = written_in(found)
@@ -467,7 +461,7 @@ def check_not_used_before(func: PrimFunc, block: Block, target: For) -> None:
 
 
 def _earlier(a: Access, b: Access, outer: Ranges, written: frozenset[Buffer], before: bool) -> bool:
-    """Whether `a` may touch an element before `b` does; `before` says which comes first in one trip."""
+    """Return whether `a` may access an element before `b` does. `before`: `a` precedes `b` within one trip."""
     meeting = Meeting(a, b, outer, written)
     same: dict[Var, tuple[int | None, int | None]] = {}
     for f, g in zip(a.loops, b.loops, strict=False):
@@ -526,7 +520,7 @@ def _check_lanes(func: PrimFunc, loop: For, reductions: list[Block]) -> None:
 
 
 def refuse_gpu_threads(func: PrimFunc) -> None:
-    """Raise `TargetError` for loops that are threads of a GPU: code is made for CPUs."""
+    """Raise `TargetError` for loops bound to GPU threads, since code is generated only for CPUs."""
     for s in walk_stmt(func.body):
         tag = s.annotations.get(THREAD, "") if isinstance(s, For) else ""
         if isinstance(s, For) and tag and not tag.startswith(("vthread", "cthread")):

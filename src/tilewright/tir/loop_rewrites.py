@@ -1,6 +1,6 @@
-"""Nests that run one after another become one, and a loop becomes several that do: `merge`, `loop_partition`.
+"""Fusion of consecutive loop nests (`merge`), and splitting of a loop into consecutive ones (`loop_partition`).
 
-Both change in which order trips run, or how many loops they are spread over, and never what a trip does.
+Both change only the order of trips, or their distribution over loops, and not what a trip computes.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ from tilewright.tir.transform.lower_blocks import mixed_loops
 
 
 def merge(func: PrimFunc, loops: Sequence[For]) -> tuple[PrimFunc, Var]:
-    """Loops of several nests, with those around them up to where the nests stand side by side, become one nest.
+    """Merge consecutive nests from their outermost loops down to the given ones.
 
-    Returns its inner variable.
+    Return the inner merged variable.
 
     for i: for j: B[i, j] = …;  for i: for j: C[i, j] = B[i, j]
         ->  for i_m: { for j: B[i_m, j] = …; for j: C[i_m, j] = B[i_m, j] }
@@ -136,8 +136,8 @@ def _check_apart(func: PrimFunc, loops: Sequence[For], merged: Sequence[Var], pa
 
 
 def _disjoint(both: Stmt, buffer: Buffer, loops: Sequence[For], merged: Sequence[Var], ranges: Ranges) -> bool:
-    """Whether different trips of the merged loops touch different elements: along some dimension, each loop steps over
-    all that a trip touches."""
+    """Return whether different trips of the merged loops access different elements: along some dimension, each loop
+    steps over everything that a trip accesses."""
     box = region_of(both, buffer, ranges, stores=True)
     if box is None:
         return True
@@ -152,7 +152,7 @@ def _disjoint(both: Stmt, buffer: Buffer, loops: Sequence[For], merged: Sequence
 
 
 def loop_partition(func: PrimFunc, loop: For, factors: Sequence[int | None]) -> tuple[PrimFunc, list[Var]]:
-    """The trips of a loop as several loops, one after another, over copies of the blocks. Returns the new variables.
+    """Split a loop into consecutive loops over copies of its blocks. Return the new variables.
 
     for i in range(10): B[i] = …  ->  for i_0 in range(2): B[i_0] = …;  for i_1 in range(8): B[i_1 + 2] = …
     """
@@ -204,8 +204,8 @@ def _sums_over(b: Block, v: Var) -> bool:
 
 
 def _copied(s: Stmt, loop: Var, k: int, taken: set[str], old: Var) -> Stmt:
-    """A part's blocks under names of their own; only the first part of a sum stores its first value, unless other sums
-    begin in it too."""
+    """Rename the blocks of a part. Only the first part of a sum stores its initial value, unless the part contains the
+    start of other sums."""
     if not isinstance(s, Block):
         return map_bodies(s, lambda b: _copied(b, loop, k, taken, old)) or s
     wanted = name = f"{s.name}_{old.name}{k}"

@@ -1,5 +1,4 @@
-"""The steps of `tir.Schedule` over loops and copies, and how loops and blocks are named in them (`module_schedule.py`
-has the whole)."""
+"""Steps of `tir.Schedule` on loops and copies, and references to loops and blocks (see `module_schedule.py`)."""
 
 from __future__ import annotations
 
@@ -42,7 +41,7 @@ MAIN = "main"
 
 @dataclass(frozen=True, slots=True)
 class LoopRV:
-    """A loop of a schedule."""
+    """A reference to a loop of a schedule."""
 
     var: Var
     func: str
@@ -52,10 +51,10 @@ class LoopRV:
 
 
 class LoopSteps(Recorder):
-    """Steps over the functions of a module, each from loops and blocks to loops and blocks that compute the same.
+    """Steps on the functions of a module; each preserves the results of the program.
 
-    `mod` is an `IRModule`, or a function, which becomes `main`. Every step raises `ScheduleError` where it cannot be
-    done.
+    `mod` is an `IRModule`, or a function, which becomes `main`. Every step raises `ScheduleError` if it cannot be
+    applied.
     """
 
     def __init__(self, mod: PrimFunc | IRModule) -> None:
@@ -81,15 +80,15 @@ class LoopSteps(Recorder):
             new[name] = e.func
         return new
 
-    # What is there.
+    # Queries.
     def get_block(self, name: str, func_name: str | None = None) -> BlockAt:
-        """The block of that name; `func_name` is needed where a module has several functions and none is `main`."""
+        """Return the block of that name; `func_name` is needed if a module has several functions and none is `main`."""
         at = BlockAt(name, self._named(func_name))
         self._engine(at.func).block(name)
         return at
 
     def get_loops(self, block: BlockAt | str) -> list[LoopRV]:
-        """The loops around a block, outermost first."""
+        """Return the loops around a block, outermost first."""
         at = self._block(block)
         func = self._named(at.func)
         return [LoopRV(v, func) for v in self._engine(func).loops(at.block)]
@@ -104,54 +103,54 @@ class LoopSteps(Recorder):
     # Steps.
     @recorded
     def split(self, loop: LoopRV, factors: Sequence[int | None]) -> list[LoopRV]:
-        """One loop becomes several, outermost first; one of the factors may be None."""
+        """Split a loop into several, outermost first; one of the factors may be None."""
         sizes = [None if f is None else int(f) for f in factors]
         return [LoopRV(v, loop.func) for v in self._engine(loop.func).split(loop.var, sizes)]
 
     @recorded
     def fuse(self, *loops: LoopRV) -> LoopRV:
-        """Directly nested loops become one."""
+        """Fuse directly nested loops into one."""
         return LoopRV(self._together(loops).fuse(*(v.var for v in loops)), loops[0].func)
 
     @recorded
     def reorder(self, *loops: LoopRV) -> None:
-        """Loops of one nest change places."""
+        """Reorder loops of one nest."""
         self._together(loops).reorder(*(v.var for v in loops))
 
     @recorded
     def merge(self, *loops: LoopRV) -> LoopRV:
-        """Nests that follow each other become one, down to the loops given. Returns the inner merged loop."""
+        """Merge consecutive nests down to the given loops. Return the inner merged loop."""
         return LoopRV(self._together(loops).merge(*(v.var for v in loops)), loops[0].func)
 
     @recorded
     def loop_partition(
         self, loop: LoopRV, factors: Sequence[int | None], preserve_unit_iters: bool = True
     ) -> list[LoopRV]:
-        """The trips of a loop as several loops, one after another, of `factors` trips; one may be None for the rest.
-        Blocks get a copy for each."""
+        """Split a loop into consecutive loops of `factors` trips; one factor may be None for the rest. Blocks get a
+        copy for each."""
         sizes = [None if f is None else int(f) for f in factors]
         return [LoopRV(v, loop.func) for v in self._engine(loop.func).loop_partition(loop.var, sizes)]
 
     @recorded
     def parallel(self, loop: LoopRV) -> None:
-        """Run the trips on several threads; `annotate(loop, "grain", n)` hands them out n at a time."""
+        """Run the trips on several threads; `annotate(loop, "grain", n)` distributes them n at a time."""
         self._may_hold(loop, PARALLEL)
         self._engine(loop.func).parallel(loop.var)
 
     @recorded
     def vectorize(self, loop: LoopRV) -> None:
-        """Run all trips at once, as lanes."""
+        """Run all trips at once, as vector lanes."""
         self._may_hold(loop, VECTORIZED)
         self._engine(loop.func).vectorize(loop.var)
 
     @recorded
     def unroll(self, loop: LoopRV) -> None:
-        """Write the body out once for each trip."""
+        """Repeat the body for each trip."""
         self._engine(loop.func).unroll(loop.var)
 
     @recorded
     def compute_at(self, block: BlockAt | str, loop: LoopRV, preserve_unit_loops: bool = False) -> None:
-        """Compute a value inside a loop of its user, only the part that this trip needs."""
+        """Compute a value inside a loop of its reader, only the part that each trip needs."""
         at = self._block(block)
         node, func = self._engine(at.func).block(at.block), self._engine(at.func).func
         only_maker(func, node)
@@ -169,15 +168,15 @@ class LoopSteps(Recorder):
 
     @recorded
     def set_scope(self, block: BlockAt | str, buffer_index: int | str, storage_scope: str) -> None:
-        """Where the value that a block computes lives: `global` or `local`. All results of a block live in one
-        place."""
+        """Set the memory of the values that a block computes, `global` or `local`; all results of a block share one
+        scope."""
         at = self._block(block)
         self._pick(stored_buffers(self._engine(at.func).block(at.block)), buffer_index, f"block '{at.block}' writes")
         self._engine(at.func).set_scope(at.block, storage_scope)
 
     @recorded
     def annotate(self, block_or_loop: BlockAt | LoopRV | str, ann_key: str, ann_val: Any) -> None:
-        """Note something on a block or a loop, for the passes that come later."""
+        """Attach an annotation to a block or a loop, for later passes."""
         if isinstance(block_or_loop, LoopRV):
             self._engine(block_or_loop.func).annotate(block_or_loop.var, ann_key, ann_val)
         else:
@@ -189,8 +188,8 @@ class LoopSteps(Recorder):
         self, block: BlockAt | str, read_buffer_index: int | str, storage_scope: str,
         consumer_blocks: Sequence[BlockAt | str] = ()
     ) -> BlockAt:
-        """The block, or `consumer_blocks` instead, read a copy of a value in other memory. Returns the block that
-        makes the copy."""
+        """Let the block, or `consumer_blocks` instead, read a copy of a value in other memory. Return the copying
+        block."""
         at = self._block(block)
         node = self._engine(at.func).block(at.block)
         read: dict[Buffer, None] = {}
@@ -205,7 +204,7 @@ class LoopSteps(Recorder):
 
     @recorded
     def cache_write(self, block: BlockAt | str, write_buffer_index: int | str, storage_scope: str) -> BlockAt:
-        """The block computes into other memory. Returns the block that brings the result home."""
+        """Let the block compute into other memory. Return the block that copies the result back."""
         at = self._block(block)
         e = self._engine(at.func)
         node = e.block(at.block)
@@ -219,8 +218,8 @@ class LoopSteps(Recorder):
 
     @recorded
     def rfactor(self, loop: LoopRV, factor_axis: int) -> BlockAt:
-        """The trips of a reduction loop get results of their own, which are added up after. Returns the block that
-        makes these."""
+        """Give the trips of a reduction loop separate results, which are then reduced. Return the block that computes
+        these."""
         at = self.reference(loop)
         func, node = self._engine(loop.func).func, self._engine(loop.func).block(at.block)
         check_sum(func, node)
@@ -232,7 +231,7 @@ class LoopSteps(Recorder):
         node = e.loop(loop.var)
         check_nested(e.func, node, kind, e.around(node))
 
-    # References.
+    # Block and loop references.
     def reference(self, arg: Any) -> Any:
         several = len(self._engines) > 1
         if isinstance(arg, LoopRV):
@@ -252,7 +251,7 @@ class LoopSteps(Recorder):
         return BlockAt(block, self._named(None)) if isinstance(block, str) else block
 
     def _named(self, func: str | None) -> str:
-        """The function that is meant: the one named, else the only one, else `main`."""
+        """Return the function of a reference: the named one, else the only one, else `main`."""
         if func:
             return func
         return next(iter(self._engines)) if len(self._engines) == 1 else MAIN
@@ -267,13 +266,13 @@ class LoopSteps(Recorder):
         return found
 
     def _together(self, loops: Sequence[LoopRV]) -> engine.Schedule:
-        if len({v.func for v in loops}) != 1:  # also for no loops
+        if len({v.func for v in loops}) != 1:  # includes the case without loops
             raise ScheduleError("give one loop or several of one function")
         return self._engine(loops[0].func)
 
     @staticmethod
     def _pick(buffers: Sequence[Buffer], index: int | str, which: str) -> Buffer:
-        """One of the buffers, by place or name."""
+        """Return one of the buffers, by index or name."""
         found = [b for k, b in enumerate(buffers) if index in (k, b.name)]
         if not found:
             raise ScheduleError(
@@ -284,7 +283,7 @@ class LoopSteps(Recorder):
 
 
 def _check_blocks(name: str, func: PrimFunc) -> None:
-    """Blocks are known by their names."""
+    """Raise `ScheduleError` unless the function has blocks with distinct names, which identify them."""
     names = block_names(func)
     if not names:
         raise ScheduleError(

@@ -1,5 +1,4 @@
-"""`tir.Schedule`: the steps of `tir/schedule.py` under the names of TVM v0.13, over one function or a module of
-several.
+"""`tir.Schedule`: the steps of `tir/schedule.py` under TVM v0.13's names, on one function or a module of several.
 
     sch = tir.Schedule(func)
     block = sch.get_block("C")
@@ -10,7 +9,7 @@ several.
     print(sch.trace)                        # the calls, which do the same to another schedule `sch`
     again = tir.replay(func, sch.trace)     # the scheduled function; a trace is data: as_json, from_json
 
-Blocks are handled by name, loops by their variable: a loop stays what it is through steps on other loops.
+Blocks are identified by name, loops by their variable: a loop keeps its identity through steps on other loops.
 """
 
 from __future__ import annotations
@@ -32,10 +31,10 @@ __all__ = ["LoopRV", "Schedule", "Trace", "replay"]
 
 
 class Schedule(SampleSteps):
-    """Steps over the functions of a module, each from loops and blocks to loops and blocks that compute the same.
+    """Steps on the functions of a module; each preserves the results of the program.
 
-    `mod` is an `IRModule`, or a function, which becomes `main`. `seed` is for the samples. Every step raises
-    `ScheduleError` where it cannot be done, and nothing has changed then.
+    `mod` is an `IRModule`, or a function, which becomes `main`. `seed` initializes the sampling steps. A step that
+    cannot be applied raises `ScheduleError` and changes nothing.
     """
 
     def __init__(self, mod: PrimFunc | IRModule, seed: int | None = None) -> None:
@@ -43,7 +42,7 @@ class Schedule(SampleSteps):
         self.random = random.Random(seed)
         self._worked_on = ""
 
-    # As a whole.
+    # The whole schedule.
     @property
     def trace(self) -> Trace:
         """The steps so far."""
@@ -51,29 +50,29 @@ class Schedule(SampleSteps):
 
     @property
     def state(self) -> dict[str, PrimFunc]:
-        """The functions as they are now, by name."""
+        """The current functions by name."""
         return {name: e.func for name, e in self._engines.items()}
 
     @property
     def func_working_on(self) -> str | None:
-        """The function that names of blocks are looked for in, where `work_on` chose one."""
+        """The function chosen by `work_on`, in which unqualified block names are looked up; None without a choice."""
         return self._worked_on or None
 
     def work_on(self, func_name: str) -> None:
-        """Look for blocks in this function where none is named. Raises `ScheduleError`."""
+        """Look up unqualified block names in this function. Raises `ScheduleError`."""
         self._engine(func_name)
         self._worked_on = func_name
 
     def seed(self, seed: int | None) -> None:
-        """Start the samples over."""
+        """Restart the random generator of the sampling steps."""
         self.random.seed(seed)
 
     def fork_seed(self) -> int:
-        """A seed for another schedule, drawn from this one's."""
+        """Return a seed for another schedule, drawn from this one's generator."""
         return self.random.randrange(1, 1 << 31)
 
     def copy(self) -> Schedule:
-        """Another schedule that is where this one is, with the same loops and a seed of its own."""
+        """Return another schedule in the same state, with the same loops and a new seed."""
         new = Schedule(self._module, self.fork_seed())
         for name, e in self._engines.items():
             new._engines[name] = Engine(e.func, checked=True)
@@ -81,14 +80,14 @@ class Schedule(SampleSteps):
         return new
 
     def show(self) -> None:
-        """Print the functions as they are now, and the steps that led there."""
+        """Print the current functions, and the steps that led to them."""
         print("\n\n".join(str(e.func) for e in self._engines.values()))
         if self.steps:
             print(f"\n{self.trace}")
 
-    # What is there.
+    # Queries.
     def get_producers(self, block: BlockAt | str) -> list[BlockAt]:
-        """The blocks that make what a block reads, in order."""
+        """Return the blocks that compute the inputs of a block, in order."""
         at, e = self._in(block)
         node = e.block(at.block)
         read = loaded_buffers(node)
@@ -113,7 +112,7 @@ class Schedule(SampleSteps):
         return [BlockAt(s.name, block_or_loop.func) for s in inside if isinstance(s, Block)]
 
     def get_output_blocks(self, func_name: str | None = None) -> list[BlockAt]:
-        """The blocks that store to parameters, in order."""
+        """Return the blocks that store to parameters, in order."""
         func = self._named(func_name)
         e = self._engine(func)
         return [BlockAt(b.name, func) for b in _blocks(e) if any(x in e.func.params for x in stored_buffers(b))]
@@ -127,7 +126,8 @@ def _blocks(e: Engine) -> list[Block]:
 
 
 def replay(program: Any, steps: Trace | Iterable[Step]) -> Any:
-    """`program`, a function or a module, with the steps done to it. Raises `ScheduleError` when one does not fit."""
+    """Apply steps to `program`, a function or a module, and return the result. Raises `ScheduleError` if a step does
+    not fit."""
     sch = Schedule(program)
     sch.apply(steps)
     return sch.mod[MAIN] if isinstance(program, PrimFunc) else sch.mod

@@ -1,8 +1,8 @@
-"""Reading the scalar expressions of loop text from a Python syntax tree. Nothing of the text is executed.
+"""Reads the scalar expressions of TIR text from a Python syntax tree, without executing it.
 
-An expression is built exactly as written, without folding or reordering, so that parsing a printed text gives the
-same expression again. Bare numbers take the type of what they meet (`x + 1`), and int64 and float32 where they meet
-nothing; operators on two bare numbers are Python's. Where two types meet, the narrower is cast, as in the builders.
+An expression is built exactly as written, without folding or reordering, so parsing a printed text gives the same
+expression. A bare number takes the type of the other operand (`x + 1`), by default int64 or float32. Operators on two
+bare numbers are Python's. If the types of two operands differ, the narrower one is cast, as by the builders.
 """
 
 from __future__ import annotations
@@ -58,11 +58,11 @@ class Source:
         self.lines, self.file, self.first_line = text.split("\n"), file, first_line
 
     def line(self, node: ast.AST) -> int:
-        """The line of a node in its file."""
+        """Return the line of a node in its file."""
         return getattr(node, "lineno", 1) + self.first_line - 1
 
     def error(self, node: ast.AST, message: str) -> ParseError:
-        """`message` with the line of `node` and a caret below it."""
+        """Return an error with `message`, the line of `node`, and a caret below it."""
         row = getattr(node, "lineno", 1)
         text = self.lines[row - 1] if row <= len(self.lines) else ""
         start = _column(text, getattr(node, "col_offset", 0))
@@ -80,12 +80,12 @@ class Source:
 
 
 def _column(text: str, bytes_before: int) -> int:
-    """The characters before a place that `ast` gives in bytes."""
+    """Return the number of characters before a position that `ast` gives in bytes."""
     return len(text.encode()[:bytes_before].decode(errors="ignore"))
 
 
 def module_name(node: ast.expr) -> str:
-    """`name` of `T.name`, also `axis.name` of `T.axis.name`; empty for anything else."""
+    """Return `name` for `T.name`, or `axis.name` for `T.axis.name`; empty for other nodes."""
     parts: list[str] = []
     while isinstance(node, ast.Attribute):
         parts.append(node.attr)
@@ -94,7 +94,7 @@ def module_name(node: ast.expr) -> str:
 
 
 class ExprReader:
-    """Reads expressions over the names that are in scope."""
+    """Reads expressions over the names in scope."""
 
     def __init__(self, source: Source, outer: Mapping[str, Any]) -> None:
         self.source = source
@@ -105,14 +105,14 @@ class ExprReader:
     def error(self, node: ast.AST, message: str) -> ParseError:
         return self.source.error(node, message)
 
-    # Values: an expression, or a Python number that has met no type yet.
+    # Values: an expression, or a Python number without a type.
     def expr(self, node: ast.expr, dtype: DataType | None = None) -> PrimExpr:
-        """The expression at `node`; a bare number becomes `dtype`."""
+        """Return the expression at `node`; a bare number gets the type `dtype`."""
         value = self.value(node)
         return value if isinstance(value, PrimExpr) else self.typed(node, value, dtype)
 
     def typed(self, node: ast.expr, value: Any, dtype: DataType | None) -> PrimExpr:
-        """A bare number as a constant."""
+        """Return a bare number as a constant."""
         if dtype is None:
             return E.as_expr(value)
         kind = dtype.element
@@ -166,7 +166,7 @@ class ExprReader:
         raise self.error(node, f"a buffer is expected here; the buffers are {', '.join(buffers) or 'none yet'}")
 
     def indices(self, node: ast.Subscript) -> tuple[PrimExpr, ...]:
-        """The indices of an access; none for `A[()]`."""
+        """Return the indices of an access; empty for `A[()]`."""
         buffer = self.buffer(node.value)
         items = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
         if len(items) != len(buffer.shape):
@@ -204,7 +204,8 @@ class ExprReader:
         return self.binary(node, kind, a, b)
 
     def binary(self, node: ast.expr, kind: type[Binary], a: Any, b: Any) -> Any:
-        """`kind` over two values; a difference with an integer constant is the sum with its negative."""
+        """Return `kind` applied to two values; the difference with an integer constant becomes the sum with its
+        negative."""
         if isinstance(a, _LITERAL) and isinstance(b, _LITERAL):
             if b == 0 and kind in (E.Div, E.FloorDiv, E.FloorMod):
                 raise self.error(node, "this divides by zero")
@@ -222,7 +223,7 @@ class ExprReader:
         return kind(x, y)
 
     def meet(self, node: ast.expr, a: Any, b: Any) -> tuple[PrimExpr, PrimExpr]:
-        """Two values as expressions of one type."""
+        """Convert two values to expressions of one type."""
         if isinstance(a, PrimExpr) and isinstance(b, PrimExpr):
             return (a, b) if a.dtype is b.dtype else E.match(a, b)
         if isinstance(a, PrimExpr):
@@ -234,7 +235,7 @@ class ExprReader:
         return E.match(E.as_expr(a), E.as_expr(b))
 
     def beside(self, node: ast.expr, number: Any, dtype: DataType) -> PrimExpr:
-        """A bare number next to a value of `dtype`: of that type, unless it would lose what it says."""
+        """Convert a bare number next to a value of `dtype` to that type, unless this changes its value."""
         whole = isinstance(number, int) and not isinstance(number, bool)
         if (isinstance(number, float) and not dtype.is_float) or (whole and dtype.code == "bool"):
             return E.as_expr(number)
@@ -290,7 +291,7 @@ class ExprReader:
         return self.number(node, dtype) if node.args else Var(name, dtype)
 
     def arguments(self, node: ast.Call, least: int, most: int | None = None) -> list[ast.expr]:
-        """The positional arguments, as many as there have to be."""
+        """Return the positional arguments after a check of their number."""
         most = least if most is None else most
         if not least <= len(node.args) <= most:
             wanted = str(least) if least == most else f"{least} to {most}"
@@ -302,7 +303,7 @@ class ExprReader:
         return node.args
 
     def keywords(self, node: ast.Call, *known: str) -> dict[str, ast.expr]:
-        """The arguments given by name."""
+        """Return the keyword arguments after a check of their names."""
         found = {k.arg or "**": k.value for k in node.keywords}
         for name in found:
             if name not in known:
@@ -317,7 +318,7 @@ class ExprReader:
         return E.Call(self.dtype(given["dtype"]) if "dtype" in given else args[0].dtype, op, args)
 
     def number(self, node: ast.Call, dtype: DataType) -> PrimExpr:
-        """`T.int8(3)`, `T.float32("inf")`; of an expression, the cast."""
+        """Read `T.int8(3)` or `T.float32("inf")`; for an expression, return the cast."""
         (argument,) = self.arguments(node, 1)
         text = argument.value if isinstance(argument, ast.Constant) else None
         value = (
@@ -332,7 +333,7 @@ class ExprReader:
         return FloatImm(dtype, float(value)) if dtype.is_float else self.integer(argument, value, dtype)
 
     def cast(self, node: ast.Call) -> PrimExpr:
-        """`T.cast(value, dtype)`, or `T.Cast(dtype, value)`."""
+        """Read `T.cast(value, dtype)`, or `T.Cast(dtype, value)`."""
         value, dtype = self.arguments(node, 2)
         if module_name(node.func) == "Cast":
             value, dtype = dtype, value
@@ -361,7 +362,7 @@ class ExprReader:
         return float(argument.value)
 
     def limit(self, node: ast.Call) -> PrimExpr:
-        """`T.min_value(dtype)`, `T.max_value(dtype)`, `T.infinity(dtype)`."""
+        """Read `T.min_value(dtype)`, `T.max_value(dtype)` or `T.infinity(dtype)`."""
         dtype = self.dtype(self.arguments(node, 1)[0])
         name = module_name(node.func)
         return (
@@ -369,9 +370,9 @@ class ExprReader:
             else FloatImm(dtype, math.inf)
         )
 
-    # What is known while reading.
+    # Compile-time values.
     def whole(self, node: ast.expr) -> int:
-        """A whole number."""
+        """Read a positive integer."""
         value = self.value(node)
         value = value.value if isinstance(value, IntImm) else value
         if not isinstance(value, int) or value < 1:
@@ -379,7 +380,7 @@ class ExprReader:
         return value
 
     def dtype(self, node: ast.expr) -> DataType:
-        """A type: a string, or `T.float32`."""
+        """Read a dtype: a string, or `T.float32`."""
         if isinstance(node, ast.Constant) and isinstance(node.value, str):
             return self.dtype_named(node, node.value)
         name = module_name(node)
@@ -398,7 +399,7 @@ class ExprReader:
             raise self.error(node, str(error)) from None
 
     def extern(self, node: ast.Call) -> PrimExpr:
-        """`T.call_extern("int32", "symbol", argument, …)`."""
+        """Read `T.call_extern("int32", "symbol", argument, …)`."""
         if len(node.args) < 2:
             raise self.error(
                 node, f'{ast.unparse(node.func)} takes the type of its result and a symbol: ("int32", "f", argument, …)'
@@ -408,7 +409,7 @@ class ExprReader:
         return E.Call(dtype, function, [self.expr(a) for a in node.args[2:]])
 
     def literal(self, node: ast.expr) -> Any:
-        """A plain Python value: a number, a string, None, or a container of these."""
+        """Read a plain Python value: a number, a string, None, or a container of these."""
         match node:
             case ast.Constant():
                 return node.value

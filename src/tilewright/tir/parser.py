@@ -1,12 +1,12 @@
-"""Loop programs from their text: `parse(str(func))` is structurally equal to `func`. Nothing of the text is executed.
+"""Parser of TIR text: `parse(str(func))` is structurally equal to `func`. The text is not executed.
 
     func = tir.parse(text)              the one function of a text
     mod = tir.parse_module(text)        all functions of a text, by name
 
-The grammar is in `docs/tir.md`: what `tir/printer.py` writes, and the spellings of TVMScript (v0.13) that say the same.
-A name means one variable in the whole text, even where several loops bind it one after the other: that is how loop
-programs are after copies of a body were made. `tir/transform/convert_ssa.py` gives each loop its own variable.
-Reading stops at the first error, a `ParseError` that shows the line.
+The grammar is in `docs/tir.md`: the output of `tir/printer.py`, and TVMScript (v0.13) for the same constructs. A name
+denotes one variable in the whole text, even if several consecutive loops bind it: copies of a body have such loops.
+`tir/transform/convert_ssa.py` gives each loop its own variable. Parsing stops at the first error, a `ParseError` with
+the line.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ N = TypeVar("N", Var, Buffer)
 
 
 def parse(text: str, file: str = "") -> PrimFunc:
-    """The function that `text` defines; `file` is for messages. Raises `ParseError`."""
+    """Parse the function that `text` defines; `file` is for messages. Raises `ParseError`."""
     functions = _functions(text, file)
     if len(functions) != 1:
         raise ParseError(
@@ -69,14 +69,14 @@ def parse(text: str, file: str = "") -> PrimFunc:
 
 
 def parse_module(text: str, file: str = "") -> IRModule:
-    """The functions that `text` defines, by name. Raises `ParseError`."""
+    """Parse the functions that `text` defines, by name. Raises `ParseError`."""
     return IRModule({f.name: f for f in _functions(text, file)})
 
 
 def parse_python(function: Callable[..., Any]) -> PrimFunc:
-    """A Python function that is written in the loop language, read from its source file and never called.
+    """Parse a Python function written in TIR; its source file is read, and the function is never called.
 
-    Numbers that the Python around it binds can be used by name. Raises `ParseError`.
+    Numbers bound in the surrounding Python code can be used by name. Raises `ParseError`.
     """
     try:
         lines, first = inspect.getsourcelines(function)
@@ -116,7 +116,7 @@ _TOO_DEEP: Final = "nested too deeply; give inner values names, x = value, and m
 
 
 def _definitions(source: Source) -> list[ast.FunctionDef]:
-    """The functions of a text, also those in a class; imports and the like around them are passed over."""
+    """Return the functions of a text, including those in a class; other top-level statements are skipped."""
     try:
         tree = ast.parse("\n".join(source.lines))
     except (MemoryError, RecursionError):
@@ -138,7 +138,7 @@ def _definitions(source: Source) -> list[ast.FunctionDef]:
 
 @dataclass
 class _Header:
-    """Axes, predicate and annotations of a block, from its first lines."""
+    """The axes, predicate and annotations of a block, from its first lines."""
 
     iters: list[IterVar] = field(default_factory=list)
     bindings: list[PrimExpr] = field(default_factory=list)
@@ -153,12 +153,12 @@ class FunctionReader(ExprReader):
     def __init__(self, source: Source, outer: Mapping[str, Any]) -> None:
         super().__init__(source, outer)
         self.known: dict[str, Var | Buffer] = {}
-        """The last meaning of each name, in scope or not."""
+        """The last variable or buffer of each name, in scope or not."""
         self.attrs: dict[str, Any] = {}
         self.inner: list[Buffer] = []
         self.handles: dict[str, Buffer | None] = {}
         self.extents: dict[Any, PrimExpr] = {}
-        """Of the loops by their variables, for `T.axis.remap`."""
+        """Extents of the loops by their variables, for `T.axis.remap`."""
 
     def function(self, node: ast.FunctionDef) -> PrimFunc:
         body = node.body[1:] if ast.get_docstring(node, clean=False) is not None else node.body
@@ -186,7 +186,8 @@ class FunctionReader(ExprReader):
         return node.name
 
     def attributes(self, body: Stmt) -> dict[str, Any]:
-        """The attributes; a function with blocks lists its inner memory, were there none, unless it says otherwise."""
+        """Return the attributes. A function with blocks lists its intermediate buffers, even if empty, unless the text
+        differs."""
         stated = self.attrs.get(INNER, ())
         inner = tuple(self.inner)
         if (
@@ -201,8 +202,8 @@ class FunctionReader(ExprReader):
 
     # Parameters and names.
     def declare_sizes(self, body: Sequence[ast.stmt]) -> None:
-        """Read variables of a type, `n = T.int64()`. They precede the parameters because they may be sizes of
-        parameters."""
+        """Read declarations of variables, `n = T.int64()`. They precede the parameters because parameters may have them
+        as dimensions."""
         for s in body:
             if (
                 isinstance(s, ast.Assign) and isinstance(s.targets[0], ast.Name)
@@ -211,14 +212,14 @@ class FunctionReader(ExprReader):
                 self.names[s.targets[0].id] = self.known[s.targets[0].id] = Var(s.targets[0].id, dtype)
 
     def scalar(self, node: ast.arg) -> Var | None:
-        """The variable of a parameter like `n: T.int64`."""
+        """Return the variable of a parameter like `n: T.int64`, or None."""
         kind = module_name(node.annotation) if isinstance(node.annotation, (ast.Attribute, ast.Name)) else ""
         if not kind.startswith(("int", "uint", "float", "bool")):
             return None
         return self.new_var(node.arg, self.dtype_named(node, kind))
 
     def declared(self, node: ast.expr) -> DataType | None:
-        """The type of `T.int64()` and `T.var("int64")`."""
+        """Return the type of `T.int64()` or `T.var("int64")`, or None."""
         if not isinstance(node, ast.Call) or node.keywords:
             return None
         name = module_name(node.func)
@@ -230,7 +231,7 @@ class FunctionReader(ExprReader):
         )
 
     def parameter(self, node: ast.arg) -> str | Buffer:
-        """A buffer, or the name of a handle that is matched to a buffer later."""
+        """Read a buffer, or the name of a handle that is matched to a buffer later."""
         kind = node.annotation
         if kind is not None and module_name(kind) == "handle":
             self.handles[node.arg] = None
@@ -251,7 +252,7 @@ class FunctionReader(ExprReader):
         return found
 
     def new_buffer(self, name: str, node: ast.Call, args: Sequence[ast.expr], scope: str) -> Buffer:
-        """A buffer of `args`: shape, dtype and, at the end, scope."""
+        """Read a buffer from `args`: shape, dtype and, optionally, scope."""
         given = self.keywords(node, "shape", "dtype", "scope", "strides")
         rest = list(args)
         shape = given.get("shape") or (rest.pop(0) if rest else None)
@@ -274,8 +275,7 @@ class FunctionReader(ExprReader):
         return self.bind(name, Var(name, dtype), lambda old, new: old.dtype is new.dtype)
 
     def bind(self, name: str, made: N, same: Callable[[N, N], bool]) -> N:
-        """Bring a name into scope: what it meant before, when that is out of scope and of the same kind, else
-        `made`."""
+        """Bring a name into scope: reuse its previous object if that is out of scope and equal, else use `made`."""
         old = self.known.get(name)
         if isinstance(old, type(made)) and name not in self.names and same(old, made):
             made = old
@@ -284,7 +284,7 @@ class FunctionReader(ExprReader):
 
     # Statements.
     def sequence(self, nodes: Sequence[ast.stmt]) -> Stmt:
-        """Statements in one scope; what a `Let` or an allocation opens reaches to their end."""
+        """Read the statements of a scope; the scope of a `Let` or an allocation extends to its end."""
         before = dict(self.names)
         parts = self.parts(nodes)
         self.names = before
@@ -305,7 +305,7 @@ class FunctionReader(ExprReader):
             frames[-1][1].append(wrapper(parts[0] if len(parts) == 1 else Seq(tuple(parts))))
 
     def opening(self, node: ast.stmt) -> Wrapper | None:
-        """The statement around all that follow, for `x = value` and `A = T.allocate(…)`."""
+        """Return the statement that encloses all following ones, for `x = value` and `A = T.allocate(…)`, else None."""
         if isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Name):
             return (
                 None if _call_name(node.value) in _DECLARATIONS or self.declared(node.value)
@@ -326,7 +326,7 @@ class FunctionReader(ExprReader):
         return lambda body: Let(var, value, body)
 
     def declares(self, node: ast.stmt) -> bool:
-        """True for statements that say something about the function or its memory, and do nothing."""
+        """Read a declaration about the function or its memory; return False for other statements."""
         if (
             isinstance(node, ast.Expr) and isinstance(node.value, ast.Call)
             and module_name(node.value.func) == "func_attr"
@@ -388,7 +388,7 @@ class FunctionReader(ExprReader):
         return body
 
     def trips(self, call: ast.Call, args: Sequence[ast.expr]) -> tuple[PrimExpr, PrimExpr]:
-        """The first value of a loop and the number of its trips."""
+        """Return the first value and the number of trips of a loop."""
         exact = next((k.value for k in call.keywords if k.arg == "extent"), None)
         if not 1 <= len(args) <= (1 if exact is not None else 2):
             raise self.error(call, f"{ast.unparse(call.func)} takes an end, or a start and an end")
@@ -431,7 +431,7 @@ class FunctionReader(ExprReader):
         return Store(buffer, fitting, indices, mask)
 
     def update(self, node: ast.AugAssign) -> Stmt:
-        """`A[i] += x`."""
+        """Read `A[i] += x`."""
         if not isinstance(node.target, ast.Subscript):
             raise self.error(node, "only an element of a buffer is updated; a name keeps its value")
         old = ast.copy_location(ast.Subscript(node.target.value, node.target.slice, ast.Load()), node.target)
@@ -448,7 +448,7 @@ class FunctionReader(ExprReader):
         return Seq(())
 
     def scope(self, node: ast.With) -> Stmt:
-        """`with T.block(…)`, and the three that hold statements together."""
+        """Read `with T.block(…)`, `T.seq`, `T.allocate` or `T.let`."""
         (item,) = node.items if len(node.items) == 1 else (node.items[0],)
         call = _call_name(item.context_expr)
         if call == "block" and isinstance(item.context_expr, ast.Call):
@@ -492,7 +492,7 @@ class FunctionReader(ExprReader):
                      self.origin(node, name, "block"))
 
     def header(self, node: ast.stmt, header: _Header) -> bool:
-        """Take in one line of a block; False when it belongs to its body."""
+        """Read one line of a block's header; return False if it belongs to the body."""
         if isinstance(node, ast.With) and _call_name(node.items[0].context_expr) == "init":
             header.init = self.sequence(node.body)
             return True
@@ -515,7 +515,7 @@ class FunctionReader(ExprReader):
         return True
 
     def axes(self, target: ast.expr, call: ast.Call, header: _Header) -> None:
-        """`v = T.axis.spatial(extent, binding)`, `v, r = T.axis.remap("SR", [i, k])`."""
+        """Read `v = T.axis.spatial(extent, binding)` or `v, r = T.axis.remap("SR", [i, k])`."""
         word = module_name(call.func).removeprefix("axis.")
         names = target.elts if isinstance(target, ast.Tuple) else [target]
         if word == "remap":
@@ -543,7 +543,7 @@ class FunctionReader(ExprReader):
             header.iters.append(IterVar(var, extent_expr, _AXES[kind]))
 
     def from_zero(self, node: ast.expr) -> ast.expr:
-        """The extent of an axis; `(0, n)` is `n`."""
+        """Return the extent of an axis; `(0, n)` is `n`."""
         if not isinstance(node, ast.Tuple):
             return node
         if len(node.elts) != 2 or self.value(node.elts[0]) != 0:
@@ -551,7 +551,7 @@ class FunctionReader(ExprReader):
         return node.elts[1]
 
     def extent_of(self, node: ast.expr) -> PrimExpr:
-        """The extent of the loop that an axis is bound to."""
+        """Return the extent of the loop that an axis is bound to."""
         found = self.extents.get(self.value(node))
         if found is None:
             raise self.error(
@@ -562,8 +562,8 @@ class FunctionReader(ExprReader):
         return found
 
     def reducer(self, call: ast.Call) -> Reducer:
-        """`T.reducer("sum", lambda x, y: (x + y,), (0.0,))`: the values, first the old then the new, are typed by the
-        neutral ones."""
+        """Read `T.reducer("sum", lambda x, y: (x + y,), (0.0,))`. The parameters, old values then new ones, have the
+        types of the neutral values."""
         name, function, start = self.arguments(call, 3)
         if (
             not isinstance(function, ast.Lambda) or not isinstance(function.body, ast.Tuple)
@@ -594,7 +594,7 @@ def _same_buffer(a: Buffer, b: Buffer) -> bool:
 
 
 def _call_name(node: ast.expr) -> str:
-    """The name of what is called: `block` of `T.block(…)`, also `range`."""
+    """Return the name of a called function: `block` for `T.block(…)`, or `range`."""
     if not isinstance(node, ast.Call):
         return ""
     return node.func.id if isinstance(node.func, ast.Name) and node.func.id not in MODULES else module_name(node.func)

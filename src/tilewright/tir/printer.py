@@ -1,14 +1,13 @@
-"""The text of loop programs, in Python syntax, which `tir/parser.py` reads back to an equal program.
+"""Prints TIR functions in Python syntax, which `tir/parser.py` parses to an equal program.
 
     @T.prim_func
     def add(A: T.Buffer((8,), "float32"), B: T.Buffer((8,), "float32")):
         for i in T.parallel(8):
             B[i] = A[i] + 1.0
 
-A name means one variable or buffer in the whole text: different ones of one name are told apart by a number, `i`,
-`i_1`. Numbers are int64 and float32 where nothing else is said: `T.int8(3)`. A loop that does not start at 0 prints
-both ends: `T.serial(1, n)`. A scope that ends before the following statements is opened by `with`. `docs/tir.md` has
-the grammar.
+A name denotes one variable or buffer in the whole text; different ones of one name get a number: `i`, `i_1`. Numbers
+are int64 and float32 unless written with a type: `T.int8(3)`. A loop that does not start at 0 prints both ends:
+`T.serial(1, n)`. A scope that ends before the following statements is opened by `with`. `docs/tir.md` has the grammar.
 """
 
 from __future__ import annotations
@@ -73,14 +72,14 @@ _RESERVED: Final = frozenset({"T", "min", "max", "float", "range"})
 
 
 def text_of_stmt(stmt: Stmt) -> str:
-    """The text of a statement."""
+    """Return the text of a statement."""
     printer = _Printer()
     printer.body(stmt, 0)
     return "\n".join(printer.lines)
 
 
 def text_of_func(func: PrimFunc) -> str:
-    """The text of a function."""
+    """Return the text of a function."""
     printer = _Printer()
     _print_func(printer, func)
     return "\n".join(printer.lines)
@@ -99,7 +98,7 @@ def _print_func(printer: _Printer, func: PrimFunc) -> None:
 
 
 def text_marking(s: Stmt, at: Stmt) -> str:
-    """The text of a statement, the first line of `at` inside of it marked."""
+    """Return the text of a statement, with the first line of the inner statement `at` marked."""
     printer = _Printer()
     printer.marked = at
     printer.body(s, 0)
@@ -107,7 +106,7 @@ def text_marking(s: Stmt, at: Stmt) -> str:
 
 
 class PrintedFunc:
-    """The text of a function, and where in it statements and their expressions stand. Lines count from 1."""
+    """The text of a function, with the positions of its statements and their expressions. Lines count from 1."""
 
     def __init__(self, func: PrimFunc) -> None:
         self._printer = _Printer()
@@ -115,7 +114,7 @@ class PrintedFunc:
         self.lines = self._printer.lines
 
     def line_of(self, s: Stmt) -> int:
-        """The line where a statement first begins; 0 for one that is not in the function, or has no line of its own."""
+        """Return the first line of a statement; 0 if it is not in the function, or has no separate line."""
         return self._printer.at.get(s, -1) + 1
 
     def name(self, thing: Var | Buffer) -> str:
@@ -123,17 +122,17 @@ class PrintedFunc:
         return self._printer.name(thing)
 
     def text(self, e: PrimExpr) -> str:
-        """An expression, with the names of the text."""
+        """Return the text of an expression, with the names used in the function's text."""
         return self._printer.expr(e)
 
 
 def extent_between(low: PrimExpr, end: PrimExpr) -> PrimExpr:
-    """The number of trips of a loop that is written with both its ends."""
+    """Return the number of trips of a loop written with both its ends."""
     return expression(linear(sub(end, low)), end.dtype)
 
 
 def value_text(value: Any) -> str:
-    """The text of an annotation or attribute: numbers, strings and containers of them."""
+    """Return the text of an annotation or attribute: numbers, strings and containers of them."""
     match value:
         case str():
             plain = value.isprintable() and '"' not in value and "\\" not in value
@@ -155,13 +154,13 @@ def _is_name(text: str) -> bool:
 
 
 def _as_name(text: str) -> str:
-    """An identifier like `text`."""
+    """Return an identifier similar to `text`."""
     name = re.sub(r"\W", "_", text) or "v"
     return name if _is_name(name) else f"v{name}" if name[0].isdigit() else f"{name}_"
 
 
 def _is_number(e: PrimExpr) -> bool:
-    """True for constants that print as bare numbers."""
+    """Return whether a constant prints as a bare number."""
     return isinstance(e, (IntImm, FloatImm)) and e.dtype in ("int64", "float32", "bool")
 
 
@@ -194,7 +193,7 @@ class _Printer:
         return f"({', '.join(dims)}{',' if len(dims) == 1 else ''})"
 
     def buffer(self, word: str, b: Buffer) -> str:
-        """How a buffer is declared."""
+        """Return the declaration of a buffer."""
         scope = "" if b.scope == "global" else f", scope={value_text(b.scope)}"
         strides = f", strides={self.sizes(b.strides)}" if b.strides else ""
         return f'T.{word}({self.shape(b)}, "{b.dtype}"{strides}{scope})'
@@ -204,14 +203,14 @@ class _Printer:
 
     # Functions.
     def preamble(self, func: PrimFunc) -> None:
-        """Return the declarations before the first statement of a function."""
+        """Print the declarations before the first statement of a function."""
         variables, buffers = _free(func)
         for v in variables:
             self.put(1, f"{self.name(v)} = T.{v.dtype}()")
         for b in buffers:
             self.put(1, f"{self.name(b)} = {self.buffer('Buffer', b)}")
         named = {k: v for k, v in func.attrs.items() if k not in (SCALARS, NUMBERS)}
-        inner = named.pop(INNER, None)  # a function with blocks has this attribute, were it empty: its absence is said
+        inner = named.pop(INNER, None)  # its absence is printed if a function has blocks
         blocks = any(isinstance(s, Block) for s in walk_stmt(func.body))
         if (inner is None and blocks) or (inner == () and not blocks):
             named[INNER] = inner
@@ -222,7 +221,7 @@ class _Printer:
 
     # Statements.
     def body(self, s: Stmt, depth: int) -> None:
-        """`s` as all there is at this depth."""
+        """Print `s` as the last statement at this depth."""
         while True:
             if isinstance(s, Seq) and len(s.stmts) > 1:
                 for x in s.stmts[:-1]:
@@ -242,7 +241,7 @@ class _Printer:
             self.stmt(s, depth)
 
     def inner(self, s: Stmt, depth: int) -> None:
-        """`s` as one statement that others follow."""
+        """Print `s` as a statement that others follow."""
         if isinstance(s, Seq) and not s.stmts:
             self.put(depth, "pass")
         elif isinstance(s, Seq):
@@ -292,7 +291,7 @@ class _Printer:
                 self.put(depth, f"{type(s).__name__}")
 
     def trips(self, s: For) -> str:
-        """The ends of a loop, and what else is said about it."""
+        """Return the bounds of a loop, and its other properties."""
         if isinstance(s.min, IntImm) and s.min.value == 0 and s.min.dtype is s.extent.dtype:
             text = self.expr(s.extent)
         else:
@@ -339,8 +338,8 @@ class _Printer:
         return self.strong(e)[0]
 
     def strong(self, e: PrimExpr) -> tuple[str, int]:
-        """The text of `e`, or `...` where it is longer than `LONGEST_TEXT`, and how strongly its outermost operator
-        binds."""
+        """Return the text of `e`, or `...` if it is longer than `LONGEST_TEXT`, and the precedence of its outermost
+        operator."""
         known = self.texts.get(e)
         if known is None:
             known = self._strong(e)
@@ -366,12 +365,12 @@ class _Printer:
 
     def binary(self, e: Binary) -> tuple[str, int]:
         strength, symbol, second = _STRENGTH[e.symbol], e.symbol, e.b
-        if isinstance(second, IntImm) and isinstance(e, Sub):  # `a - 1` is the sum with -1, as the builders make it
+        if isinstance(second, IntImm) and isinstance(e, Sub):  # `a - 1` is a sum with -1 when parsed
             return f"T.Sub({self.expr(e.a)}, {self.expr(second)})", _ATOM
         if isinstance(second, IntImm) and isinstance(e, Add) and integer_range(e.dtype)[0] < second.value < 0:
             symbol, second = "-", IntImm(e.dtype, -second.value)
         (a, left), (b, right) = self.strong(e.a), self.strong(second)
-        if _is_number(e.a) and _is_number(second):  # two bare numbers would be one
+        if _is_number(e.a) and _is_number(second):  # two bare numbers would be folded
             a, left = self.typed(e.a), _ATOM
         if left < strength or (left == strength == 4):
             a = f"({a})"
@@ -380,7 +379,7 @@ class _Printer:
         return f"{a} {symbol} {b}", strength
 
     def typed(self, e: PrimExpr) -> str:
-        """A constant with its type."""
+        """Return a constant with its type."""
         return f"T.{e.dtype}({text_of(e)})"
 
     def applied(self, e: PrimExpr) -> str:
@@ -411,8 +410,8 @@ class _Printer:
 
 
 def _free(func: PrimFunc) -> tuple[list[Var], list[Buffer]]:
-    """The variables and buffers that nothing in the function binds, in order of use; sizes of parameters are among
-    them."""
+    """Return the variables and buffers that nothing in the function binds, in order of use; these include symbolic
+    dimensions of parameters."""
     used: dict[Any, None] = {}
     bound: set[Any] = {*func.params, *(func.attrs.get(INNER) or ()), *(v for _, v in func.attrs.get(SCALARS, ()))}
     seen: set[PrimExpr] = set()

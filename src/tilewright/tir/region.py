@@ -1,6 +1,7 @@
-"""Which part of a buffer a statement touches: a box, as a first index and a size along each dimension.
+"""Computes the part of a buffer that a statement accesses: a box, given by a first index and a size along each
+dimension.
 
-Used to move computations into the loops of their users and to shrink buffers to what one trip needs.
+It is used to move computations into the loops of their readers, and to shrink buffers to the part that one trip needs.
 """
 
 from __future__ import annotations
@@ -21,10 +22,10 @@ Box: TypeAlias = list[tuple[PrimExpr, Size]]
 
 
 def region_of(s: Stmt, buffer: Buffer, outer: Ranges, *, stores: bool = False) -> Box | None:
-    """The smallest box of `buffer` that `s` reads (or, with `stores`, reads and writes), in terms of the variables of
-    `outer`.
+    """Return the smallest box of `buffer` that `s` reads (or, with `stores`, reads and writes), in terms of the
+    variables of `outer`.
 
-    None when `s` does not access the buffer. A dimension with an unknown part is taken whole.
+    None if `s` does not access the buffer. A dimension accessed at an unknown position is included completely.
     """
     parts: list[list[Span | None]] = []
     for indices, ranges in _accesses(s, buffer, outer, {}, stores):
@@ -37,7 +38,8 @@ def region_of(s: Stmt, buffer: Buffer, outer: Ranges, *, stores: bool = False) -
 def _accesses(
     s: Stmt, buffer: Buffer, ranges: Ranges, points: dict[PrimExpr, PrimExpr], stores: bool
 ) -> Iterator[tuple[Sequence[PrimExpr], Ranges]]:
-    """Index tuples of `buffer` in `s`, block axes replaced by their bindings, with the ranges of the loops around."""
+    """Yield the indices of `buffer` in `s`, with block axes replaced by their bindings, and the ranges of the enclosing
+    loops."""
     for top in expressions(s):
         for e in walk(top):
             if isinstance(e, Load) and e.buffer is buffer:
@@ -63,7 +65,7 @@ def _accesses(
 
 
 def _span(index: PrimExpr, outer: Ranges, ranges: Ranges) -> Span | None:
-    """`index` as `base + [low, high]`: base over the outer variables, the rest over the loops inside."""
+    """Return `index` as `base + [low, high]`: the base over the outer variables, the interval over the inner loops."""
     form = linear(simplify(index, ranges))
     base: PrimExpr = const(0, INT64)
     low = high = 0
@@ -80,7 +82,7 @@ def _span(index: PrimExpr, outer: Ranges, ranges: Ranges) -> Span | None:
 
 
 def _union(spans: Sequence[Span | None], extent: Size) -> tuple[PrimExpr, Size]:
-    """One span that holds all; the whole dimension where one of them is not known, or they do not move together."""
+    """Return one span that contains all; the whole dimension if one is unknown, or their bases differ."""
     known = [s for s in spans if s is not None]
     whole = const(0, INT64), extent
     if len(known) != len(spans):

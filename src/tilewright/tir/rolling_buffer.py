@@ -1,11 +1,12 @@
-"""A value computed inside of its reader's loop keeps what the next trip needs again, in a ring.
+"""Keeps the part of a value that the next trip of its reader's loop needs in a ring buffer.
 
     for i in range(8):                                     for i in range(8):                      rolling: B
         for x in range(3): B[i + x] = A[i + x] * 2
             ->  for x in range(3): if i == 0 or x == 2: B[(i + x) % 3] = A[i + x] * 2
         C[i] = B[i] + B[i + 1] + B[i + 2]                      C[i] = B[i % 3] + B[(i + 1) % 3] + B[(i + 2) % 3]
 
-The note `ROLLING` on the loop names the rings: their memory is allocated around it, and its trips stay in their order.
+The annotation `ROLLING` on the loop names the ring buffers: their memory is allocated around it, and its trips keep
+their order.
 """
 
 from __future__ import annotations
@@ -37,7 +38,8 @@ from tilewright.tir.stmt import (
 
 
 def rolling_buffer(func: PrimFunc, block: Block, around: Sequence[Stmt]) -> PrimFunc:
-    """`block` computes only what the trip before of its reader's loop did not; `around` are the statements around it.
+    """Let `block` compute only what the previous trip of its reader's loop did not; `around` are the statements around
+    it.
 
     Raises `ScheduleError`.
     """
@@ -92,7 +94,7 @@ def rolling_buffer(func: PrimFunc, block: Block, around: Sequence[Stmt]) -> Prim
 
 
 def _reading_loop(func: PrimFunc, block: Block, around: Sequence[Stmt]) -> For:
-    """The innermost loop around `block` that holds another block too."""
+    """Return the innermost loop around `block` that contains another block."""
     for s in reversed(around):
         if isinstance(s, For) and any(isinstance(x, Block) and x is not block for x in walk_stmt(s)):
             if s.kind != SERIAL:
@@ -106,7 +108,7 @@ def _reading_loop(func: PrimFunc, block: Block, around: Sequence[Stmt]) -> For:
 
 
 def _moving(func: PrimFunc, target: For, buffer: Buffer, box: Box, ranges: Ranges) -> tuple[int, int]:
-    """The dimension along which the part read moves with each trip, and by how much."""
+    """Return the dimension along which the accessed part moves with each trip, and the distance."""
     moves: dict[int, int] = {}
     for k, (first, _) in enumerate(box):
         step = simplify(sub(substitute(first, {target.var: add(target.var, 1)}), first), ranges)

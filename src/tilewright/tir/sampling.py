@@ -2,7 +2,8 @@
 
 The trace keeps each sample as a decision, so that it can be repeated.
 
-Draws come from a generator seeded by `seed`; samples return plain numbers and loops, which the steps after them hold.
+Draws come from a generator seeded by `seed`. Samples return plain numbers and loops, which later steps contain as
+arguments.
 """
 
 from __future__ import annotations
@@ -19,11 +20,11 @@ from tilewright.tir.steps import BlockAt, Step, notes_itself, recorded
 from tilewright.tir.stmt import Block, For, stored_buffers, walk_stmt
 
 ROOT, INLINE = -1, -2
-"""Decisions of `sample_compute_location`: where the block is, and inside of its readers."""
+"""Decisions of `sample_compute_location`: keep the block where it is, or inline it into its readers."""
 
 
 class SampleSteps(BlockSteps):
-    """Steps that draw, beside the others."""
+    """Sampling steps, in addition to the others."""
 
     random: random.Random
 
@@ -37,7 +38,7 @@ class SampleSteps(BlockSteps):
 
     @notes_itself
     def sample_categorical(self, candidates: Sequence[int], probs: Sequence[float], decision: int | None = None) -> int:
-        """One of the candidates, as likely as `probs` says; `decision` is its place. A step."""
+        """Sample one of the candidates with the probabilities `probs`; `decision` is its index. A step."""
         if len(candidates) != len(probs) or not candidates or min(probs) < 0 or abs(sum(probs) - 1) > 1e-6:
             raise ScheduleError(
                 f"probabilities of {len(candidates)} candidates are {list(probs)}; give one for each, of sum 1"
@@ -69,7 +70,8 @@ class SampleSteps(BlockSteps):
         self, loop: LoopRV, n: int, partition_pos: int = 0, innerpart_factor: int = 1,
         decision: Sequence[int] | None = None
     ) -> list[int]:
-        """The same with the product of the factors from `partition_pos` on a multiple of `innerpart_factor`. A step."""
+        """Sample like `sample_perfect_tile`, with the product of the factors from `partition_pos` on a multiple of
+        `innerpart_factor`. A step."""
         extent = self._engine(loop.func).extent(loop.var)
         if not 0 < partition_pos < n or extent % innerpart_factor:
             raise ScheduleError(
@@ -104,8 +106,8 @@ class SampleSteps(BlockSteps):
 
     @notes_itself
     def sample_compute_location(self, block: BlockAt | str, decision: int | None = None) -> LoopRV | int:
-        """A loop of the first reader of the block to compute it at, or `ROOT`, or `INLINE`. A step; the decision is a
-        loop's place."""
+        """Sample a loop of the block's first reader for `compute_at`, or `ROOT`, or `INLINE`; `decision` is the loop's
+        index. A step."""
         at, e = self._in(block)
         node = e.block(at.block)
         loops = self._places(at, node)
@@ -129,7 +131,7 @@ class SampleSteps(BlockSteps):
         return [v for v in self.get_loops(readers[0]) if v.var not in inside]
 
     def get_consumers(self, block: BlockAt | str) -> list[BlockAt]:
-        """The blocks that read what a block makes, in order."""
+        """Return the blocks that read the results of a block, in order."""
         raise NotImplementedError
 
     @recorded

@@ -1,9 +1,9 @@
-"""Schedules: steps that change the loops of a program and never what it computes.
+"""Schedules: steps that change the loops of a program, but not its results.
 
-A `Schedule` holds a schedulable program (stores in blocks). Loops are named by their variables, blocks by their names.
-Each step replaces the program by a new one and is noted in `steps`: these are the schedule, as data, and `apply` does
-them again on another copy of the program. A step that does not apply raises `ScheduleError`, which names the loop or
-block at fault and shows the loops around it.
+A `Schedule` holds a schedulable program (stores in blocks). Loops are identified by their variables, blocks by their
+names. Each step replaces the program by a new one and is recorded in `steps`. This record is the schedule as data, and
+`apply` repeats it on another copy of the program. A step that cannot be applied raises `ScheduleError`, which names the
+loop or block at fault and shows the surrounding loops.
 """
 
 from __future__ import annotations
@@ -84,8 +84,8 @@ from tilewright.tir.transform.place_prefetches import NEXT, SHARE
 class Schedule(Recorder):
     """Schedule steps over one program. `schedule.func` is the current program.
 
-    With `checked`, a step that would change the results of the program is refused; without, the caller guarantees that
-    it does not.
+    With `checked`, a step that would change the results of the program is rejected; otherwise the caller guarantees
+    that it does not.
     """
 
     def __init__(self, func: PrimFunc, *, checked: bool = False) -> None:
@@ -93,12 +93,12 @@ class Schedule(Recorder):
         self.checked = checked
         self.steps: list[Step] = []
         self._facts: dict[PrimExpr, Interval] = dict.fromkeys(sampled(), (1, None))
-        """Conditions that hold where a block runs: no symbolic size is 0, and no symbolic loop that is split with
-        overlap is shorter than it."""
+        """Facts that hold in every block: symbolic sizes are not 0, and symbolic loops split with overlap are at least
+        as long as the inner factor."""
 
-    # What is there.
+    # Queries.
     def block(self, name: str) -> Block:
-        """The block of that name."""
+        """Return the block of that name."""
         for s in walk_stmt(self.func.body):
             if isinstance(s, Block) and s.name == name:
                 return s
@@ -106,15 +106,16 @@ class Schedule(Recorder):
         raise ScheduleError(f"there is no block '{name}'; the blocks are {names}", code="TW0613")
 
     def loop(self, var: Var) -> For:
-        """The loop of that variable."""
+        """Return the loop of that variable."""
         return self._loop(var)
 
     def loops(self, block: str) -> list[Var]:
-        """The variables of the loops around a block, outermost first."""
+        """Return the variables of the loops around a block, outermost first."""
         return [f.var for f in self._path(self.block(block)) if isinstance(f, For)]
 
     def axes(self, block: str) -> tuple[list[Var], list[Var]]:
-        """The loops around a block, split in those that bind spatial and those that bind reduction axes."""
+        """Return the loops around a block, separated into those that bind spatial axes and those that bind reduction
+        axes."""
         target = self.block(block)
         over: set[Var] = set()
         for it, binding in zip(target.iters, target.bindings, strict=True):
@@ -124,7 +125,7 @@ class Schedule(Recorder):
         return [v for v in loops if v not in over], [v for v in loops if v in over]
 
     def extent(self, loop: Var) -> int:
-        """The constant extent of a loop, or a sample of an open one."""
+        """Return the constant extent of a loop, or a sample of a symbolic one."""
         extent = self._loop(loop).extent
         found = extent.value if isinstance(extent, IntImm) else open_size(extent)
         if found is None:
@@ -134,18 +135,16 @@ class Schedule(Recorder):
     # Steps.
     @recorded
     def split(self, loop: Var, factors: Sequence[int | None], *, overlap: bool = False) -> list[Var]:
-        """One loop becomes several, outermost first; one factor may be None.
+        """Split a loop into several, outermost first; one factor may be None.
 
-        Where they do not divide, a predicate guards the rest.
+        If the factors do not divide the extent, a predicate guards the rest.
 
         for i in range(100): C[i]
             ->  for i_0 in range(7): for i_1 in range(16): if i_0 * 16 + i_1 < 100: C[i_0 * 16 + i_1]
 
-        With `overlap`, for two factors and a loop of no reduction, the last trip starts earlier instead, and some
-        points are
-        computed twice:  for i_0 in range(7): for i_1 in range(16): C[min(i_0 * 16, 84) + i_1]
-        A loop of symbolic extent is assumed to have at least as many iterations as the inner factor; the caller
-        guarantees that.
+        With `overlap`, for two factors and a loop without reduction, the last trip starts earlier instead, and some
+        points are computed twice:  for i_0 in range(7): for i_1 in range(16): C[min(i_0 * 16, 84) + i_1]. A loop of
+        symbolic extent is assumed to have at least as many iterations as the inner factor; the caller guarantees this.
         """
         node = self._serial(loop, "split")
         extent = node.extent
@@ -175,7 +174,7 @@ class Schedule(Recorder):
         return new
 
     def _may_repeat(self, node: For, sizes: Sequence[Any], extent: int) -> None:
-        """Raise unless points along a loop may be computed twice, in whole trips of two new loops."""
+        """Raise `ScheduleError` unless points along a loop can be computed twice, in whole trips of two new loops."""
         if len(sizes) != 2 or (sizes[1] > extent and not isinstance(extent, OpenSize)):
             raise self._error(
                 f"a split of loop '{node.var.name}' with overlap takes two factors, the inner one at most {extent}",
@@ -197,7 +196,7 @@ class Schedule(Recorder):
 
     @recorded
     def fuse(self, *loops: Var) -> Var:
-        """Directly nested loops become one.
+        """Fuse directly nested loops into one.
 
         for i in range(4): for j in range(8): …  ->  for i_j in range(32): … i := i_j // 8, j := i_j % 8
         """
@@ -224,7 +223,7 @@ class Schedule(Recorder):
 
     @recorded
     def reorder(self, *loops: Var) -> None:
-        """Loops of one nest change places: the places they hold stay, outermost first in the order given."""
+        """Reorder loops of one nest: they exchange their positions, in the given order from outermost to innermost."""
         nodes = {v: self._loop(v) for v in loops}
         inside = {v: {id(x) for x in walk_stmt(n)} for v, n in nodes.items()}
         by_depth = sorted(loops, key=lambda v: -len(inside[v]))
@@ -253,9 +252,9 @@ class Schedule(Recorder):
 
     @recorded
     def merge(self, *loops: Var) -> Var:
-        """Nests that follow each other become one, down to the loops given.
+        """Merge consecutive nests down to the given loops.
 
-        Returns the variable of the inner merged loop.
+        Return the variable of the inner merged loop.
 
         for i: B[i] = …;  for i: C[i] = B[i]  ->  for i_m: { B[i_m] = …; C[i_m] = B[i_m] }
         """
@@ -264,8 +263,7 @@ class Schedule(Recorder):
 
     @recorded
     def loop_partition(self, loop: Var, factors: Sequence[int | None]) -> list[Var]:
-        """The trips of a loop as several loops, one after another: of `factors` trips, one of which may be None for
-        the rest.
+        """Split a loop into consecutive loops of `factors` trips; one factor may be None for the rest.
 
         for i in range(10): B[i] = …  ->  for i_0 in range(2): B[i_0] = …;  for i_1 in range(8): B[i_1 + 2] = …
         """
@@ -289,26 +287,26 @@ class Schedule(Recorder):
 
     @recorded
     def vectorize(self, loop: Var) -> None:
-        """Run all trips of a loop at once, as lanes. Over a reduction axis: partial results in lanes, combined at the
-        end."""
+        """Run all trips of a loop at once, as vector lanes. Over a reduction axis, partial results in lanes are
+        combined at the end."""
         self.extent(loop)
         self._may_run(loop, VECTORIZED)
         self._kind(loop, VECTORIZED)
 
     @recorded
     def unroll(self, loop: Var) -> None:
-        """Write the body out once for each trip."""
+        """Repeat the body for each trip."""
         self.extent(loop)
         self._kind(loop, UNROLLED)
 
     @recorded
     def annotate(self, at: Var | str, key: str, value: Any) -> None:
-        """Note something on a loop, or on the block of that name, for the passes that come later."""
+        """Attach an annotation to a loop, or to the block of that name, for later passes."""
         self._mark(at, key, value)
 
     @recorded
     def set_scope(self, block: str, scope: str) -> None:
-        """Where the value that a block computes lives: `global` or `local`."""
+        """Set the memory of the value that a block computes, `global` or `local`."""
         check_scope(scope)
         made = stored_buffers(self.block(block))
         given = next((b for b in made if b in self.func.params), None)
@@ -320,7 +318,7 @@ class Schedule(Recorder):
 
     @recorded
     def prefetch(self, buffer: str, ahead: int) -> None:
-        """With every vector loaded from a parameter, ask for the memory `ahead` bytes further on."""
+        """With every vector loaded from a parameter, prefetch the memory `ahead` bytes later."""
         self._parameter(buffer)
         self.func = replace(
             self.func, attrs={**self.func.attrs, "prefetch": {**self.func.attrs.get("prefetch", {}), buffer: ahead}}
@@ -328,8 +326,8 @@ class Schedule(Recorder):
 
     @recorded
     def prefetch_next(self, buffer: str, outer: Var, inner: Var) -> None:
-        """While one trip of `outer` runs, the loops inside of it down to `inner` ask, each trip for its share, for
-        what the next trip reads.
+        """During one trip of `outer`, prefetch the data of the next trip: each trip of the loops inside, down to
+        `inner`, prefetches a share.
 
         for p: for m: for k: C[m, p] += A[m, k] * B[p, k]
             ->  for p: for m: for k: prefetch(B[p + 1, share of (m, k)]); C[m, p] += …
@@ -350,7 +348,7 @@ class Schedule(Recorder):
 
     @recorded
     def compute_inline(self, block: str) -> None:
-        """Compute an elementwise value where it is used, instead of storing it.
+        """Recompute an elementwise value at its uses instead of storing it.
 
         B[i] = A[i] + 1; C[i] = B[i] * 2  ->  C[i] = (A[i] + 1) * 2
         """
@@ -378,7 +376,7 @@ class Schedule(Recorder):
 
     @recorded
     def cache_read(self, buffer: str, scope: str, readers: Sequence[str]) -> str:
-        """Blocks read a copy of a value, made before the first of them. Returns the name of the new block.
+        """Let blocks read a copy of a value, made before the first of them. Return the name of the new block.
 
         for i: C[i] = A[i] + 1  ->  for i: A_local[i] = A[i]
                                     for i: C[i] = A_local[i] + 1
@@ -388,9 +386,9 @@ class Schedule(Recorder):
 
     @recorded
     def cache_write(self, block: str, scope: str) -> str:
-        """The block computes into other memory, and a new block brings the result home.
+        """Let the block compute into other memory, and copy the result back in a new block.
 
-        Returns the name of the new block.
+        Return the name of the new block.
 
         for i: C[i] = A[i] + 1  ->  for i: C_local[i] = A[i] + 1
                                     for i: C[i] = C_local[i]
@@ -400,7 +398,8 @@ class Schedule(Recorder):
 
     @recorded
     def rfactor(self, block: str, loop: Var, factor_axis: int = 0) -> str:
-        """A reduction in two stages: each trip of `loop` has a result of its own. Returns the name of the new block.
+        """Split a reduction into two stages: each trip of `loop` has a separate result. Return the name of the new
+        block.
 
         for ko: for ki: C += A[ko * 4 + ki]  ->  for ko: for ki: C_rf[ki] += A[ko * 4 + ki]
                                                  for ki: C += C_rf[ki]
@@ -410,7 +409,7 @@ class Schedule(Recorder):
 
     @recorded
     def compute_at(self, block: str, loop: Var, *, preserve_unit_loops: bool = False) -> list[Var]:
-        """Compute a value inside a loop of its user, just before it is needed, and only the part that this trip needs.
+        """Compute a value inside a loop of its reader, just before its use, and only the part that each trip needs.
 
         for i: B[i] = …; for io: for ii: C[io * 4 + ii] = B[io * 4 + ii]
           ->  for io: { for i in range(4): B[io * 4 + i] = …; for ii: C[…] = B[…] }
@@ -443,7 +442,7 @@ class Schedule(Recorder):
 
     @recorded
     def rolling_buffer(self, block: str) -> None:
-        """A value computed in a loop of its reader keeps what the next trip needs again, in a ring
+        """Keep the part of a value that the next trip of its reader's loop needs in a ring buffer
         (`tir/rolling_buffer.py`).
 
         for i: { for x in range(3): B[i + x] = …; C[i] = B[i] + B[i + 2] }
@@ -454,7 +453,7 @@ class Schedule(Recorder):
 
     @recorded
     def where(self, block: str, condition: PrimExpr) -> None:
-        """A block computes only where `condition`, over its axes and the loops around it, holds.
+        """Let a block compute only where `condition`, over its axes and the loops around it, is true.
 
         with block("C", i=i): C[i] = A[i]  ->  with block("C", i=i) where i < 3: C[i] = A[i]
         """
@@ -463,8 +462,8 @@ class Schedule(Recorder):
 
     @recorded
     def tensorize(self, at: Var | str, intrin: TensorIntrin | str) -> None:
-        """An intrinsic (or the one registered under that name) does what a loop and all in it do, or a block with
-        loops in it.
+        """Replace a loop with its body, or a block that contains loops, by an intrinsic (given as an object or by
+        registered name).
 
         for j: for k: C[j] += A[k] * B[j, k]  ->  gemv(C, A, B)
         """
@@ -476,7 +475,7 @@ class Schedule(Recorder):
         self._replace(target, tensorize(self.func, target, outer, found))
 
     def _only_needed_in(self, target: For, node: Block) -> None:
-        """A value that is moved into a loop exists only there."""
+        """Raise `ScheduleError` if a value to be moved into a loop is used outside of it."""
         for buffer in stored_buffers(node):
             if buffer in self.func.params:
                 raise self._error(
@@ -487,7 +486,7 @@ class Schedule(Recorder):
 
     # Steps as data.
     def reference(self, arg: Any) -> Any:
-        """A loop as its place around the first block inside of it, an intrinsic that is registered as its name."""
+        """Return a loop as its position around the first block inside it, and a registered intrinsic as its name."""
         if isinstance(arg, TensorIntrin) and TensorIntrin.known.get(arg.name) is arg:
             return arg.name
         if not isinstance(arg, Var):
@@ -524,7 +523,7 @@ class Schedule(Recorder):
         return ScheduleError(f"there is no loop '{loop.name}' in the program any more:\n{self.func}", code="TW0613")
 
     def around(self, s: Stmt) -> list[Stmt]:
-        """The statements around one of the program, outermost first."""
+        """Return the statements around `s`, outermost first."""
         return self._path(s)
 
     def _serial(self, loop: Var, step: str) -> For:
@@ -557,14 +556,14 @@ class Schedule(Recorder):
         self._replace(node, replace(node, kind=kind))
 
     def _path(self, target: Stmt) -> list[Stmt]:
-        """The statements around `target`, outermost first."""
+        """Return the statements around `target`, outermost first."""
         return path_to(self.func.body, target)
 
     def _replace(self, old: Stmt, new: Stmt) -> None:
         self.func = replaced(self.func, old, new)
 
     def _remove(self, block: Block) -> None:
-        """Take a block away, with the loops that are left empty."""
+        """Remove a block, and the loops that become empty."""
         old: Stmt = block
         path = self._path(block)
         while path and isinstance(path[-1], For):
@@ -624,7 +623,7 @@ def _complete_open(loop: Var, extent: PrimExpr, factors: Sequence[int | None]) -
 
 
 def _guard(s: Stmt, condition: PrimExpr) -> Stmt:
-    """`condition` added to the predicate of every block inside."""
+    """Add `condition` to the predicate of every block inside."""
 
     def visit(x: Stmt) -> Stmt:
         if isinstance(x, Block):
@@ -635,7 +634,8 @@ def _guard(s: Stmt, condition: PrimExpr) -> Stmt:
 
 
 def regenerate(node: Block, region: Box, outer: Ranges, unit_loops: bool) -> tuple[Stmt, list[Var]]:
-    """Loops over a part of a block's domain: `region` gives the first point and the size along each spatial axis."""
+    """Build loops over a part of a block's domain: `region` gives the first point and the size along each spatial axis.
+    """
     spatial = [i for i in node.iters if i.kind == "spatial"]
     bindings: list[PrimExpr] = []
     loops: list[tuple[Var, PrimExpr]] = []

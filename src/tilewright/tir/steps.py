@@ -1,8 +1,8 @@
-"""Schedule steps as data: what was done to a program, to be printed, stored, edited and done again.
+"""Schedule steps as data, to be printed, stored, edited and replayed.
 
-A step is the name of a method of a schedule with its arguments. Blocks and loops in it are references that mean the
-same on every copy of the program: a block by its name, a loop by a block inside of it and its place among that block's
-loops, counted from outside at the time of the step.
+A step is the name of a schedule method with its arguments. References to blocks and loops are valid for every copy of
+the program: a block by its name, a loop by a block inside it and the loop's index among those around this block,
+counted from outside before the step.
 
     {"step": "split", "args": [{"block": "C", "loop": 0}, [null, 16]]}      sch.split(sch.get_loops("C")[0], (None, 16))
 """
@@ -26,7 +26,7 @@ S = TypeVar("S", bound="Recorder")
 
 @dataclass(frozen=True, slots=True)
 class BlockAt:
-    """A block by its name; `func` is the function in a module of several."""
+    """A reference to a block by name; `func` is its function in a module of several."""
 
     block: str
     func: str = ""
@@ -39,7 +39,7 @@ class BlockAt:
 
 @dataclass(frozen=True, slots=True)
 class LoopAt:
-    """The loop at `loop` among the loops around a block, the outermost is 0."""
+    """A reference to a loop by its index among the loops around a block; the outermost is 0."""
 
     block: str
     loop: int
@@ -52,7 +52,7 @@ class LoopAt:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One step: the method `name` on `args` and `options`, which hold references, numbers, strings and tuples of
+    """One step: the method `name` on `args` and `options`, which contain references, numbers, strings and tuples of
     these."""
 
     name: str
@@ -60,18 +60,18 @@ class Step:
     options: Mapping[str, Any] = field(default_factory=dict)
 
     def __str__(self) -> str:
-        """The call that made it, on the schedule `sch`."""
+        """Return the call on the schedule `sch` that performs the step."""
         named = [f"{k}={_text(v)}" for k, v in self.options.items()]
         return f"sch.{self.name}({', '.join([*map(_text, self.args), *named])})"
 
     def as_json(self) -> dict[str, Any]:
-        """Return an argument as a JSON value."""
+        """Return the step as JSON-compatible data."""
         data: dict[str, Any] = {"step": self.name, "args": [_to_json(a) for a in self.args]}
         return data | {"options": {k: _to_json(v) for k, v in self.options.items()}} if self.options else data
 
     @staticmethod
     def from_json(data: Any) -> Step:
-        """The step that `as_json` wrote; raises `ScheduleError` for anything else."""
+        """Return the step for the output of `as_json`. Raises `ScheduleError` for other data."""
         if (
             not isinstance(data, dict) or not isinstance(data.get("step"), str)
             or not isinstance(data.get("args"), list)
@@ -84,12 +84,12 @@ class Step:
 
 
 class Recorder:
-    """Base of what has steps: methods marked `recorded` are noted in `steps` once they have succeeded."""
+    """Base of schedules: methods marked `recorded` are added to `steps` after they succeed."""
 
     steps: list[Step]
 
     def reference(self, arg: Any) -> Any:
-        """An argument as data: loops and blocks as references."""
+        """Return an argument as data: loops and blocks as references."""
         raise NotImplementedError
 
     def referred(self, data: Any) -> Any:
@@ -97,7 +97,7 @@ class Recorder:
         raise NotImplementedError
 
     def apply(self, steps: Iterable[Step]) -> None:
-        """Do the steps, in order. Raises `ScheduleError`, naming the step, when one does not fit the program."""
+        """Apply the steps in order. Raises `ScheduleError` with the step if one does not fit the program."""
         for number, step in enumerate(steps):
             try:
                 self._method(step)(*self._now(step.args), **{k: self._now(v) for k, v in step.options.items()})
@@ -108,7 +108,7 @@ class Recorder:
         return tuple(map(self._now, data)) if isinstance(data, tuple) else self.referred(data)
 
     def noted(self, arg: Any) -> Any:
-        """An argument as data, sequences as tuples."""
+        """Return an argument as data, with sequences as tuples."""
         return tuple(map(self.noted, arg)) if isinstance(arg, (tuple, list)) else self.reference(arg)
 
     def _method(self, step: Step) -> Callable[..., Any]:
@@ -127,7 +127,7 @@ class Recorder:
 
 
 def recorded(method: Callable[Concatenate[S, P], R]) -> Callable[Concatenate[S, P], R]:
-    """Mark a method as a step: its call is noted, as it was on the program before, when it has succeeded."""
+    """Mark a method as a step: a successful call is recorded with references to the program before it."""
 
     @functools.wraps(method)
     def run(self: S, /, *args: P.args, **options: P.kwargs) -> R:
@@ -144,7 +144,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def notes_itself(method: F) -> F:
-    """Mark a method as a step that adds to `steps` what was drawn in it."""
+    """Mark a method as a step that records itself, including its random decision."""
     method.is_step = True  # type: ignore[attr-defined]
     return method
 

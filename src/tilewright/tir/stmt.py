@@ -1,4 +1,4 @@
-"""The loop language. Its grammar, whole:
+"""Statements and functions of TIR, the loop language. The complete grammar:
 
     stmt ::= For(var, min, extent, kind, body)      kind: serial | parallel | vectorized | unrolled
            | IfThenElse(condition, then_case, else_case?)
@@ -10,10 +10,10 @@
            | Block(name, iters, bindings, predicate, init?, body)      while it is being scheduled
     func ::= PrimFunc(name, params, body, attrs)     params are buffers, inputs before outputs
 
-A program is *schedulable* while its stores sit in blocks, *lowered* once blocks are gone (`lower_blocks`), and *flat*
+A program is *schedulable* while its stores are in blocks, *lowered* once blocks are gone (`lower_blocks`), and *flat*
 once every buffer has one dimension and no loop is vectorized or unrolled; code generation takes flat programs. A block
-is one computation seen from inside: its `iters` range over the whole domain of the value it computes, and `bindings`
-say which point of the domain each trip of the loops around it visits. Blocks do not nest.
+is one computation: its `iters` range over the whole domain of the computed value, and `bindings` map the loops around
+it to the point of the domain that a trip computes. Blocks do not nest.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class Seq(Stmt):
 
 @node
 class Allocate(Stmt):
-    """`buffer` lives for the length of `body`; its contents start undefined."""
+    """`buffer` is allocated for the duration of `body`; it is uninitialized."""
 
     buffer: Buffer
     body: Stmt
@@ -105,7 +105,7 @@ class IterVar(ExprLike):
     var: Var
     extent: PrimExpr
     kind: str = "spatial"
-    """`spatial`, or `reduce` when trips along it add up into one element."""
+    """`spatial`, or `reduce` if trips along it are reduced into one element."""
 
     @property
     def expr(self) -> Var:
@@ -117,9 +117,10 @@ class IterVar(ExprLike):
 
 @node
 class Reducer:
-    """How a block's reduction combines: `params` are the old values, then the new ones; `body` is both combined.
+    """The combiner of a block's reduction: `params` are the old values, then the new ones; `body` are the combined
+    values.
 
-    `neutral` holds the values that change nothing. A reduction's block has it as `annotations["combiner"]`.
+    `neutral` are the neutral values. A reduction's block has it as `annotations["combiner"]`.
     """
 
     name: str
@@ -132,14 +133,14 @@ class Reducer:
         return tuple(substitute(e, values) for e in self.body)
 
     def identity(self, dtypes: Sequence[DataType]) -> tuple[PrimExpr, ...]:
-        """The neutral values; `dtypes` are those of the reduction, which they have already."""
+        """Return the neutral values; `dtypes` are ignored, since the values are typed."""
         return self.neutral
 
 
 @node
 class Block(Stmt):
-    """`body`, a store, at the point `iters := bindings`, where `predicate` holds; `init` runs before a first reduction
-    step."""
+    """`body`, a store, at the point `iters := bindings`, where `predicate` is true; `init` runs before the first
+    reduction step."""
 
     name: str
     iters: tuple[IterVar, ...]
@@ -152,19 +153,19 @@ class Block(Stmt):
 
 
 SCALARS = "scalars"
-"""Attribute of a function: `((place, Var), …)`, the numbers among its arguments. Sizes of its buffers need no
-argument."""
+"""Attribute of a function: `((position, Var), …)`, its scalar arguments. Symbolic dimensions of its buffers are no
+arguments."""
 ALIGNED = "buffer_dim_align"
-"""Annotation of a block: `((result, dimension, factor, offset), …)`, how far apart in memory elements along dimensions
-are to be."""
+"""Annotation of a block: `((result, dimension, factor, offset), …)`, the required strides of dimensions of its results.
+"""
 IMPORTS = "import_llvm"
 """Attribute of a function: LLVM texts with functions that it calls."""
 ROLLING = "rolling"
-"""Note on a loop: the buffers that keep in a ring what one of its trips made for the next."""
+"""Annotation of a loop: the ring buffers, which keep values of one trip for the next."""
 THREAD = "thread"
-"""Annotation of a loop: the kind of thread that its trips belong to; `vthread` ones are plain loops."""
+"""Annotation of a loop: the kind of thread that its trips are bound to; `vthread` loops are plain loops."""
 NUMBERS = "numbers"
-"""Attribute of a function on its way to code: the `Var`s that its code takes after the buffers, in order."""
+"""Attribute of a function during code generation: the `Var`s that its code takes after the buffers, in order."""
 
 
 @node
@@ -183,7 +184,7 @@ class PrimFunc:
         return text_of_func(self)
 
     def script(self) -> str:
-        """The text of the function, which `tir.parse` reads."""
+        """Return the text of the function, for `tir.parse`."""
         return repr(self)
 
     def show(self) -> None:
@@ -206,7 +207,7 @@ def seq(*stmts: Stmt | None) -> Stmt:
 
 
 def bodies(s: Stmt) -> tuple[Stmt, ...]:
-    """The statements directly inside `s`."""
+    """Return the statements directly inside `s`."""
     match s:
         case For() | Allocate() | Let():
             return (s.body,)
@@ -221,7 +222,7 @@ def bodies(s: Stmt) -> tuple[Stmt, ...]:
 
 
 def walk_stmt(s: Stmt) -> Iterator[Stmt]:
-    """`s` and every statement inside, outermost first."""
+    """Yield `s` and every statement inside, outermost first."""
     stack = [s]
     while stack:
         x = stack.pop()
@@ -230,7 +231,7 @@ def walk_stmt(s: Stmt) -> Iterator[Stmt]:
 
 
 def path_to(body: Stmt, target: Stmt) -> list[Stmt]:
-    """The statements of `body` around `target`, outermost first; none when it is not there."""
+    """Return the statements of `body` around `target`, outermost first; empty if `target` is not in `body`."""
     path: list[Stmt] = []
 
     def find(s: Stmt) -> bool:
@@ -247,7 +248,7 @@ def path_to(body: Stmt, target: Stmt) -> list[Stmt]:
 
 
 def expressions(s: Stmt) -> tuple[PrimExpr, ...]:
-    """The expressions that `s` holds itself, without those of the statements inside."""
+    """Return the expressions of `s` itself, without those of the statements inside."""
     match s:
         case For():
             return (s.min, s.extent)
@@ -264,7 +265,7 @@ def expressions(s: Stmt) -> tuple[PrimExpr, ...]:
 
 
 def map_bodies(s: Stmt, f: Callable[[Stmt], Stmt | None]) -> Stmt | None:
-    """`s` with `f` applied to the statements directly inside; None when nothing is left of it."""
+    """Apply `f` to the statements directly inside `s`; return None if nothing is left."""
     match s:
         case For() | Allocate() | Let():
             body = f(s.body)
@@ -290,7 +291,7 @@ def map_bodies(s: Stmt, f: Callable[[Stmt], Stmt | None]) -> Stmt | None:
 
 
 def map_expressions(s: Stmt, f: Callable[[PrimExpr], PrimExpr]) -> Stmt:
-    """`s` with `f` applied to every expression in it and in the statements inside."""
+    """Apply `f` to every expression of `s` and of the statements inside."""
 
     def visit(x: Stmt) -> Stmt:
         match x:
@@ -344,7 +345,7 @@ def redirect(
 
 
 def replaced(func: PrimFunc, old: Stmt, new: Stmt) -> PrimFunc:
-    """Return `func` with the statement `new` in place of `old`."""
+    """Return `func` with the statement `old` replaced by `new`."""
 
     def visit(s: Stmt) -> Stmt:
         return new if s is old else (map_bodies(s, visit) or s) if s in around else s
@@ -361,17 +362,17 @@ def nest(loops: Sequence[For], body: Stmt, fresh: Mapping[Var, Var] | None = Non
 
 
 def without_note(block: Block, key: str) -> dict[str, Any]:
-    """The notes of a block but one."""
+    """Return the annotations of a block except `key`."""
     return {k: v for k, v in block.annotations.items() if k != key}
 
 
 def block_names(func: PrimFunc) -> list[str]:
-    """The names of the blocks of a schedulable program, in order."""
+    """Return the names of the blocks of a schedulable program, in order."""
     return [s.name for s in walk_stmt(func.body) if isinstance(s, Block)]
 
 
 def stored_buffers(s: Stmt) -> list[Buffer]:
-    """The buffers that `s` stores to, each once, in order."""
+    """Return the buffers that `s` stores to, each once, in order."""
     found: dict[Buffer, None] = {}
     for x in walk_stmt(s):
         if isinstance(x, Store):
@@ -382,8 +383,7 @@ def stored_buffers(s: Stmt) -> list[Buffer]:
 
 
 def handed_out(e: PrimExpr, *, writes: bool = False) -> list[Buffer]:
-    """Return the buffers with addresses that a call passes on; with `writes`, only the buffers that the callee may
-    write."""
+    """Return the buffers whose addresses a call passes on; with `writes`, only those that the callee may write."""
     calls = [x for x in walk(e) if isinstance(x, Call) and x.op is address_of]
     return [
         load.buffer for c in calls
@@ -392,7 +392,7 @@ def handed_out(e: PrimExpr, *, writes: bool = False) -> list[Buffer]:
 
 
 def loaded_buffers(s: Stmt) -> list[Buffer]:
-    """The buffers that `s` loads from, each once, in order."""
+    """Return the buffers that `s` loads from, each once, in order."""
     found: dict[Buffer, None] = {}
     for x in walk_stmt(s):
         for top in expressions(x):

@@ -1,13 +1,13 @@
-"""Hardware instructions and routines in place of loops.
+"""Replaces loops by hardware instructions and routines.
 
     for i in range(16):                                for i_0 in range(16):
         for j in range(32):                                for j_0 in range(2):
             for k in range(64): C[i, j] += …       ->          gemv(C[i_0, j_0 * 16:…], A[i_0, :], B[j_0 * 16:…, :])
 
-An intrinsic is a block, which says what it computes, and statements that do it: written with `te.decl_tensor_intrin`,
-or as two loop functions. The loops to be replaced, around a block or inside of one that `blockize` made, must do just
-that: what stands inside of them is compared with the intrinsic's block, expression by expression, and each buffer of
-the intrinsic becomes a box of one of the program, found from how the loops index it.
+An intrinsic consists of a block that defines its computation, and statements that perform it: declared with
+`te.decl_tensor_intrin`, or as two TIR functions. The loops to be replaced, around a block or inside one made by
+`blockize`, must perform the same computation. So their body is compared with the intrinsic's block, expression by
+expression. Each buffer of the intrinsic becomes a box of a buffer of the program, derived from the loop indices.
 """
 
 from __future__ import annotations
@@ -86,10 +86,10 @@ class TensorIntrin:
 
     @staticmethod
     def register(name: str, desc: PrimFunc, impl: PrimFunc, override: bool = False) -> TensorIntrin:
-        """Make the intrinsic of two loop functions known as `name`: `impl` is run where `desc` was computed.
+        """Register an intrinsic of two TIR functions as `name`: `impl` replaces the computation `desc`.
 
-        Both have the same parameters; `desc` is one nest of loops. Where `desc` has a first value (`T.init`) and the
-        reduction continues over loops outside the intrinsic, `impl` runs without its own initial values. Raises
+        Both have the same parameters; `desc` is one nest of loops. If `desc` has an initialization (`T.init`), and the
+        reduction continues over loops outside the intrinsic, `impl` runs without initialization. Raises
         `ScheduleError`.
         """
         shapes = [[(b.shape, b.dtype) for b in f.params] for f in (desc, impl)]
@@ -117,8 +117,7 @@ class TensorIntrin:
 
     @staticmethod
     def remember(intrin: TensorIntrin, override: bool = False) -> TensorIntrin:
-        """Make an intrinsic known by its name, which is how steps that are stored refer to it. Raises
-        `ScheduleError`."""
+        """Register an intrinsic under its name, to which stored steps refer. Raises `ScheduleError`."""
         if TensorIntrin.known.get(intrin.name, intrin) is not intrin and not override:
             raise ScheduleError(
                 f"there is an intrinsic '{intrin.name}' already; register it with override=True, or under another name"
@@ -128,7 +127,7 @@ class TensorIntrin:
 
     @staticmethod
     def get(name: str) -> TensorIntrin:
-        """The intrinsic of that name. Raises `ScheduleError`."""
+        """Return the intrinsic of that name. Raises `ScheduleError`."""
         found = TensorIntrin.known.get(name)
         if found is None:
             raise ScheduleError(
@@ -139,12 +138,13 @@ class TensorIntrin:
 
 
 Pair = tuple[Buffer, tuple[PrimExpr, ...], Buffer, tuple[PrimExpr, ...]]
-"""A buffer of the intrinsic with an index, and what stands at the same place in the program."""
+"""A buffer of the intrinsic with an index, and the matching buffer of the program with its index."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Box:
-    """Where a buffer of the intrinsic is: `dims[k]` of `buffer` is its dimension k, and `first` its first element."""
+    """The box of a buffer of the intrinsic: its dimension k is dimension `dims[k]` of `buffer`, and its first element
+    is at `first`."""
 
     buffer: Buffer
     dims: tuple[int, ...]
@@ -158,8 +158,8 @@ class _Box:
 
 
 def tensorize(func: PrimFunc, at: For | Block, outer: Ranges, intrin: TensorIntrin) -> Block:
-    """Return the block that replaces a loop with all of its contents, or a block with loops in it; `outer` are the
-    ranges of the outer loops.
+    """Return the block that replaces a loop with its body, or a block with loops in it; `outer` are the ranges of the
+    outer loops.
 
     Raises `ScheduleError`.
     """
@@ -167,8 +167,8 @@ def tensorize(func: PrimFunc, at: For | Block, outer: Ranges, intrin: TensorIntr
 
 
 class _Match:
-    """`target` is the block that stays, `leaf` what each trip of the loops `inner` computes: `target` itself where
-    they are around it."""
+    """`target` is the resulting block, and `leaf` the computation of each trip of the loops `inner`; if these are
+    around `target`, it is `target` itself."""
 
     def __init__(self, func: PrimFunc, at: For | Block, outer: Ranges, intrin: TensorIntrin) -> None:
         self.func, self.at, self.intrin, self.pattern = func, at, intrin, intrin.pattern
@@ -223,7 +223,7 @@ class _Match:
         )
 
     def axes(self, first: Sequence[PrimExpr]) -> dict[PrimExpr, PrimExpr]:
-        """For each axis of the program its value inside the instruction; what it is at the start stays its name."""
+        """Return the value of each axis of the program inside the instruction, relative to its value at the start."""
         points: dict[PrimExpr, PrimExpr] = {}
         wanted = list(self.pattern.iters)
         covered = 1
@@ -251,7 +251,7 @@ class _Match:
         return {it.var: substitute(points.get(it.var, it.var), {it.var: const(0, INT64)}) for it in self.leaf.iters}
 
     def predicate(self) -> PrimExpr:
-        """Return the guard of the whole instruction; raises where the guard covers only a part of it."""
+        """Return the guard of the whole instruction. Raises `ScheduleError` if the guard covers only a part of it."""
         mine = {f.var for f in self.inner}
         axes: dict[PrimExpr, PrimExpr] = {
             it.var: b for it, b in zip(self.target.iters, self.target.bindings, strict=True)
@@ -287,7 +287,8 @@ class _Match:
                 return False
 
     def same(self, a: PrimExpr, b: PrimExpr, pairs: list[Pair]) -> bool:
-        """Whether two expressions are the same but for their buffers, which are noted, and for roundings in between."""
+        """Return whether two expressions are equal except for their buffers, which are recorded, and intermediate
+        rounding."""
         a, b = _unfused(a), _unfused(b)
         if type(a) is not type(b) or a.dtype is not b.dtype:
             return False
@@ -373,7 +374,7 @@ class _Match:
 
 
 def _loops_around(s: Stmt) -> tuple[list[For], Block] | None:
-    """The loops from `s` in, around one block."""
+    """Return the loops from `s` inwards, and the block that they contain; None for other statements."""
     loops: list[For] = []
     while isinstance(s, For):
         loops.append(s)
@@ -382,10 +383,9 @@ def _loops_around(s: Stmt) -> tuple[list[For], Block] | None:
 
 
 def _one_nest(name: str, s: Stmt, init: Stmt | None = None) -> tuple[list[For], Block] | None:
-    """A nest of loops, and what each of its trips does as a block with an axis for each loop; None for other
-    statements.
+    """Return a nest of loops, and its body as a block with an axis for each loop; None for other statements.
 
-    `init` is a nest over those of the loops that do not reduce.
+    `init` is a nest over the loops that are not reduction loops.
     """
     loops: list[For] = []
     while isinstance(s, For):
@@ -418,7 +418,7 @@ def _one_nest(name: str, s: Stmt, init: Stmt | None = None) -> tuple[list[For], 
 
 
 def _nest(axes: Sequence[IterVar], body: Stmt) -> Stmt:
-    """Loops of their own over some axes of a block around one of its statements."""
+    """Wrap a statement of a block in new loops over some of the block's axes."""
     fresh: dict[PrimExpr, PrimExpr] = {}
     loops = [Var(i.var.name) for i in axes]
     fresh.update(zip((i.var for i in axes), loops, strict=True))
@@ -429,12 +429,12 @@ def _nest(axes: Sequence[IterVar], body: Stmt) -> Stmt:
 
 
 def _going_on(s: Stmt) -> Stmt:
-    """`s` with the first values of its reductions left out."""
+    """Return `s` without the initialization of its reductions."""
     return replace(s, init=None) if isinstance(s, Block) else map_bodies(s, _going_on) or s
 
 
 def _unfused(e: PrimExpr) -> PrimExpr:
-    """`fma(x, y, z)` as the sum that it is."""
+    """Return `fma(x, y, z)` as a product and a sum."""
     return add(mul(e.args[0], e.args[1]), e.args[2]) if isinstance(e, Call) and e.op is fma else e
 
 
@@ -444,7 +444,7 @@ def _with_points(s: Stmt, points: dict[PrimExpr, PrimExpr]) -> Stmt:
 
 
 def _promises(a: Buffer, box: _Box) -> list[Stmt]:
-    """That the memory of the box is laid out as the buffer is declared, for the strides that it declares as numbers."""
+    """Return checks that the memory of the box has the strides that the buffer declares as numbers."""
     found: list[Stmt] = []
     wanted: PrimExpr = const(1, INT64)
     last = len(box.buffer.shape) - 1
@@ -463,8 +463,8 @@ def _stride(box: _Box, k: int) -> PrimExpr:
 
 
 def _bound(s: Stmt, boxes: dict[Buffer, _Box]) -> Stmt:
-    """The statements of an intrinsic over the boxes of the program, with loop variables of their own, and what it is
-    promised."""
+    """Return the statements of an intrinsic on the boxes of the program, with new loop variables and the required
+    checks."""
     addressed = {e.args[0].buffer for x in walk_stmt(s) for top in expressions(x) for e in walk(top)
                  if isinstance(e, Call) and e.op is address_of
                  if isinstance(e.args[0], Load)}
@@ -499,7 +499,7 @@ def _bound(s: Stmt, boxes: dict[Buffer, _Box]) -> Stmt:
 
 
 def _renewed(s: Stmt) -> Stmt:
-    """`s` with variables of its own, for one more use of it."""
+    """Return a copy of `s` with new variables."""
     fresh = {x.var: Var(x.var.name, x.var.dtype) for x in walk_stmt(s) if isinstance(x, (For, Let))}
 
     def visit(x: Stmt) -> Stmt:

@@ -1,4 +1,4 @@
-"""The trace of a schedule: its steps as data, to print, store and do again."""
+"""The trace of a schedule: its steps as data, to print, store and replay."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Decide = Callable[[Step, Any], Any]
 
 
 class Trace:
-    """Steps in order. Its text is the calls that made it; `as_json` is what `json.dumps` takes."""
+    """Steps in order. The text is the sequence of calls; `as_json` returns data for `json.dumps`."""
 
     def __init__(self, steps: Iterable[Step] = ()) -> None:
         self.steps = tuple(steps)
@@ -32,7 +32,7 @@ class Trace:
         print(self)
 
     def as_python(self) -> list[str]:
-        """The calls, one a line, over a schedule `sch`."""
+        """Return the calls on a schedule `sch`, one per line."""
         return [str(s) for s in self.steps]
 
     def as_json(self) -> list[dict[str, Any]]:
@@ -40,18 +40,18 @@ class Trace:
 
     @staticmethod
     def from_json(data: Any) -> Trace:
-        """The trace that `as_json` wrote. Raises `ScheduleError`."""
+        """Return the trace for the output of `as_json`. Raises `ScheduleError`."""
         if not isinstance(data, list):
             raise ScheduleError(f"a trace is a list of steps, and this is a {type(data).__name__}")
         return Trace(map(Step.from_json, data))
 
     @property
     def decisions(self) -> list[tuple[Step, Any]]:
-        """The samples with what was drawn."""
+        """Return the samples with their decisions."""
         return [(s, s.options["decision"]) for s in self.steps if "decision" in s.options]
 
     def with_decision(self, sample: Step, decision: Any) -> Trace:
-        """The same with another decision at one sample; the steps after it are as they were recorded."""
+        """Return the trace with another decision of one sample; later steps are unchanged."""
         if not any(s is sample for s in self.steps):
             raise ScheduleError(f"{sample} is not in this trace")
         return Trace(
@@ -59,7 +59,7 @@ class Trace:
         )
 
     def simplified(self, remove_postproc: bool) -> Trace:
-        """Return the trace without samples, with their values in the later steps; `remove_postproc` also drops all
+        """Return the trace without samples, whose values are part of the later steps; `remove_postproc` also drops all
         steps from `enter_postproc` on."""
         kept: list[Step] = []
         for s in self.steps:
@@ -70,6 +70,6 @@ class Trace:
         return Trace(kept)
 
     def apply_to_schedule(self, sch: Recorder, remove_postproc: bool = False) -> None:
-        """Do the steps on `sch`; `remove_postproc` stops at `enter_postproc`."""
+        """Apply the steps to `sch`; with `remove_postproc`, only those before `enter_postproc`."""
         names = [s.name for s in self.steps]
         sch.apply(self.steps[: names.index(POSTPROC)] if remove_postproc and POSTPROC in names else self.steps)

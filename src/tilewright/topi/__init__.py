@@ -1,14 +1,14 @@
-"""The computations of the operator families as tensor expressions, and their schedules for a `Machine`.
+"""Tensor expressions of the operator families, and their schedules for a `Machine`.
 
-Scripts use them under TVM's names and with its arguments:
+They have TVM's names and arguments:
 
     B = topi.nn.softmax(A, axis=-1)
     s = topi.x86.schedule_softmax(B)
     f = tvm.build(s, [A, B], "llvm")
 
-`topi.add`, `topi.sum`, `topi.transpose` and the like are here; networks' operators in `topi.nn`, pictures' in
-`topi.image`, those of detection in `topi.vision`, random numbers in `topi.random`; schedules in `topi.generic`,
-`topi.x86` and `topi.arm_cpu`. Every module lists what it gives to this namespace in its `__all__`.
+This namespace has `topi.add`, `topi.sum`, `topi.transpose` and the like. Neural network operators are in `topi.nn`,
+images in `topi.image`, detection in `topi.vision`, random numbers in `topi.random`; schedules are in `topi.generic`,
+`topi.x86` and `topi.arm_cpu`. Every module lists its public names in `__all__`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Pooling to a given size: windows that differ by one element."""
+"""Pooling to a given output size; window sizes differ by at most one."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from tilewright.topi.kinds import Reduction
 
 
 def adaptive_pool(data: te.Tensor, spatial: Sequence[int], output: Sequence[int], mean: bool) -> te.Tensor:
-    """The mean or maximum over the window `[i * n // out, ceil((i + 1) * n / out))` of each spatial dimension."""
+    """Return the mean or maximum over the window `[i * n // out, ceil((i + 1) * n / out))` of each spatial dimension.
+    """
     sizes = [data.extents[d] for d in spatial]
     shape: list[Any] = list(data.shape)
     for d, n in zip(spatial, output, strict=True):

@@ -1,5 +1,5 @@
-"""Dimensions split into blocks, the pieces reordered, and joined: the plans of layouts, and of depth to space and
-back."""
+"""Plans that split dimensions into blocks, reorder these, and join them: for layouts, depth to space, and its inverse.
+"""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from tilewright.topi.layouts import axes_between
 from tilewright.topi.shapes import Perm, Shape, product, require_rank
 
 Plan = tuple[Shape, Perm, Shape]
-"""See the tensor under the first shape, order its dimensions by the axes, see the result under the second shape."""
+"""Reshape to the first shape, transpose by the axes, reshape to the second shape."""
 
 
 def _plan(
     layout: Sequence[str], split: Mapping[str, Sequence[str]], join: Mapping[str, Sequence[str]],
     sizes: Mapping[str, Any]
 ) -> Plan:
-    """A plan from the pieces that each dimension of `layout` is split into, and those that it has afterwards."""
+    """Return the plan from the pieces of each dimension of `layout` before (`split`) and after (`join`)."""
     pieces = [p for letter in layout for p in split[letter]]
     order = [p for letter in layout for p in join[letter]]
     shape = tuple(product(sizes[p] for p in join[letter]) for letter in layout)
@@ -39,7 +39,7 @@ def _divided(size: Any, by: int, what: str) -> Any:
 
 
 def depth_to_space_plan(shape: Shape, block_size: int, layout: str, mode: str) -> Plan:
-    """Channels become blocks of pixels; the block is the slower part of the channel (`DCR`) or the faster one
+    """Turn channels into blocks of pixels; the block is the slower part of the channel (`DCR`) or the faster one
     (`CRD`)."""
     n, b = _sizes(shape, layout, "data"), block_size
     if mode not in ("DCR", "CRD"):
@@ -50,7 +50,7 @@ def depth_to_space_plan(shape: Shape, block_size: int, layout: str, mode: str) -
 
 
 def space_to_depth_plan(shape: Shape, block_size: int, layout: str) -> Plan:
-    """Blocks of pixels become channels, the block being the slower part."""
+    """Turn blocks of pixels into channels, with the block as the slower part."""
     n, b = _sizes(shape, layout, "data"), block_size
     sizes = {
         "n": n["N"], "c": n["C"], "y": b, "x": b, "h": _divided(n["H"], b, "height"), "w": _divided(n["W"], b, "width")

@@ -1,4 +1,4 @@
-"""`topi`'s functions of tensors and numbers that broadcast by numpy's rule."""
+"""Functions of tensors and numbers that broadcast by numpy's rules."""
 
 from __future__ import annotations
 
@@ -75,17 +75,17 @@ bitwise_xor = _function("bitwise_xor", of.bits_xor, "The bits set in exactly one
 
 
 def broadcast_to(data: te.Tensor, shape: Sequence[Any]) -> te.Tensor:
-    """`data` repeated along new dimensions and those of size one, to have `shape`. Raises `ShapeError`."""
+    """Broadcast `data` to `shape`. Raises `ShapeError` if that is impossible."""
     return of.broadcast(require_broadcast(dims(data), tuple(shape)), lambda x: x, data, name="broadcast_to")
 
 
 def where(condition: te.Tensor, x: te.Tensor, y: te.Tensor) -> te.Tensor:
-    """x where the condition, of booleans or numbers, is not zero; y elsewhere. The three broadcast."""
+    """Return x where the condition (booleans or numbers) is nonzero, and y elsewhere. The three broadcast."""
     return of.broadcast(broadcast_shapes(*map(dims, (condition, x, y))), of.selected, condition, x, y, name="where")
 
 
 def elemwise_sum(xs: Sequence[te.Tensor]) -> te.Tensor:
-    """The sum of tensors of one shape."""
+    """Return the sum of tensors of one shape."""
     total = xs[0]
     for x in xs[1:]:
         total = add(total, x)

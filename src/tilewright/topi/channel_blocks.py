@@ -1,8 +1,7 @@
-"""Convolution and pooling of data in any layout, blocked layouts such as `NCHW8c` among them; the plain definitions of
-these operators.
+"""Plain definitions of convolution and pooling for data in any layout, including blocked ones such as `NCHW8c`.
 
-A point of the result is taken apart into batch, channel and place, and put together again for the data and the kernel;
-where both have the same blocks, nothing is left of it. The kernels of plain layouts are in `conv` and `pool`.
+A point of the result is split into batch, channel and position, which give the indices of data and kernel. If these
+have the same blocks, the conversions cancel. The kernels for plain layouts are in `conv` and `pool`.
 """
 
 from __future__ import annotations
@@ -25,7 +24,8 @@ Finish = Callable[[PrimExpr, Sequence[PrimExpr]], PrimExpr]
 
 
 def plain_data(name: str, spatial: int) -> BijectiveLayout:
-    """From a layout of data to N, C, spatial order; raises `ShapeError` where the spatial dimensions have blocks."""
+    """Return the conversion from a layout of data to N, C, spatial order. Raises `ShapeError` for blocks of spatial
+    dimensions."""
     way = bijective_layout(name, "NC" + SPATIAL[spatial])
     for c in SPATIAL[spatial]:
         if way.src.factor_of(c) > 0:
@@ -37,7 +37,7 @@ def plain_data(name: str, spatial: int) -> BijectiveLayout:
 
 
 def plain_kernel(name: str, spatial: int) -> BijectiveLayout:
-    """From a layout of kernels to O, I, spatial order."""
+    """Return the conversion from a layout of kernels to O, I, spatial order."""
     return bijective_layout(name, "OI" + SPATIAL[spatial])
 
 
@@ -85,8 +85,8 @@ def pool(
     data: te.Tensor, ksize: Ints, strides: Ints, padding: Ints, dilation: Ints, data_layout: str,
     reduce: Callable[..., PrimExpr], identity: PrimExpr, finish: Finish | None, name: str,
 ) -> te.Tensor:
-    """`reduce` over each window, in which padding counts as `identity`; `finish(value, place)` makes the result of
-    it."""
+    """Apply `reduce` to each window, with padding as `identity`; `finish(value, position)` computes the result from it.
+    """
     way = plain_data(data_layout, len(ksize))
     batch, channels, *sizes = way.forward_shape(data.extents)
     window = Window(sizes, ksize, strides, padding, dilation)

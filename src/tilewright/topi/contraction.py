@@ -1,4 +1,4 @@
-"""Einstein sums: products of tensors, summed over the letters that the result lacks."""
+"""Einstein sums: products of tensors, summed over the letters absent from the result."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _SPARE: Final = "ΑΒΓΔΕΖΗΘ"
 
 
 def parse(equation: str, ranks: Sequence[int]) -> tuple[list[str], str]:
-    """The letters of each operand and of the result; an ellipsis becomes capital letters of its own."""
+    """Return the letters of each operand and of the result; an ellipsis becomes capital letters."""
     left, arrow, right = equation.replace(" ", "").partition("->")
     terms = left.split(",")
     if len(terms) != len(ranks):
@@ -42,7 +42,7 @@ def parse(equation: str, ranks: Sequence[int]) -> tuple[list[str], str]:
 
 
 def letters(equation: str, shapes: Sequence[Sequence[Any]]) -> tuple[list[str], str, dict[str, Any]]:
-    """The letters of each operand, those of the result, and the size of each; raises `ShapeError` where sizes
+    """Return the letters of each operand and of the result, and the size of each letter. Raises `ShapeError` if sizes
     differ."""
     terms, result = parse(equation, [len(s) for s in shapes])
     sizes: dict[str, Any] = {}
@@ -56,7 +56,8 @@ def letters(equation: str, shapes: Sequence[Sequence[Any]]) -> tuple[list[str], 
 
 
 def einsum(subscripts: str, *operand: te.Tensor) -> te.Tensor:
-    """The products of the elements of `operand`, summed over the letters of `subscripts` that its result lacks."""
+    """Return the products of the elements of `operand`, summed over the letters of `subscripts` absent from the result.
+    """
     terms, result, sizes = letters(subscripts, [dims(x) for x in operand])
     over = {c: te.reduce_axis((0, n), f"k{k}") for k, (c, n) in enumerate(sizes.items()) if c not in result}
 

@@ -1,4 +1,4 @@
-"""The plain definition of transposed convolutions: sums over the taps that reach an element of the result."""
+"""Transposed convolutions as sums over the taps that contribute to an element of the result: the plain definition."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ def conv_transpose(
     data: te.Tensor, weight: te.Tensor, strides: Ints, before: Ints, dilation: Ints, groups: int, sizes: Ints,
     data_order: Ints, kernel_order: Ints, out_order: Ints, out_dtype: DataType,
 ) -> te.Tensor:
-    """`data_order` and `kernel_order` bring the inputs into NC… and IO…; `out_order` takes the result out of NC…."""
+    """Return the transposed convolution. `data_order` and `kernel_order` permute the inputs to NC… and IO…; `out_order`
+    permutes the result from NC…."""
     shape = [data.extents[d] for d in data_order]
     kernel = [weight.extents[d] for d in kernel_order]
     depth, width = shape[1] // groups, kernel[1]
@@ -48,7 +49,7 @@ def conv_transpose(
 
 
 def at_axes(indices: Sequence[Any], order: Ints) -> list[Any]:
-    """Indices in normal order, each at the dimension where `order` finds it."""
+    """Return indices in normal order, rearranged to the dimensions that `order` gives."""
     where: list[Any] = [None] * len(order)
     for v, d in zip(indices, order, strict=True):
         where[d] = v

@@ -1,4 +1,4 @@
-"""Probabilities of classes from those of pairs of them."""
+"""Class probabilities from probabilities of pairs of classes."""
 
 from __future__ import annotations
 
@@ -13,12 +13,13 @@ __all__ = ["pairwise_coupling", "rounds"]
 
 
 def rounds(classes: int) -> int:
-    """How often the probabilities are improved at most."""
+    """Return the maximum number of iterations."""
     return max(100, classes)
 
 
 def pairwise_coupling(pairs: te.Tensor, classes: int) -> te.Tensor:
-    """Probabilities (rows, classes) from `pairs` (rows, classes * (classes - 1) / 2): that of i before j, for i < j.
+    """Return probabilities (rows, classes) from `pairs` (rows, classes * (classes - 1) / 2): that of i against j, for i
+    < j.
 
     T.-F. Wu, C.-J. Lin, R. C. Weng: Probability Estimates for Multi-class Classification by Pairwise Coupling, 2004,
     algorithm 2.
@@ -39,7 +40,7 @@ def pairwise_coupling(pairs: te.Tensor, classes: int) -> te.Tensor:
 
 
 def _matrix(b: Loops, r: BufferVar, first: E.PrimExpr, q: BufferVar, k: int) -> None:
-    """Q[t, t] = sum of r[j, t]^2 over j, Q[t, j] = -r[j, t] r[t, j]."""
+    """Compute Q[t, t] = sum of r[j, t]^2 over j, Q[t, j] = -r[j, t] r[t, j]."""
     for t in range(k):
         q[t * k + t] = E.const(0, q.dtype)
     place = 0
@@ -55,7 +56,7 @@ def _matrix(b: Loops, r: BufferVar, first: E.PrimExpr, q: BufferVar, k: int) -> 
 
 
 def _improve(b: Loops, q: BufferVar, qp: BufferVar, p: BufferVar, first: E.PrimExpr, k: int, going: BufferVar) -> None:
-    """One round, or the end where no probability would change much."""
+    """Perform one iteration, or stop if all changes would be small."""
     dtype = q.dtype
     total, error = b.variable("total", dtype, 0.0), b.variable("error", dtype, 0.0)
     with b.for_range(0, k, "t") as t:

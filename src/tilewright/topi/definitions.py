@@ -1,6 +1,6 @@
-"""Plain definitions of products and attention: sums over products, without tiles, packing, or a schedule.
+"""Plain definitions of matrix products and attention, without tiles, packing, or a schedule.
 
-They say what the operators compute, for any back end. A back end with a faster way registers a strategy
+They define the operators for any back end. A back end with a faster algorithm registers a strategy
 (`backends/base.py`). Sums of 16-bit floats are float32. The plain definitions of convolutions and pools are in
 `channel_blocks.py`.
 """
@@ -22,12 +22,13 @@ def sum_dtype(dtype: DataType) -> DataType:
 
 
 def dense(data: te.Tensor, weight: te.Tensor, out_dtype: DataType) -> te.Tensor:
-    """`data` (…, k) times the transpose of `weight` (n, k)."""
+    """Return `data` (…, k) times the transpose of `weight` (n, k)."""
     return matmul(data, weight, False, True, out_dtype)
 
 
 def matmul(a: te.Tensor, b: te.Tensor, transpose_a: bool, transpose_b: bool, out_dtype: DataType) -> te.Tensor:
-    """`a` (…, m, k) times `b` (k, n), each transposed on request; `a` only where it is a matrix."""
+    """Return `a` (…, m, k) times `b` (k, n), each transposed on request; `a` can be transposed only if it is a matrix.
+    """
     depth, columns = dims(b)[::-1] if transpose_b else dims(b)
     rows = dims(a)[1:] if transpose_a else dims(a)[:-1]
 
@@ -39,7 +40,7 @@ def matmul(a: te.Tensor, b: te.Tensor, transpose_a: bool, transpose_b: bool, out
 
 
 def batch_matmul(a: te.Tensor, b: te.Tensor, transpose_a: bool, transpose_b: bool, out_dtype: DataType) -> te.Tensor:
-    """The product of each pair of matrices of two 3-d tensors; a batch of one is repeated."""
+    """Return the product of each pair of matrices of two 3-D tensors; a batch of one is broadcast."""
     (batch_a, *left), (batch_b, *right) = dims(a), dims(b)
     rows, depth = left[::-1] if transpose_a else left
     columns = right[0] if transpose_b else right[1]
@@ -61,7 +62,7 @@ def _times(a: PrimExpr, b: PrimExpr, out_dtype: DataType) -> PrimExpr:
 def _sum(
     term: Callable[..., PrimExpr], depth: int, shape: tuple[int, ...], out_dtype: DataType, name: str
 ) -> te.Tensor:
-    """The sum of `term(k, *i)` over `depth` values of k, at each `i` of `shape`."""
+    """Return the sum of `term(k, *i)` over `depth` values of k, at each `i` of `shape`."""
     k = te.reduce_axis((0, depth), "k")
     total = te.compute(shape, lambda *i: te.sum(term(k.var, *i), axis=k), name=name)
     return total if total.dtype == out_dtype else te.compute(
@@ -73,10 +74,10 @@ def attention(
     query: te.Tensor, key: te.Tensor, value: te.Tensor, mask: te.Tensor | None, heads: int, sizes: tuple[int, int],
     starts: tuple[int, int, int], scale: float, causal: bool,
 ) -> te.Tensor:
-    """Softmax of the scaled products of queries and keys, times the values, as (batch, queries, heads * width).
+    """Return the softmax of the scaled products of queries and keys, times the values: (batch, queries, heads * width).
 
-    Head h of a query or key has the columns from `starts[0]` or `starts[1]` + h * size on, of a value from `starts[2]`
-    + h * width on; `sizes` are size and width. A `mask` (batch or 1, heads or 1, keys, queries or 1) is added; with
+    Head h of a query or key starts at the column `starts[0]` or `starts[1]` + h * size, that of a value at `starts[2]`
+    + h * width; `sizes` are size and width. A `mask` (batch or 1, heads or 1, keys, queries or 1) is added; with
     `causal`, the last query sees all keys.
     """
     (batch, queries, _), keys, (size, width) = query.shape, key.shape[1], sizes

@@ -16,11 +16,11 @@ from tilewright.topi.loops import Loops, loops
 __all__ = ["greatest_divisor"]
 
 STEPS = 92
-"""Most divisions for two numbers of 64 bits: consecutive Fibonacci numbers take the most (Lamé, 1844)."""
+"""Maximum number of divisions for two 64-bit numbers, reached for consecutive Fibonacci numbers (Lamé, 1844)."""
 
 
 def greatest_divisor(x: te.Tensor, y: te.Tensor, shape: Sequence[int]) -> te.Tensor:
-    """The greatest common divisor of the elements of two tensors that broadcast to `shape`."""
+    """Return the greatest common divisors of the elements of two tensors that broadcast to `shape`."""
     inputs = [t if tuple(t.extents) == tuple(shape) else broadcast_to(t, tuple(shape)) for t in (x, y)]
     total = prod(shape)
 

@@ -1,12 +1,11 @@
-"""Random numbers by Threefry, from a generator's state that is a tensor: equal states give equal numbers, on every
-machine.
+"""Random numbers by Threefry, with the generator's state as a tensor: equal states give equal numbers on every machine.
 
-A state is ten words of 64 bits: the key (4), the path of splits (2), the counter (2), and where the next step of the
-path goes (2). Numbers are the hash of key, path and counter. Sources: Salmon et al., "Parallel random numbers: as easy
+A state is ten words of 64 bits: the key (4), the path of splits (2), the counter (2), and the position of the path's
+next step (2). Numbers are the hash of key, path and counter. Sources: Salmon et al., "Parallel random numbers: as easy
 as 1, 2, 3" (SC 2011); Claessen and Palka, "Splittable pseudorandom number generators using cryptographic hashing"
-(Haskell 2013), encoding e4; rotations and permutation from Ferguson et al., "The Skein hash function family" (2010). As
-in TVM, and unlike Random123, the key is not added once more after the last round, so that programs draw the numbers
-they drew there.
+(Haskell 2013), encoding e4; rotations and permutation from Ferguson et al., "The Skein hash function family" (2010).
+Like TVM, and unlike Random123, the key is not added again after the last round, so programs draw the same numbers as in
+TVM.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ def _word(value: int) -> PrimExpr:
 
 
 def _hash(b: Loops, key: Sequence[PrimExpr], counter: Sequence[PrimExpr]) -> list[PrimExpr]:
-    """The four words that Threefry makes of four words under a key of four."""
+    """Return the four words of Threefry for four words `counter` under a key of four."""
     parity = _word(PARITY)
     for k in key:
         parity = I.bitwise_xor(parity, k)
@@ -55,7 +54,7 @@ def _hash(b: Loops, key: Sequence[PrimExpr], counter: Sequence[PrimExpr]) -> lis
 
 
 def _next_place(state: Sequence[PrimExpr]) -> list[PrimExpr]:
-    """The place in the path one to the right."""
+    """Return the position of the next step in the path, one bit to the right."""
     high, low = state[8], state[9]
     crossing = E.compare(E.EQ, high, _word(1))
     right = E.if_then_else(E.compare(E.EQ, high, _word(0)), I.shift_right(low, _word(1)), _word(0))
@@ -72,7 +71,7 @@ def _path_is_full(state: Sequence[PrimExpr]) -> PrimExpr:
 
 
 def threefry_generate(gen: te.Tensor, out_shape: Sequence[int]) -> tuple[te.Tensor, ...]:
-    """The state afterwards, and a tensor of random words; their number is a multiple of 4."""
+    """Return the next state, and a tensor of random words; their number is a multiple of 4."""
     count = prod(out_shape)
 
     def body(b: Loops, old: BufferVar, new: BufferVar, out: BufferVar) -> None:
@@ -103,7 +102,7 @@ def threefry_generate(gen: te.Tensor, out_shape: Sequence[int]) -> tuple[te.Tens
 
 
 def threefry_split(gen: te.Tensor) -> tuple[te.Tensor, ...]:
-    """Two states whose numbers have nothing to do with each other; the old one must not be used again."""
+    """Return two states with independent numbers; the old state must not be used again."""
 
     def body(b: Loops, old: BufferVar, left: BufferVar, right: BufferVar) -> None:
         state = [b.let(f"word{k}", old[k]) for k in range(STATE)]
@@ -124,7 +123,7 @@ def threefry_split(gen: te.Tensor) -> tuple[te.Tensor, ...]:
 
 
 def unit(bits: PrimExpr, dtype: str) -> PrimExpr:
-    """A number in [0, 1) from 64 random bits."""
+    """Return a number in [0, 1) made from 64 random bits."""
     digits = 52 if dtype == "float64" else 23
     return E.cast(dtype, I.shift_right(bits, _word(64 - digits))) * E.const(2.0**-digits, dtype)
 
@@ -132,7 +131,7 @@ def unit(bits: PrimExpr, dtype: str) -> PrimExpr:
 def uniform(
     gen: te.Tensor, low: te.Tensor, high: te.Tensor, out_shape: Sequence[int], out_dtype: str
 ) -> tuple[te.Tensor, ...]:
-    """The state afterwards, and numbers spread evenly over [low, high), which are scalars."""
+    """Return the next state, and numbers distributed uniformly over [low, high); both bounds are scalars."""
     count = prod(out_shape)
 
     def body(b: Loops, bits: BufferVar, least: BufferVar, most: BufferVar, out: BufferVar) -> None:
@@ -150,7 +149,7 @@ def _flat(x: te.Tensor) -> te.Tensor:
 def normal(
     gen: te.Tensor, mean: te.Tensor, scale: te.Tensor, out_shape: Sequence[int], out_dtype: str
 ) -> tuple[te.Tensor, ...]:
-    """The state afterwards, and numbers of a normal distribution, by the method of Box and Muller."""
+    """Return the next state, and normally distributed numbers (Box-Muller method)."""
     count = prod(out_shape)
 
     def body(b: Loops, bits: BufferVar, middle: BufferVar, width: BufferVar, out: BufferVar) -> None:
@@ -167,8 +166,8 @@ def normal(
 
 
 def multinomial(gen: te.Tensor, probs: te.Tensor, num_samples: int) -> tuple[Any, ...]:
-    """The state afterwards, and for each row of `probs` the classes that were drawn, each as often as its share of the
-    row says."""
+    """Return the next state, and `num_samples` classes for each row of `probs`, drawn with the probabilities of the
+    row."""
     rows, classes = prod(probs.extents[:-1]), probs.extents[-1]
     shape = (*probs.extents[:-1], num_samples)
 

@@ -1,4 +1,4 @@
-"""Tensor expressions of the operators that make each element from the elements at the same place."""
+"""Tensor expressions of elementwise operators, with broadcasting."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from tilewright.topi.tag import BROADCAST, ELEMWISE
 
 
 def elementwise(x: te.Tensor, f: Callable[[PrimExpr], Value], name: str) -> te.Tensor:
-    """`f` of every element."""
+    """Apply `f` to every element."""
     return te.compute(x.shape, lambda *i: f(x(*i)), name=name, tag=ELEMWISE)
 
 
 def broadcast(shape: Sequence[Any], f: Callable[..., Value], *inputs: te.Tensor, name: str) -> te.Tensor:
-    """`f` of the elements of `inputs`, which broadcast to `shape`."""
+    """Apply `f` to the elements of `inputs`, which broadcast to `shape`."""
     return te.compute(shape, lambda *i: f(*(at(x, i) for x in inputs)), name=name, tag=BROADCAST)
 
 
 def at(x: te.Tensor, indices: tuple[Any, ...]) -> PrimExpr:
-    """The element of `x` that broadcasting puts at `indices`."""
+    """Return the element of `x` that broadcasting reads at `indices`."""
     aligned = indices[len(indices) - x.ndim :]
     return x(*(0 if E.number_of(n) == 1 else i for n, i in zip(x.shape, aligned, strict=True)))
 
@@ -36,24 +36,24 @@ def absolute(x: PrimExpr) -> PrimExpr:
 
 
 def sign(x: PrimExpr) -> PrimExpr:
-    """1 above zero, -1 below it, else `x` itself: zero or not a number."""
+    """Return 1 above zero, -1 below zero, else `x` itself: zero or NaN."""
     zero = E.const(0, x.dtype)
     below = x if x.dtype.code in ("uint", "bool") else E.if_then_else(x < zero, E.const(-1, x.dtype), x)
     return E.if_then_else(x > zero, E.const(1, x.dtype), below)
 
 
 def greater_of(x: PrimExpr, y: PrimExpr) -> PrimExpr:
-    """The greater one; not a number when either is not."""
+    """Return the greater value; NaN if either is NaN."""
     return _extreme(E.maximum, x, y)
 
 
 def lesser_of(x: PrimExpr, y: PrimExpr) -> PrimExpr:
-    """The lesser one; not a number when either is not."""
+    """Return the lesser value; NaN if either is NaN."""
     return _extreme(E.minimum, x, y)
 
 
 def _extreme(of: Callable[..., PrimExpr], x: PrimExpr, y: PrimExpr) -> PrimExpr:
-    """`of` keeps what is no number of its first operand only."""
+    """Apply `of` so that NaN of either operand is propagated; `of` itself propagates only NaN of the first."""
     if E.number_of(x) is not None:
         x, y = y, x
     if not x.dtype.is_float or E.number_of(y) is not None:
@@ -73,13 +73,13 @@ def _folded(
 
 
 greatest = _folded(greater_of, te.max, te.min_value, "max")
-"""The greatest element along reduction axes; not a number when one of them is not."""
+"""The greatest element along reduction axes; NaN if one of them is NaN."""
 least = _folded(lesser_of, te.min, te.max_value, "min")
-"""The least element along reduction axes; not a number when one of them is not."""
+"""The least element along reduction axes; NaN if one of them is NaN."""
 
 
 def clamp(x: PrimExpr, low: float, high: float) -> PrimExpr:
-    """`x` held in `[low, high]`; bounds that the type cannot hold do nothing."""
+    """Clamp `x` to `[low, high]`; bounds outside the range of the type have no effect."""
     if x.dtype.is_integer:
         least, most = integer_range(x.dtype)
         low, high = max(low, least), min(high, most)
@@ -87,14 +87,14 @@ def clamp(x: PrimExpr, low: float, high: float) -> PrimExpr:
 
 
 def integer_range(dtype: DataType) -> tuple[int, int]:
-    """The least and the greatest value of an integer type."""
+    """Return the least and the greatest value of an integer type."""
     if dtype.code == "uint":
         return 0, (1 << dtype.bits) - 1
     return -(1 << (dtype.bits - 1)), (1 << (dtype.bits - 1)) - 1
 
 
 def power(x: PrimExpr, y: PrimExpr) -> PrimExpr:
-    """`x` to the `y`; small whole constants are products. Integers wrap around."""
+    """Return `x` to the power `y`; small integer exponents become products. Integers wrap around."""
     n = E.number_of(y)
     if n in (1, 2, 3):
         result = x
@@ -107,22 +107,22 @@ def power(x: PrimExpr, y: PrimExpr) -> PrimExpr:
 
 
 def negated(x: PrimExpr) -> PrimExpr:
-    """-x, of a zero too; integers wrap around."""
+    """Return -x, with the sign of zero changed; integers wrap around."""
     return E.mul(x, E.const(-1, x.dtype)) if x.dtype.is_float else E.sub(E.const(0, x.dtype), x)
 
 
 def rounded(how: E.Intrinsic) -> Callable[[PrimExpr], PrimExpr]:
-    """One of the roundings; integers are round already."""
+    """Return a rounding function that leaves integers unchanged."""
     return lambda x: how(x) if x.dtype.is_float else x
 
 
 def positive(x: PrimExpr) -> PrimExpr:
-    """max(x, 0)."""
+    """Return max(x, 0)."""
     return E.maximum(x, E.const(0, x.dtype))
 
 
 def leaky(x: PrimExpr, slope: E.Value) -> PrimExpr:
-    """x above zero, slope * x elsewhere."""
+    """Return x above zero, slope * x elsewhere."""
     return E.if_then_else(x > 0, x, E.mul(x, slope if isinstance(slope, PrimExpr) else E.const(slope, x.dtype)))
 
 
@@ -139,7 +139,7 @@ def is_finite(x: PrimExpr) -> PrimExpr:
 
 
 def exclusive_or(x: PrimExpr, y: PrimExpr) -> PrimExpr:
-    """True where exactly one is true."""
+    """Return true where exactly one operand is true."""
     return E.compare(E.NE, x, y)
 
 
@@ -160,21 +160,21 @@ def bits_not(x: PrimExpr) -> PrimExpr:
 
 
 def selected(condition: PrimExpr, x: PrimExpr, y: PrimExpr) -> PrimExpr:
-    """x where the condition, a boolean or a number, is not zero; y elsewhere."""
+    """Return x where the condition, a boolean or a number, is nonzero; y elsewhere."""
     return E.if_then_else(
         condition if condition.dtype == BOOL else E.compare(E.NE, condition, E.const(0, condition.dtype)), x, y
     )
 
 
 def converted(x: PrimExpr, dtype: str | DataType) -> PrimExpr:
-    """x as `dtype`; as a boolean, whether it is not zero."""
+    """Convert x to `dtype`; as a boolean, the result is whether x is nonzero."""
     if DataType(dtype) == BOOL:
         return x if x.dtype == BOOL else E.compare(E.NE, x, E.const(0, x.dtype))
     return E.cast(dtype, x)
 
 
 def times_fixed_point(x: PrimExpr, multiplier: E.Value, left: E.Value, right: E.Value) -> PrimExpr:
-    """`(x << left) * multiplier >> right`, rounded, of int32 by way of int64."""
+    """Return `(x << left) * multiplier >> right`, rounded, for int32; intermediate values are int64."""
     factor = _shifted(multiplier, left)
     product = E.mul(E.cast("int64", x), factor)
     half = _shifted(1, right - 1 if isinstance(right, int) else E.sub(right, 1))

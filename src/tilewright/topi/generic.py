@@ -1,7 +1,7 @@
-"""Schedules for any machine: plain loops, which steps of your own may refine.
+"""Schedules for any machine: plain loops, which users can refine with further steps.
 
-Every one takes the results of a computation, a tensor or a list of them, and returns a `te.Schedule` in which values
-that are only passed on are inlined. The schedules for processors, with tiles and vectors, are in `topi.x86` and
+Each function takes the results of a computation, a tensor or a list of them, and returns a `te.Schedule` in which
+intermediate elementwise values are inlined. The schedules for processors, with tiles and vectors, are in `topi.x86` and
 `topi.arm_cpu`.
 """
 
@@ -16,8 +16,8 @@ from tilewright.topi.schedule_names import NAMES
 
 
 def default_schedule(outs: te.Tensor | Sequence[te.Tensor], auto_inline: bool = True) -> Schedule:
-    """A loop nest for each computation behind `outs`; with `auto_inline`, elementwise values in between are made where
-    they are read."""
+    """Return a schedule with a loop nest for each computation of `outs`; with `auto_inline`, intermediate elementwise
+    values are inlined."""
     s = te.create_schedule([t.op for t in ([outs] if isinstance(outs, te.Tensor) else outs)])
     for stage in s.stages if auto_inline else ():
         op = stage.op
@@ -27,12 +27,12 @@ def default_schedule(outs: te.Tensor | Sequence[te.Tensor], auto_inline: bool = 
 
 
 def schedule_default(outs: te.Tensor | Sequence[te.Tensor]) -> Schedule:
-    """A loop nest for each computation, and values in between inlined."""
+    """Return a schedule with a loop nest for each computation, and intermediate elementwise values inlined."""
     return default_schedule(outs)
 
 
 def schedule_extern(outs: te.Tensor | Sequence[te.Tensor]) -> Schedule:
-    """A loop nest for each computation, and nothing inlined."""
+    """Return a schedule with a loop nest for each computation, without inlining."""
     return default_schedule(outs, auto_inline=False)
 
 

@@ -11,7 +11,7 @@ FAMILIES: Final = frozenset({"adreno", "bifrost", "cuda", "gpu", "hexagon", "hls
 
 
 class Family:
-    """The namespace `topi.cuda` and the like: every `schedule_…` of it can be named, and refuses to be called."""
+    """A namespace such as `topi.cuda`: every name `schedule_…` exists, and raises `ScheduleError` when called."""
 
     def __init__(self, name: str) -> None:
         self.name = name

@@ -1,4 +1,4 @@
-"""Computations of images: resampling to other sizes, at grids of points, and of parts; dilation."""
+"""Computations on images: resampling to other sizes, at grid points, and of crops; dilation."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def resize1d(
     coordinate_transformation_mode: str = "half_pixel", rounding_method: str = "", bicubic_alpha: float = -0.5,
     bicubic_exclude: int = 0, extrapolation_value: float = 0.0, out_dtype: str | None = None,
 ) -> te.Tensor:
-    """Rows of `data` resampled to `size`; see the operator image.resize1d."""
+    """Return rows of `data` resampled to `size`; see the operator image.resize1d."""
     cubic = bicubic_alpha, bool(bicubic_exclude)
     return _resized(
         data, roi, size, layout, method, coordinate_transformation_mode, rounding_method, cubic, extrapolation_value,
@@ -53,7 +53,7 @@ def resize2d(
     coordinate_transformation_mode: str = "half_pixel", rounding_method: str = "", bicubic_alpha: float = -0.5,
     bicubic_exclude: int = 0, extrapolation_value: float = 0.0, out_dtype: str | None = None,
 ) -> te.Tensor:
-    """Images of `data` resampled to `size`; see the operator image.resize2d."""
+    """Return images of `data` resampled to `size`; see the operator image.resize2d."""
     cubic = bicubic_alpha, bool(bicubic_exclude)
     return _resized(
         data, roi, size, layout, method, coordinate_transformation_mode, rounding_method, cubic, extrapolation_value,
@@ -66,7 +66,7 @@ def resize3d(
     coordinate_transformation_mode: str = "half_pixel", rounding_method: str = "", bicubic_alpha: float = -0.5,
     bicubic_exclude: int = 0, extrapolation_value: float = 0.0, out_dtype: str | None = None,
 ) -> te.Tensor:
-    """Volumes of `data` resampled to `size`; see the operator image.resize3d."""
+    """Return volumes of `data` resampled to `size`; see the operator image.resize3d."""
     cubic = bicubic_alpha, bool(bicubic_exclude)
     return _resized(
         data, roi, size, layout, method, coordinate_transformation_mode, rounding_method, cubic, extrapolation_value,
@@ -77,14 +77,16 @@ def resize3d(
 def dilation2d_nchw(
     input: te.Tensor, filter: te.Tensor, stride: Any, padding: Any, dilations: Any, out_dtype: str | None = None,
 ) -> te.Tensor:
-    """The greatest of input (batch, channels, height, width) + filter (channels, height, width) in each window."""
+    """Return the maximum of input (batch, channels, height, width) + filter (channels, height, width) in each window.
+    """
     return _dilated(input, filter, ((0, 1, 2, 3), (0, 1, 2)), stride, padding, dilations, out_dtype)
 
 
 def dilation2d_nhwc(
     input: te.Tensor, filter: te.Tensor, stride: Any, padding: Any, dilations: Any, out_dtype: str | None = None,
 ) -> te.Tensor:
-    """The greatest of input (batch, height, width, channels) + filter (height, width, channels) in each window."""
+    """Return the maximum of input (batch, height, width, channels) + filter (height, width, channels) in each window.
+    """
     return _dilated(input, filter, ((0, 3, 1, 2), (2, 0, 1)), stride, padding, dilations, out_dtype)
 
 

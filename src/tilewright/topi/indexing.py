@@ -1,4 +1,4 @@
-"""Tensor expressions of the operators that look elements up by computed indices, and of those that make tensors."""
+"""Tensor expressions of operators that read elements at computed indices, and of those that create tensors."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tilewright.topi.transform import dims
 
 
 def bounded(index: PrimExpr, size: Any, mode: str) -> PrimExpr:
-    """An index into `[0, size)`: held there (`clip`), taken modulo `size` (`wrap`), trusted (`fast`)."""
+    """Return an index into `[0, size)`: clamped (`clip`), taken modulo `size` (`wrap`), or unchecked (`fast`)."""
     position = E.cast("int64", index)
     if mode == "clip":
         return E.maximum(E.minimum(position, size - 1), 0)
@@ -20,7 +20,7 @@ def bounded(index: PrimExpr, size: Any, mode: str) -> PrimExpr:
 
 
 def from_end(index: PrimExpr, size: Any) -> PrimExpr:
-    """An index that counts from the end when it is negative, held in `[0, size)`."""
+    """Return an index clamped to `[0, size)`; a negative one counts from the end."""
     position = E.cast("int64", index)
     return bounded(
         E.if_then_else(position < 0, position + size, position) if index.dtype.code == "int" else position, size, "clip"
@@ -28,7 +28,7 @@ def from_end(index: PrimExpr, size: Any) -> PrimExpr:
 
 
 def take_flat(data: te.Tensor, indices: te.Tensor, mode: str) -> te.Tensor:
-    """The elements of the flattened `data` at `indices`."""
+    """Return the elements of the flattened `data` at `indices`."""
     sizes = dims(data)
 
     def flat(*i: Var) -> PrimExpr:
@@ -46,7 +46,7 @@ def take_flat(data: te.Tensor, indices: te.Tensor, mode: str) -> te.Tensor:
 
 
 def take(data: te.Tensor, indices: te.Tensor, axis: int, batch_dims: int, mode: str, shape: Sequence[Any]) -> te.Tensor:
-    """The slices of `data` along `axis` at `indices`."""
+    """Return the slices of `data` along `axis` at `indices`."""
     sizes = dims(data)
 
     def along(*i: Var) -> PrimExpr:
@@ -58,7 +58,7 @@ def take(data: te.Tensor, indices: te.Tensor, axis: int, batch_dims: int, mode: 
 
 
 def write_row(data: te.Tensor, row: te.Tensor, index: te.Tensor) -> te.Tensor:
-    """`data` with `row` in the place of row `index`."""
+    """Return `data` with row `index` replaced by `row`."""
     where = E.cast("int64", index())
     return te.compute(
         data.shape, lambda *i: E.if_then_else(E.compare(E.EQ, E.cast("int64", i[0]), where), row(*i[1:]), data(*i)),
@@ -67,7 +67,7 @@ def write_row(data: te.Tensor, row: te.Tensor, index: te.Tensor) -> te.Tensor:
 
 
 def gather(data: te.Tensor, axis: int, indices: te.Tensor) -> te.Tensor:
-    """`data` at the same place but for `axis`, where `indices` says."""
+    """Return the elements of `data` at the same position, except that `indices` gives the position along `axis`."""
     size = dims(data)[axis]
     return te.compute(
         indices.shape, lambda *i: data(*i[:axis], from_end(indices(*i), size), *i[axis + 1 :]), name="gather"
@@ -75,7 +75,7 @@ def gather(data: te.Tensor, axis: int, indices: te.Tensor) -> te.Tensor:
 
 
 def gather_nd(data: te.Tensor, indices: te.Tensor, batch_dims: int, shape: Sequence[Any]) -> te.Tensor:
-    """`data` at the points whose coordinates are along the first axis of `indices`."""
+    """Return the elements of `data` at the points whose coordinates are along the first axis of `indices`."""
     coordinates = indices.extents[0]
     sizes = dims(data)
 
@@ -88,7 +88,7 @@ def gather_nd(data: te.Tensor, indices: te.Tensor, batch_dims: int, shape: Seque
 
 
 def one_hot(indices: te.Tensor, on: te.Tensor, off: te.Tensor, depth: int, axis: int, dtype: str) -> te.Tensor:
-    """`on` where the coordinate along the new `axis` equals the index, `off` elsewhere."""
+    """Return `on` where the coordinate along the new `axis` equals the index, `off` elsewhere."""
     shape = [*dims(indices)[:axis], depth, *dims(indices)[axis:]]
 
     def element(*i: Var) -> PrimExpr:
@@ -99,13 +99,13 @@ def one_hot(indices: te.Tensor, on: te.Tensor, off: te.Tensor, depth: int, axis:
 
 
 def full(shape: Sequence[Any], value: Value, dtype: str, name: str = "full") -> te.Tensor:
-    """`value` everywhere."""
+    """Return a tensor with `value` everywhere."""
     constant = E.cast(dtype, value) if isinstance(value, PrimExpr) else E.const(value, dtype)
     return te.compute(shape, lambda *i: constant, name=name)
 
 
 def arange(start: float, step: float, count: int, dtype: str) -> te.Tensor:
-    """start, start + step, …: `count` numbers."""
+    """Return start, start + step, …: `count` numbers."""
     return te.compute(
         (count,), lambda i: E.add(E.mul(E.cast(dtype, i), E.const(step, dtype)), E.const(start, dtype)), name="arange"
     )

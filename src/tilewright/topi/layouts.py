@@ -1,4 +1,4 @@
-"""Layout names (`NCHW`, `OHWI`, `NCDHW`): where each dimension stands, and the axes that bring one into another."""
+"""Layout names (`NCHW`, `OHWI`, `NCDHW`), and the axes that convert one layout to another."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ SPATIAL = {1: "W", 2: "HW", 3: "DHW"}
 
 @lru_cache(maxsize=256)
 def axes_between(source: str, wanted: str, what: str) -> tuple[int, ...]:
-    """Axes with which `transpose` brings a tensor in layout `source` into layout `wanted`; `ShapeError` when it
-    cannot."""
+    """Return the axes with which `transpose` converts the layout `source` to `wanted`. Raises `ShapeError` for other
+    letters."""
     if sorted(source) != sorted(wanted):
         raise ShapeError(
             f"{what} '{source}' is not known here; it must be an order of the letters {', '.join(wanted)}, for example "
@@ -24,12 +24,12 @@ def axes_between(source: str, wanted: str, what: str) -> tuple[int, ...]:
 
 
 def data_axes(layout: str, spatial: int) -> tuple[int, ...]:
-    """Axes that bring data into N, C, spatial order."""
+    """Return the axes that convert data to N, C, spatial order."""
     return axes_between(layout, "NC" + SPATIAL[spatial], "data layout")
 
 
 def kernel_axes(layout: str, spatial: int, transposed: bool = False) -> tuple[int, ...]:
-    """Axes that bring a kernel into O, I, spatial order (I, O for a transposed convolution)."""
+    """Return the axes that convert a kernel to O, I, spatial order (I, O for a transposed convolution)."""
     return axes_between(layout, ("IO" if transposed else "OI") + SPATIAL[spatial], "kernel layout")
 
 

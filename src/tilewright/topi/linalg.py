@@ -1,9 +1,9 @@
 """Dense linear algebra on stacks of small matrices: factorizations, triangular systems, eigenvalues, singular values.
 
-Every kernel takes a stack of matrices (…, rows, columns), works on one matrix at a time in float64, and shares the
-matrices among threads. The conventions of packed results (pivots that count from one, reflectors below the diagonal)
-are LAPACK's. Source of the algorithms: G. H. Golub and C. F. Van Loan, Matrix Computations, 4th edition; section
-numbers are of that book.
+Every kernel takes a stack of matrices (…, rows, columns), computes one matrix at a time in float64, and distributes the
+matrices among threads. The conventions of packed results (one-based pivots, reflectors below the diagonal) are
+LAPACK's. Source of the algorithms: G. H. Golub and C. F. Van Loan, Matrix Computations, 4th edition; section numbers
+refer to that book.
 """
 
 from __future__ import annotations
@@ -37,13 +37,14 @@ __all__ = [
 
 FLOAT64: Final = DataType("float64")
 SWEEPS: Final = 40
-"""Jacobi's methods converge quadratically; matrices of thousands of rows take about ten sweeps."""
+"""Maximum number of sweeps. Jacobi's methods converge quadratically; matrices of thousands of rows take about ten
+sweeps."""
 EPSILON: Final = 2.0**-52
 
 
 @dataclass(frozen=True, slots=True)
 class Matrix:
-    """A row-major matrix in memory, from flat position `start` on."""
+    """A row-major matrix in memory that starts at the flat position `start`."""
 
     data: BufferVar
     columns: int
@@ -68,7 +69,7 @@ def _block(
 
 
 def _copied(b: Loops, source: BufferVar, item: PrimExpr, rows: int, columns: int, name: str) -> Matrix:
-    """One matrix of a stack in memory of its own, as float64."""
+    """Return a float64 copy of one matrix of a stack."""
     found = Matrix(b.allocate(FLOAT64, max(1, rows * columns), name), columns)
     with _block(b, rows, columns) as (i, j):
         found[i, j] = E.cast(FLOAT64, source[item * (rows * columns) + i * columns + j])
@@ -88,7 +89,7 @@ def _stored(b: Loops, matrix: Matrix, out: BufferVar, item: PrimExpr, rows: int,
 
 
 def _sum(b: Loops, first: Value, end: Value, term: Callable[..., PrimExpr], start: Value = 0.0) -> PrimExpr:
-    """`start` and the sum of `term(k)` over [first, end)."""
+    """Return `start` plus the sum of `term(k)` over [first, end)."""
     total = b.variable("total", FLOAT64, start)
     with b.for_range(first, end, "k") as k:
         total[0] = total[0] + term(k)
@@ -96,7 +97,7 @@ def _sum(b: Loops, first: Value, end: Value, term: Callable[..., PrimExpr], star
 
 
 Body = Callable[..., None]
-"""`body(loops, item, inputs…, outputs…)` for one matrix of a stack."""
+"""A function `body(loops, item, inputs…, outputs…)` for one matrix of a stack."""
 
 
 def _stacked(
@@ -107,7 +108,8 @@ def _stacked(
     work: float,
     body: Body,
 ) -> tuple[te.Tensor, ...]:
-    """`body` for each matrix of stacks whose first dimensions are `lead`; `work` is about how many steps one takes."""
+    """Run `body` for each matrix of stacks with the leading dimensions `lead`; `work` is its approximate number of
+    steps."""
     batch = prod(lead)
     empty = not any(prod(s) for s, _ in outputs)
 
@@ -121,9 +123,9 @@ def _stacked(
 
 
 def cholesky(data: te.Tensor) -> tuple[te.Tensor, ...]:
-    """The lower factor of symmetric matrices (4.2.5), and the order of the first minor that is not positive.
+    """Return the lower factor of symmetric matrices (4.2.5), and the order of the first minor that is not positive.
 
-    Only the lower half is read. From that row on the factor is not a number.
+    Only the lower half is read. From that row on, the factor is NaN.
     """
     *lead, n, _ = data.extents
 
@@ -149,7 +151,8 @@ def cholesky(data: te.Tensor) -> tuple[te.Tensor, ...]:
 
 
 def lu(data: te.Tensor, pivot: bool = True) -> tuple[te.Tensor, ...]:
-    """L without its ones and U in one matrix (3.4.4), the row that each was swapped with, and the first zero pivot."""
+    """Return L without its unit diagonal and U in one matrix (3.4.4), the row swapped with each row, and the first zero
+    pivot."""
     *lead, m, n = data.extents
     count = min(m, n)
 
@@ -182,7 +185,7 @@ def lu(data: te.Tensor, pivot: bool = True) -> tuple[te.Tensor, ...]:
 
 
 def _swap_greatest(b: Loops, a: Matrix, step: PrimExpr, m: int, n: int, place: BufferVar) -> None:
-    """The row with the greatest element of column `step`, at `step` or below, swapped with row `step`."""
+    """Swap row `step` with the row, at `step` or below, that has the element of greatest magnitude in column `step`."""
     greatest = b.variable("greatest", FLOAT64, I.fabs(a[step, step]))
     with b.for_range(step + 1, m, "i") as i:
         size = b.let("size", I.fabs(a[i, step]))
@@ -196,7 +199,7 @@ def _swap_greatest(b: Loops, a: Matrix, step: PrimExpr, m: int, n: int, place: B
 
 
 def permutation(pivots: te.Tensor, size: int) -> te.Tensor:
-    """Where the rows come from that `pivots`, of `lu`, swap one after another.
+    """Return the permutation of rows that results from the successive swaps `pivots` of `lu`.
 
     Row k of the permuted matrix is row result[k].
     """
@@ -216,7 +219,8 @@ def permutation(pivots: te.Tensor, size: int) -> te.Tensor:
 
 
 def solve_triangular(matrix: te.Tensor, rhs: te.Tensor, upper: bool, unit: bool) -> te.Tensor:
-    """X of `matrix` @ X = `rhs` by substitution (3.1); only one triangle is read, without its diagonal when `unit`."""
+    """Return X of `matrix` @ X = `rhs` by substitution (3.1); only one triangle is read, without its diagonal if
+    `unit`."""
     *lead, n, m = rhs.extents
 
     def body(b: Loops, item: PrimExpr, a: BufferVar, given: BufferVar, out: BufferVar) -> None:
@@ -239,9 +243,9 @@ def solve_triangular(matrix: te.Tensor, rhs: te.Tensor, upper: bool, unit: bool)
 
 
 def geqrf(data: te.Tensor) -> tuple[te.Tensor, ...]:
-    """R above the diagonal, the vectors of Householder's reflections below it (5.2.2), and the factors of these.
+    """Return R above the diagonal, the vectors of Householder reflections below it (5.2.2), and the factors of these.
 
-    LAPACK's `geqrf`.
+    This is LAPACK's `geqrf`.
     """
     *lead, m, n = data.extents
     count = min(m, n)
@@ -273,9 +277,9 @@ def geqrf(data: te.Tensor) -> tuple[te.Tensor, ...]:
 def _reflect(
     b: Loops, a: Matrix, column: PrimExpr, step: PrimExpr, rows: int, vector: Callable[..., PrimExpr], factor: PrimExpr
 ) -> None:
-    """A column of `a` reflected.
+    """Reflect a column of `a`.
 
-    It loses `factor` times its product with the vector, which has a one at `step` and `vector` below.
+    Subtract `factor` times its product with the vector, which is one at `step` and `vector` below.
     """
     product = b.let("product", factor * _sum(b, step + 1, rows, lambda k: vector(k) * a[k, column], a[step, column]))
     a[step, column] = a[step, column] - product
@@ -284,7 +288,7 @@ def _reflect(
 
 
 def householder_product(data: te.Tensor, factors: te.Tensor) -> te.Tensor:
-    """The first columns of the product of the reflections that `geqrf` gives (5.1.6), as many as `data` has."""
+    """Return the first columns of the product of the reflections of `geqrf` (5.1.6), as many as `data` has."""
     *lead, m, n = data.extents
     count = factors.extents[-1]
 
@@ -302,7 +306,7 @@ def householder_product(data: te.Tensor, factors: te.Tensor) -> te.Tensor:
 
 
 def _rotation(b: Loops, zeta: PrimExpr) -> tuple[PrimExpr, PrimExpr, PrimExpr]:
-    """The tangent, cosine and sine of the smaller angle whose doubled cotangent is `zeta` (8.5.2)."""
+    """Return tangent, cosine and sine of the smaller angle whose doubled cotangent is `zeta` (8.5.2)."""
     size = b.let("size", I.fabs(zeta))
     tangent = b.let(
         "tangent",
@@ -315,7 +319,7 @@ def _rotation(b: Loops, zeta: PrimExpr) -> tuple[PrimExpr, PrimExpr, PrimExpr]:
 def _turn(
     b: Loops, a: Matrix, p: PrimExpr, q: PrimExpr, count: int, cosine: PrimExpr, sine: PrimExpr, columns: bool = False
 ) -> None:
-    """Rows p and q of a matrix, or its columns, turned by an angle."""
+    """Rotate rows p and q of a matrix, or its columns, by an angle."""
     with b.for_range(0, count, "k") as k:
         at_p, at_q = ((k, p), (k, q)) if columns else ((p, k), (q, k))
         x, y = b.let("x", a[at_p]), b.let("y", a[at_q])
@@ -324,9 +328,10 @@ def _turn(
 
 
 def eigh(data: te.Tensor, lower: bool) -> tuple[te.Tensor, ...]:
-    """The eigenvalues of symmetric matrices, ascending, and their vectors as columns: Jacobi's cyclic method (8.5).
+    """Return the eigenvalues of symmetric matrices, ascending, and their vectors as columns: Jacobi's cyclic method
+    (8.5).
 
-    Only one triangle is read. The component of a vector that is greatest in size is positive.
+    Only one triangle is read. The component of greatest magnitude of each vector is positive.
     """
     *lead, n, _ = data.extents
 
@@ -351,7 +356,7 @@ def eigh(data: te.Tensor, lower: bool) -> tuple[te.Tensor, ...]:
 
 
 def _diagonalized(b: Loops, a: Matrix, vectors: Matrix, n: int) -> None:
-    """A symmetric matrix made diagonal by rotations, which turn the rows of `vectors` too."""
+    """Diagonalize a symmetric matrix by rotations, which are also applied to the rows of `vectors`."""
     size = b.variable("size", FLOAT64, 0.0)
     with _block(b, n, n) as (i, j):
         size[0] = size[0] + a[i, j] * a[i, j]
@@ -372,7 +377,7 @@ def _diagonalized(b: Loops, a: Matrix, vectors: Matrix, n: int) -> None:
 
 
 def _order(b: Loops, n: int, before: Callable[[PrimExpr, PrimExpr], PrimExpr]) -> BufferVar:
-    """The places of n things in order: each counts those before it."""
+    """Return the sorted order of n items, by counting the items before each."""
     order = b.allocate("int64", max(1, n), "order")
     with b.for_range(0, n, "p") as p:
         rank = b.variable("rank", "int64", 0)
@@ -384,21 +389,21 @@ def _order(b: Loops, n: int, before: Callable[[PrimExpr, PrimExpr], PrimExpr]) -
 
 
 def _sign(b: Loops, n: int, component: Callable[..., PrimExpr]) -> PrimExpr:
-    """-1 where the component that is greatest in size is negative, else 1."""
+    """Return -1 if the component of greatest magnitude is negative, else 1."""
     greatest, sign = b.variable("greatest", FLOAT64, -1.0), b.variable("sign", FLOAT64, 1.0)
     with b.for_range(0, n, "k") as k:
         x = b.let("x", component(k))
-        with b.if_scope(I.fabs(x) > greatest[0] * (1.0 + 2.0**-20)):  # of two that are nearly equal the first
+        with b.if_scope(I.fabs(x) > greatest[0] * (1.0 + 2.0**-20)):  # of two nearly equal components, the first counts
             greatest[0] = I.fabs(x)
             sign[0] = E.if_then_else(x < 0.0, E.const(-1.0, FLOAT64), E.const(1.0, FLOAT64))
     return b.let("sign_of_vector", sign[0])
 
 
 def svd(data: te.Tensor) -> tuple[te.Tensor, ...]:
-    """U, the singular values, descending, and V transposed, of matrices with at least as many rows as columns.
+    """Return U, the singular values, descending, and V transposed, of matrices with at least as many rows as columns.
 
-    One-sided Jacobi (8.6.3). U has the shape of the matrices; its columns that belong to no singular value above zero
-    complete the others. Of each row of V transposed the component that is greatest in size is positive.
+    One-sided Jacobi (8.6.3). U has the shape of the matrices; columns without a nonzero singular value complete the
+    orthonormal basis. The component of greatest magnitude of each row of V transposed is positive.
     """
     *lead, m, n = data.extents
 
@@ -432,7 +437,7 @@ def svd(data: te.Tensor) -> tuple[te.Tensor, ...]:
 
 
 def _made_orthogonal(b: Loops, rows: Matrix, vectors: Matrix, m: int, n: int) -> None:
-    """Rows turned against each other in pairs, and those of `vectors` alike, until each is orthogonal to all others."""
+    """Rotate pairs of rows, and those of `vectors` likewise, until all rows are orthogonal."""
     active = b.variable("active", "int32", 1)
     with b.for_range(0, SWEEPS, "sweep"), b.if_scope(active[0] > 0):
         active[0] = 0
@@ -448,9 +453,9 @@ def _made_orthogonal(b: Loops, rows: Matrix, vectors: Matrix, m: int, n: int) ->
 
 
 def _completed(b: Loops, rows: Matrix, at: PrimExpr, m: int) -> None:
-    """Row `at` as a unit vector that is orthogonal to those before it.
+    """Make row `at` a unit vector orthogonal to the rows before it.
 
-    The axis that is farthest from them, without its parts along them.
+    It is the axis farthest from these rows, minus its projections on them.
     """
     place, farthest = b.variable("axis", "int64", 0), b.variable("farthest", FLOAT64, -1.0)
     with b.for_range(0, m, "axis") as axis:
@@ -470,11 +475,11 @@ def _completed(b: Loops, rows: Matrix, at: PrimExpr, m: int) -> None:
 
 
 TAYLOR: Final = 18
-"""Terms of the exponential series for a matrix of norm 1/2 at most: the next is below 2^-65."""
+"""Number of terms of the exponential series for a matrix of norm at most 1/2: the next term is below 2^-65."""
 
 
 def matrix_exp(data: te.Tensor) -> te.Tensor:
-    """The exponential of square matrices, by scaling and squaring (9.3.1) of the exponential series."""
+    """Return the exponential of square matrices, by scaling and squaring (9.3.1) of the exponential series."""
     *lead, n, _ = data.extents
 
     def body(b: Loops, item: PrimExpr, x: BufferVar, out: BufferVar) -> None:

@@ -1,4 +1,4 @@
-"""`topi`'s functions that make tensors, and that read them at computed places."""
+"""Functions that create tensors, or read them at computed positions."""
 
 from __future__ import annotations
 
@@ -20,26 +20,26 @@ from tilewright.topi.transform import dims
 
 @tagged(ELEMWISE)
 def full(shape: Sequence[Any], dtype: str | DataType, fill_value: Value) -> te.Tensor:
-    """`fill_value`, a number or an expression, everywhere in a tensor of `shape` and `dtype`."""
+    """Return a tensor of `shape` and `dtype` filled with `fill_value`, a number or an expression."""
     return of.full(tuple(shape), fill_value, dtype)
 
 
 @tagged(ELEMWISE)
 def full_like(x: te.Tensor, fill_value: Value) -> te.Tensor:
-    """`fill_value` in the shape and dtype of `x`, which is not read."""
+    """Return a tensor of the shape and dtype of `x` filled with `fill_value`; `x` is not read."""
     return of.full(x.shape, fill_value, x.dtype, "full_like")
 
 
 @tagged(INJECTIVE)
 def arange(start: float, stop: float | None = None, step: float = 1, dtype: str | DataType = "float32") -> te.Tensor:
-    """start, start + step, … up to but without stop; from zero up to `start` when `stop` is not given."""
+    """Return start, start + step, … below stop; a single argument is the stop."""
     first, last = (0, start) if stop is None else (start, stop)
     return of.arange(first, step, arange_count(first, last, step), dtype)
 
 
 def arange_count(start: float, stop: float, step: float) -> int:
-    """How many numbers there are from `start` up to but without `stop`; raises `ShapeError` for a step of zero, and
-    where there is no end."""
+    """Return the number of steps from `start` below `stop`. Raises `ShapeError` for a step of zero or an infinite
+    sequence."""
     if step == 0:
         raise ShapeError("a step of 0 never arrives; use another")
     steps = (stop - start) / step
@@ -50,7 +50,7 @@ def arange_count(start: float, stop: float, step: float) -> int:
 
 @tagged(INJECTIVE)
 def shape(array: te.Tensor, dtype: str | DataType = "int32") -> te.Tensor:
-    """The shape of `array`, as a vector."""
+    """Return the shape of `array` as a vector."""
 
     def element(k: Var) -> PrimExpr:
         value = E.const(0, "int64")
@@ -63,7 +63,7 @@ def shape(array: te.Tensor, dtype: str | DataType = "int32") -> te.Tensor:
 
 @tagged(INJECTIVE)
 def ndarray_size(array: te.Tensor, dtype: str | DataType = "int32") -> te.Tensor:
-    """The number of elements of `array`, a scalar."""
+    """Return the number of elements of `array` as a scalar."""
     return te.compute((), lambda: E.cast(dtype, product(dims(array))), name="size")
 
 
@@ -71,11 +71,11 @@ def ndarray_size(array: te.Tensor, dtype: str | DataType = "int32") -> te.Tensor
 def take(
     a: te.Tensor, indices: te.Tensor, axis: int | None = None, batch_dims: int = 0, mode: str = "clip"
 ) -> te.Tensor:
-    """The slices of `a` along `axis` at `indices`, whose shape takes the axis's place; elements of the flattened `a`
-    without an axis.
+    """Return the slices of `a` along `axis` at `indices`, whose shape replaces the axis; without an axis, elements of
+    the flattened `a`.
 
-    Indices outside are held at the ends (`mode` "clip"), taken modulo the size ("wrap"), or promised not to occur
-    ("fast"). The first `batch_dims` dimensions of both go together.
+    Indices out of bounds are clamped (`mode` "clip"), taken modulo the size ("wrap"), or must not occur ("fast"). The
+    first `batch_dims` dimensions of both tensors are matched.
     """
     if mode not in ("clip", "wrap", "fast"):
         raise ShapeError(f"mode '{mode}' is not supported; it must be clip, wrap or fast")
@@ -88,13 +88,14 @@ def take(
 
 @tagged(INJECTIVE)
 def gather(data: te.Tensor, axis: int, indices: te.Tensor) -> te.Tensor:
-    """`out[i…] = data[i… with i[axis] = indices[i…]]`; negative indices count from the end."""
+    """Return `out[i…] = data[i… with i[axis] = indices[i…]]`; negative indices count from the end."""
     return of.gather(data, axis_of(axis, data.ndim), indices)
 
 
 @tagged(INJECTIVE)
 def gather_nd(a: te.Tensor, indices: te.Tensor, batch_dims: int = 0) -> te.Tensor:
-    """`a` at points: `indices[k, p…]` is coordinate k of point p, after `batch_dims` dimensions that go together."""
+    """Return elements of `a` at points: `indices[k, p…]` is coordinate k of point p, after `batch_dims` matched
+    dimensions."""
     coordinates = dims(indices)[0]
     if batch_dims + coordinates > a.ndim:
         raise ShapeError(
@@ -105,7 +106,8 @@ def gather_nd(a: te.Tensor, indices: te.Tensor, batch_dims: int = 0) -> te.Tenso
 
 @tagged(INJECTIVE)
 def adv_index(data: te.Tensor, indices: Sequence[te.Tensor]) -> te.Tensor:
-    """`data[indices[0], indices[1], …]` as numpy has it: index tensors that broadcast, for the leading dimensions."""
+    """Return `data[indices[0], indices[1], …]` with numpy's meaning: index tensors that broadcast, for the leading
+    dimensions."""
     lead = broadcast_shapes(*map(dims, indices))
     if len(indices) > data.ndim:
         raise ShapeError(f"{len(indices)} indices are given for {data.ndim} dimensions; give at most one for each")
@@ -121,15 +123,15 @@ def adv_index(data: te.Tensor, indices: Sequence[te.Tensor]) -> te.Tensor:
 def one_hot(
     indices: te.Tensor, on_value: Value, off_value: Value, depth: int, axis: int, dtype: str | DataType
 ) -> te.Tensor:
-    """`on_value` where the coordinate along a new dimension `axis` of size `depth` equals the index, `off_value`
-    elsewhere."""
+    """Return `on_value` where the coordinate along a new dimension `axis` of size `depth` equals the index, else
+    `off_value`."""
     on, off = (of.full((), v, dtype) for v in (on_value, off_value))
     return of.one_hot(indices, on, off, depth, axis_of(axis, indices.ndim + 1), dtype)
 
 
 @tagged(INJECTIVE)
 def unravel_index(indices: te.Tensor, shape: te.Tensor | Sequence[int]) -> te.Tensor:
-    """The coordinates `[d, i…]`, along a tensor of `shape`, of the row-major positions `indices[i…]`."""
+    """Return the coordinates `[d, i…]`, in a tensor of `shape`, of the row-major positions `indices[i…]`."""
     sizes: list[Any] = [shape(d) for d in range(shape.extents[0])] if isinstance(shape, te.Tensor) else list(shape)
 
     def element(d: Var, *i: Var) -> PrimExpr:
@@ -145,8 +147,8 @@ def unravel_index(indices: te.Tensor, shape: te.Tensor | Sequence[int]) -> te.Te
 
 @tagged(INJECTIVE)
 def sequence_mask(data: te.Tensor, valid_length: te.Tensor, mask_value: float = 0, axis: int = 0) -> te.Tensor:
-    """`data` (time, batch, …), or (batch, time, …) with `axis` 1, with `mask_value` from time `valid_length[batch]`
-    on."""
+    """Replace `data` (time, batch, …), or (batch, time, …) with `axis` 1, by `mask_value` from time
+    `valid_length[batch]` on."""
     if axis not in (0, 1) or data.ndim < 2:
         raise ShapeError(
             f"axis {axis} cannot be the time of a tensor of shape {text(dims(data))}; it is 0 or 1, and the batch is "
@@ -164,10 +166,10 @@ def sequence_mask(data: te.Tensor, valid_length: te.Tensor, mask_value: float = 
 def matrix_set_diag(
     data: te.Tensor, diagonal: te.Tensor, k: int | tuple[int, int] = 0, align: str = "RIGHT_LEFT"
 ) -> te.Tensor:
-    """Matrices with the diagonals from k[0] to k[1] taken from `diagonal`, above the main one for k > 0.
+    """Replace the diagonals from k[0] to k[1] of matrices by `diagonal`; k > 0 is above the main diagonal.
 
-    `diagonal` is (…, length) for one diagonal, else (…, diagonals, longest length), the uppermost first; shorter ones
-    stand left or right in their row as `align` says, for those above the main diagonal and for those below.
+    `diagonal` is (…, length) for one diagonal, else (…, diagonals, longest length), the uppermost first. `align` gives
+    the alignment of shorter ones in their rows: first for those above the main diagonal, then for those below.
     """
     low, high = (k, k) if isinstance(k, int) else k
     rows, columns = dims(data)[-2:]

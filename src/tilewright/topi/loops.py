@@ -1,7 +1,7 @@
-"""Computations that are loops of their own: sorts, scans, scatters, suppression of boxes.
+"""Computations with explicit loops: sorts, scans, scatters, box suppression.
 
-Such a computation is one `te.extern`: its loops are written with the IR builder, address tensors by flat position, and
-declare the work whose pieces do not meet, so that a back end can share it among threads.
+Each is one `te.extern`: its loops are written with the IR builder, access tensors by flat index, and declare their
+independent pieces of work, which a back end may run on several threads.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from tilewright.topi.kinds import WORK, Step
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """A tensor seen along one axis: `outer` x `length` x `inner` elements."""
+    """A tensor viewed along one axis: `outer` x `length` x `inner` elements."""
 
     outer: int
     length: int
@@ -37,7 +37,7 @@ class Rows:
         return self.outer * self.inner
 
     def at(self, row: Value, k: Value) -> PrimExpr:
-        """The flat position of element `k` of row `row`; rows are numbered outer first."""
+        """Return the flat index of element `k` of row `row`; rows are numbered outer first."""
         if self.inner == 1:
             return E.as_expr(row) * self.length + k
         outer, inner = E.floordiv(row, self.inner), E.floormod(row, self.inner)
@@ -45,23 +45,23 @@ class Rows:
 
 
 class Loops(IRBuilder):
-    """An IR builder with the few forms that these computations share."""
+    """An IR builder with helpers for these computations."""
 
     def variable(self, name: str, dtype: str | DataType, value: Value) -> BufferVar:
-        """A variable `v[0]` for the rest of the block, `value` at first."""
+        """Declare a variable `v[0]` for the rest of the block, with the initial value `value`."""
         cell = self.allocate(dtype, 1, name, "local")
         cell[0] = E.cast(dtype, value) if isinstance(value, PrimExpr) else value
         return cell
 
     @contextmanager
     def shared(self, trips: int, steps: float, step: Step, name: str = "row") -> Iterator[PrimExpr]:
-        """A loop over `trips` pieces that do not meet, of so many `steps` of a kind together."""
+        """Loop over `trips` independent pieces with `steps` steps of one kind in total."""
         with self.for_range(0, trips, name, annotations={WORK: (step, steps, trips)}) as i:
             yield i
 
 
 Body = Callable[..., None]
-"""`body(loops, inputs…, outputs…)` on buffers."""
+"""A function `body(loops, inputs…, outputs…)` on buffers."""
 
 
 Output = tuple[Sequence[Any], str | DataType]
@@ -69,7 +69,7 @@ Output = tuple[Sequence[Any], str | DataType]
 
 
 def loops(name: str, inputs: Sequence[te.Tensor], outputs: Sequence[Output], body: Body) -> tuple[te.Tensor, ...]:
-    """The tensors that `body` computes from `inputs`, one for each of `outputs`."""
+    """Return the tensors that `body` computes from `inputs`, one for each of `outputs`."""
 
     def build(ins: list[E.Buffer], outs: list[E.Buffer]) -> Any:
         builder = Loops()
@@ -80,7 +80,7 @@ def loops(name: str, inputs: Sequence[te.Tensor], outputs: Sequence[Output], bod
 
 
 def before(x: PrimExpr, y: PrimExpr, ascending: bool) -> PrimExpr:
-    """Does `x` come strictly before `y`? What is no number is greater than all numbers, as numpy sorts."""
+    """Return whether `x` precedes `y` strictly. NaN is greater than all numbers, as in numpy's sorts."""
     low, high = (x, y) if ascending else (y, x)
     less = low < high
     if not x.dtype.is_float:
@@ -89,8 +89,8 @@ def before(x: PrimExpr, y: PrimExpr, ascending: bool) -> PrimExpr:
 
 
 def from_end(index: PrimExpr, size: int) -> PrimExpr:
-    """An index that counts from the end when it is negative, held in `[0, size)`: no value leads out of the memory of a
-    tensor."""
+    """Return an index clamped to `[0, size)`, so that no access is out of bounds; a negative one counts from the end.
+    """
     position = E.cast("int64", index)
     return held(
         E.if_then_else(position < 0, position + size, position) if index.dtype.code == "int" else position, size
@@ -98,5 +98,5 @@ def from_end(index: PrimExpr, size: int) -> PrimExpr:
 
 
 def held(index: PrimExpr, size: int) -> PrimExpr:
-    """An index held in `[0, size)`."""
+    """Return an index clamped to `[0, size)`."""
     return E.maximum(E.minimum(E.cast("int64", index), size - 1), 0)

@@ -1,4 +1,4 @@
-"""`topi`'s functions of one tensor, element by element."""
+"""Elementwise functions of one tensor."""
 
 from __future__ import annotations
 
@@ -63,11 +63,11 @@ bitwise_not = _function("bitwise_not", of.bits_not, "Every bit of the integer or
 fast_exp = exp
 fast_tanh = tanh
 fast_erf = erf
-"""The functions themselves: code for them is made of polynomials that run in vectors."""
+"""The exact functions: their code uses vectorized polynomials."""
 
 
 def ceil_log2(x: Any) -> Any:
-    """The least k with 2^k >= x, of a tensor, an expression or a number above zero; in the type of x."""
+    """Return the least k with 2^k >= x, for a positive tensor, expression or number; in the type of x."""
     if isinstance(x, te.Tensor):
         return of.elementwise(x, ceil_log2, "ceil_log2")
     value = E.as_expr(x)
@@ -77,20 +77,19 @@ def ceil_log2(x: Any) -> Any:
 
 
 def clip(x: te.Tensor, a_min: float, a_max: float) -> te.Tensor:
-    """x held in `[a_min, a_max]`; bounds outside an integer type do nothing."""
+    """Clamp x to `[a_min, a_max]`; bounds outside the range of an integer type have no effect."""
     return of.elementwise(x, lambda e: of.clamp(e, a_min, a_max), "clip")
 
 
 def cast(x: Any, dtype: str | DataType, span: Any = None) -> Any:
-    """x, a tensor or an expression, as `dtype`: floats lose their fraction on the way to integers, integers wrap
-    around."""
+    """Convert x, a tensor or an expression, to `dtype`. Floats are truncated to integers, and integers wrap around."""
     if isinstance(x, te.Tensor):
         return of.elementwise(x, lambda e: of.converted(e, dtype), "cast")
     return of.converted(E.as_expr(x), dtype)
 
 
 def reinterpret(x: te.Tensor, dtype: str | DataType) -> te.Tensor:
-    """The bits of x as `dtype`, which is as wide. Raises `CompileError` when it is not."""
+    """Return the bits of x as `dtype`. Raises `CompileError` if the widths differ."""
     wanted = DataType(dtype)
     if wanted.bits != x.dtype.bits:
         raise CompileError(
@@ -101,7 +100,7 @@ def reinterpret(x: te.Tensor, dtype: str | DataType) -> te.Tensor:
 
 
 def fixed_point_multiply(x: te.Tensor, multiplier: int, shift: int) -> te.Tensor:
-    """x * multiplier * 2^(shift - 31), rounded: int32 times a number in Q31."""
+    """Return x * multiplier * 2^(shift - 31), rounded: int32 times a number in Q31."""
     left, right = max(shift, 0), 31 - min(shift, 0)
     return of.elementwise(x, lambda e: of.times_fixed_point(e, multiplier, left, right), "fixed_point_multiply")
 
@@ -110,7 +109,8 @@ def fixed_point_multiply_per_axis(
     x: te.Tensor, y: te.Tensor, lshift: te.Tensor, rshift: te.Tensor, is_lshift_required: int, is_rshift_required: int,
     axes: Any
 ) -> te.Tensor:
-    """x * y * 2^(lshift - rshift - 31), rounded: int32 times numbers in Q31, one for each element of `axes` of x."""
+    """Return x * y * 2^(lshift - rshift - 31), rounded: int32 times numbers in Q31, one for each element of `axes` of
+    x."""
 
     def element(*i: PrimExpr) -> PrimExpr:
         at = [i[a] for a in axes]

@@ -1,4 +1,4 @@
-"""`topi`'s functions that move elements without changing them: shapes, orders, parts, repetitions."""
+"""Functions that move elements without changing them: shapes, orders, parts, repetitions."""
 
 from __future__ import annotations
 
@@ -35,13 +35,14 @@ Tensors = Sequence[te.Tensor]
 
 @tagged(INJECTIVE)
 def expand_dims(a: te.Tensor, axis: int, num_newaxis: int = 1) -> te.Tensor:
-    """With `num_newaxis` new dimensions of size one before dimension `axis`."""
+    """Insert `num_newaxis` dimensions of size one before dimension `axis`."""
     return of.reshape(a, expanded(dims(a), axis, num_newaxis), "expand_dims")
 
 
 @tagged(INJECTIVE)
 def expand_like(a: te.Tensor, shape_like: te.Tensor, axis: int | Sequence[int]) -> te.Tensor:
-    """`a` repeated along the dimensions `axis` of `shape_like`, which `a` does not have. Raises `ShapeError`."""
+    """Repeat `a` along the dimensions `axis` of `shape_like`, which `a` lacks. Raises `ShapeError` if the others
+    differ."""
     new = {axis_of(d, shape_like.ndim) for d in ((axis,) if isinstance(axis, int) else axis)}
     kept = [d for d in range(shape_like.ndim) if d not in new]
     if len(kept) != a.ndim or any(differ(n, dims(shape_like)[d]) for n, d in zip(dims(a), kept, strict=True)):
@@ -51,19 +52,19 @@ def expand_like(a: te.Tensor, shape_like: te.Tensor, axis: int | Sequence[int]) 
 
 @tagged(INJECTIVE)
 def transpose(a: te.Tensor, axes: Sequence[int] | None = None) -> te.Tensor:
-    """Dimension k of the result is dimension `axes[k]`; reversed without `axes`."""
+    """Permute the dimensions: dimension k of the result is dimension `axes[k]`; without `axes`, reverse them."""
     return of.transpose(a, permutation(axes, a.ndim))
 
 
 @tagged(INJECTIVE)
 def flip(a: te.Tensor, axis: int = 0) -> te.Tensor:
-    """The elements in opposite order along `axis`."""
+    """Reverse the elements along `axis`."""
     return of.reverse(a, axis_of(axis, a.ndim))
 
 
 @tagged(INJECTIVE)
 def reverse_sequence(a: te.Tensor, seq_lengths: te.Tensor, seq_axis: int = 1, batch_axis: int = 0) -> te.Tensor:
-    """The first `seq_lengths[b]` elements along `seq_axis` in opposite order, for each b along `batch_axis`."""
+    """Reverse the first `seq_lengths[b]` elements along `seq_axis`, for each b along `batch_axis`."""
     along, batch = axis_of(seq_axis, a.ndim), axis_of(batch_axis, a.ndim)
 
     def element(*i: Var) -> PrimExpr:
@@ -79,10 +80,11 @@ def strided_slice(
     a: te.Tensor, begin: Sequence[int], end: Sequence[int], strides: Sequence[int] | None = None,
     axes: Sequence[int] | None = None, slice_mode: str = "end", assume_inbound: bool = True,
 ) -> te.Tensor:
-    """`a[begin:end:strides]` along `axes` (the leading ones without), as numpy slices.
+    """Return `a[begin:end:strides]` along `axes` (default: the leading ones), with numpy's meaning.
 
-    With `slice_mode` "size", `end` holds sizes instead, -1 for all that remains. `begin`, `end` and `strides` may be
-    shorter than the tensor has dimensions. `assume_inbound` is of no effect: bounds are known, and held in the tensor.
+    With `slice_mode` "size", `end` holds sizes instead, where -1 means all remaining elements. `begin`, `end` and
+    `strides` may be shorter than the number of dimensions. `assume_inbound` has no effect: bounds are static and
+    clamped.
     """
     n = len(begin) if axes is None else len(axes)
     steps = [*(strides or ()), *[1] * (n - len(strides or ()))]
@@ -99,10 +101,10 @@ Places = Sequence[int] | te.Tensor
 
 @tagged(INJECTIVE)
 def strided_set(a: te.Tensor, v: te.Tensor, begin: Places, end: Places, strides: Places | None = None) -> te.Tensor:
-    """`a` with `v` put at `a[begin:end:strides]`, which has the shape of `v`. Raises `ShapeError`.
+    """Return `a` with `a[begin:end:strides]`, which has the shape of `v`, replaced by `v`. Raises `ShapeError`.
 
-    `begin`, `end` and `strides` are numbers, or tensors of one integer for each dimension; then the caller sees to the
-    shape of `v`.
+    `begin`, `end` and `strides` are numbers, or tensors of one integer for each dimension. For tensors, the caller must
+    ensure that the shape of `v` fits.
     """
     if isinstance(begin, te.Tensor) or isinstance(end, te.Tensor) or isinstance(strides, te.Tensor):
         return _set_at(a, v, *(_numbers(x, a.ndim) for x in (begin, end, [1] * a.ndim if strides is None else strides)))
@@ -126,7 +128,7 @@ def strided_set(a: te.Tensor, v: te.Tensor, begin: Places, end: Places, strides:
 
 
 def _numbers(given: Places, n: int) -> list[PrimExpr]:
-    """One index for each of `n` dimensions, from numbers or out of a tensor."""
+    """Return one index for each of `n` dimensions, from numbers or a tensor."""
     count = given.shape[0] if isinstance(
         given, te.Tensor
     ) and given.ndim == 1 else None if isinstance(given, te.Tensor) else len(given)
@@ -141,7 +143,7 @@ def _numbers(given: Places, n: int) -> list[PrimExpr]:
 def _set_at(
     a: te.Tensor, v: te.Tensor, begin: Sequence[PrimExpr], end: Sequence[PrimExpr], strides: Sequence[PrimExpr]
 ) -> te.Tensor:
-    """Where each of the three is known only when the program runs."""
+    """Replace a part whose bounds are known only at run time."""
 
     def element(*i: Var) -> PrimExpr:
         inside, where = E.all_of(), list[PrimExpr]()
@@ -163,59 +165,59 @@ def _set_at(
 
 @tagged(INJECTIVE)
 def reshape(a: te.Tensor, newshape: Sequence[Any]) -> te.Tensor:
-    """The elements in row-major order under `newshape`; one size may be -1, for what is left over."""
+    """Reshape to `newshape`, in row-major order; one size may be -1, for the rest."""
     wanted = tuple(newshape)
     return of.reshape(a, require_elements(dims(a), fill_left_over(dims(a), wanted, wanted), wanted))
 
 
 @tagged(INJECTIVE)
 def squeeze(a: te.Tensor, axis: int | Sequence[int] | None = None) -> te.Tensor:
-    """Without the dimensions of size one: those named by `axis`, or all."""
+    """Remove dimensions of size one: those in `axis`, or all."""
     return of.reshape(a, squeezed(dims(a), axis), "squeeze")
 
 
 @tagged(INJECTIVE)
 def concatenate(a_tuple: Tensors, axis: int = 0) -> te.Tensor:
-    """The tensors one after another along `axis`."""
+    """Concatenate the tensors along `axis`."""
     return of.concatenate(list(a_tuple), axis_of(axis, a_tuple[0].ndim))
 
 
 @tagged(INJECTIVE)
 def stack(a: Tensors, axis: int = 0) -> te.Tensor:
-    """The tensors, all of one shape, side by side along a new dimension `axis`."""
+    """Stack tensors of one shape along a new dimension `axis`."""
     return of.stack(list(a), axis_of(axis, a[0].ndim + 1))
 
 
 @tagged(INJECTIVE)
 def split(ary: te.Tensor, indices_or_sections: int | Sequence[int], axis: int = 0) -> list[te.Tensor]:
-    """The parts along `axis`: so many equal ones, or cut at the indices of a sequence."""
+    """Split along `axis`: into equal parts, or at the indices of a sequence."""
     at = axis_of(axis, ary.ndim)
     return [of.part(ary, at, a, b) for a, b in itertools.pairwise(cuts(dims(ary)[at], indices_or_sections))]
 
 
 @tagged(INJECTIVE)
 def repeat(a: te.Tensor, repeats: int, axis: int | None) -> te.Tensor:
-    """Each element `repeats` times in a row along `axis`; the flattened tensor without an axis."""
+    """Repeat each element `repeats` times along `axis`; without an axis, flatten first."""
     return of.repeat(a, repeats, None if axis is None else axis_of(axis, a.ndim))
 
 
 @tagged(INJECTIVE)
 def tile(a: te.Tensor, reps: Sequence[int]) -> te.Tensor:
-    """The whole tensor `reps[d]` times along each dimension."""
+    """Repeat the whole tensor `reps[d]` times along each dimension."""
     return of.tile(a, tuple(reps))
 
 
 @tagged(INJECTIVE)
 def layout_transform(array: te.Tensor, src_layout: str, dst_layout: str) -> te.Tensor:
-    """From `src_layout` to `dst_layout`, either of which may have blocks: `NCHW` -> `NCHW8c`; blocks that are not full
-    end in zeros."""
+    """Convert from `src_layout` to `dst_layout`; both can be blocked: `NCHW` -> `NCHW8c`. Incomplete blocks are padded
+    with zeros."""
     return of.layout_transform(array, src_layout, dst_layout)
 
 
 @tagged(INJECTIVE)
 def sliding_window(data: te.Tensor, axis: int, window_shape: Sequence[int], strides: Sequence[int]) -> te.Tensor:
-    """Every window of `window_shape` over the dimensions from `axis` on, `strides` apart: their places, then their
-    elements."""
+    """Return every window of `window_shape` over the dimensions from `axis` on, at distances `strides`: window
+    positions first, then elements."""
     at = axis_of(axis, data.ndim)
     if len(window_shape) != len(strides) or at + len(window_shape) != data.ndim:
         raise ShapeError(
@@ -234,8 +236,7 @@ def sliding_window(data: te.Tensor, axis: int, window_shape: Sequence[int], stri
 
 @tagged(INJECTIVE)
 def meshgrid(a_tuple: Tensors, indexing: str = "xy") -> list[te.Tensor]:
-    """Vectors as coordinates of a grid, one tensor for each; with `indexing` "xy" the first two dimensions change
-    places."""
+    """Return vectors as coordinates of a grid, one tensor for each; `indexing` "xy" swaps the first two dimensions."""
     if indexing not in ("ij", "xy"):
         raise ShapeError(f"indexing '{indexing}' is not supported; it must be ij or xy")
     order = list(range(len(a_tuple)))
@@ -252,7 +253,7 @@ def meshgrid(a_tuple: Tensors, indexing: str = "xy") -> list[te.Tensor]:
 
 @tagged("matmul")
 def matmul(a: te.Tensor, b: te.Tensor, transp_a: bool = False, transp_b: bool = False) -> te.Tensor:
-    """The product of two matrices, each transposed on request."""
+    """Return the product of two matrices, each transposed on request."""
     x, y = dims(a)[::-1] if transp_a else dims(a), dims(b)[::-1] if transp_b else dims(b)
     if a.ndim != 2 or b.ndim != 2 or differ(x[1], y[0]):
         raise ShapeError(
@@ -264,8 +265,8 @@ def matmul(a: te.Tensor, b: te.Tensor, transp_a: bool = False, transp_b: bool = 
 
 @tagged("matmul")
 def tensordot(a: te.Tensor, b: te.Tensor, axes: int | Sequence[Any]) -> te.Tensor:
-    """The sum of products along `axes`: the last n of `a` and first n of `b`, or one sequence of axes for each (numpy's
-    rule)."""
+    """Sum products along `axes`: the last n of `a` and first n of `b`, or a sequence of axes for each (numpy's rule).
+    """
     if isinstance(axes, int):
         left, right = list(range(a.ndim - axes, a.ndim)), list(range(axes))
     else:
@@ -283,7 +284,7 @@ def tensordot(a: te.Tensor, b: te.Tensor, axes: int | Sequence[Any]) -> te.Tenso
 
 @tagged(INJECTIVE)
 def trilu(data: te.Tensor, k: te.Tensor | Value, upper: bool) -> te.Tensor:
-    """The upper (or lower) triangle of each matrix, from the diagonal `k` on; zeros elsewhere."""
+    """Return the upper (or lower) triangle of each matrix, from the diagonal `k` on; zeros elsewhere."""
     offset = k(*(0,) * k.ndim) if isinstance(k, te.Tensor) else k
 
     def element(*i: Var) -> PrimExpr:

@@ -1,4 +1,4 @@
-"""A package's public names, found in the `__all__` of its modules and imported when they are first used."""
+"""The public names of a package, collected from `__all__` of its modules and imported at first use."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ class Names:
         self._where: dict[str, str] | None = None
 
     def all(self) -> dict[str, str]:
-        """Each name, and the module that it comes from."""
+        """Return the module of each name."""
         if self._where is None:
             self._where = {n: source for source in self.sources for n in self._module(source).__all__}
         return self._where
 
     def get(self, name: str) -> Any:
-        """What is called so; raises `AttributeError` for an unknown name."""
+        """Return the object of that name. Raises `AttributeError` for an unknown name."""
         source = None if name.startswith("_") else self.all().get(name)
         if source is None:
             raise AttributeError(f"module '{self.package}' has no attribute '{name}'", name=name)

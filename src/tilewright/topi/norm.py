@@ -1,4 +1,4 @@
-"""Softmax and the normalisations: several reductions along the same axes, then one elementwise result."""
+"""Softmax and normalizations: several reductions along the same axes, then an elementwise result."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tilewright.topi.kinds import RowReductions
 
 
 class _Rows:
-    """A tensor seen as rows along some of its axes."""
+    """A tensor viewed as rows along some of its axes."""
 
     def __init__(self, x: te.Tensor, axes: Sequence[int], scheduled: bool = True) -> None:
         self.x, self.scheduled = x, scheduled
@@ -25,7 +25,8 @@ class _Rows:
     def reduce(
         self, term: Callable[[PrimExpr, Sequence[Value]], PrimExpr], kind: Callable[..., PrimExpr], name: str
     ) -> te.Tensor:
-        """`kind` (a te reduction) of `term(element, row)` along the rows; a tensor over the kept axes."""
+        """Return `kind` (a te reduction) of `term(element, row)` along the rows, as a tensor over the remaining axes.
+        """
         over = [te.reduce_axis((0, self.x.extents[d]), f"r{d}") for d in self.axes]
 
         def body(*row: Var) -> PrimExpr:
@@ -46,7 +47,7 @@ class _Rows:
 
 
 def softmax(x: te.Tensor, axis: int) -> te.Tensor:
-    """exp(x - max(x)) / sum(exp(x - max(x))) along `axis`."""
+    """Return exp(x - max(x)) / sum(exp(x - max(x))) along `axis`."""
     rows = _Rows(x, [axis])
     most = rows.reduce(lambda e, row: e, te.max, "softmax_max")
     powers = te.compute(x.shape, lambda *i: exp(x(*i) - most(*rows.row(i))), name="softmax_exp", inline=False)
@@ -55,7 +56,7 @@ def softmax(x: te.Tensor, axis: int) -> te.Tensor:
 
 
 def log_softmax(x: te.Tensor, axis: int) -> te.Tensor:
-    """x - max(x) - log(sum(exp(x - max(x)))) along `axis`."""
+    """Return x - max(x) - log(sum(exp(x - max(x)))) along `axis`."""
     rows = _Rows(x, [axis])
     most = rows.reduce(lambda e, row: e, te.max, "softmax_max")
     total = rows.reduce(lambda e, row: exp(e - most(*row)), te.sum, "softmax_sum")
@@ -64,8 +65,8 @@ def log_softmax(x: te.Tensor, axis: int) -> te.Tensor:
 
 
 def normalize(x: te.Tensor, axes: Sequence[int], epsilon: float, scheduled: bool = True) -> te.Tensor:
-    """(x - mean) / sqrt(variance + epsilon) along `axes`, in two passes. Unless `scheduled`, the result may get another
-    shape."""
+    """Return (x - mean) / sqrt(variance + epsilon) along `axes`, in two passes. Without `scheduled`, the result may be
+    reshaped."""
     rows = _Rows(x, axes, scheduled)
     total = rows.reduce(lambda e, row: e, te.sum, "norm_sum")
     mean = te.compute(total.shape, lambda *i: div(total(*i), cast(x.dtype, rows.count)), name="norm_mean", inline=False)
@@ -86,7 +87,7 @@ def normalize(x: te.Tensor, axes: Sequence[int], epsilon: float, scheduled: bool
 
 
 def l2_normalize(x: te.Tensor, axes: Sequence[int], epsilon: float) -> te.Tensor:
-    """x / sqrt(max(sum(x * x), epsilon)) along `axes`."""
+    """Return x / sqrt(max(sum(x * x), epsilon)) along `axes`."""
     rows = _Rows(x, axes)
     total = rows.reduce(lambda e, row: e * e, te.sum, "norm_sum")
     inverse = te.compute(
@@ -96,7 +97,7 @@ def l2_normalize(x: te.Tensor, axes: Sequence[int], epsilon: float) -> te.Tensor
 
 
 def rms_normalize(x: te.Tensor, axes: Sequence[int], epsilon: float) -> te.Tensor:
-    """x / sqrt(mean of x * x + epsilon) along `axes`."""
+    """Return x / sqrt(mean of x * x + epsilon) along `axes`."""
     rows = _Rows(x, axes)
     total = rows.reduce(lambda e, row: e * e, te.sum, "norm_sum")
     inverse = te.compute(
@@ -108,7 +109,7 @@ def rms_normalize(x: te.Tensor, axes: Sequence[int], epsilon: float) -> te.Tenso
 
 
 def scaled(x: te.Tensor, axis: int, gamma: te.Tensor | None, beta: te.Tensor | None, name: str) -> te.Tensor:
-    """`x * gamma + beta`, each when there is one, along `axis`."""
+    """Return `x * gamma + beta` along `axis`; both are optional."""
 
     def element(*i: Var) -> PrimExpr:
         value = x(*i)
@@ -119,7 +120,7 @@ def scaled(x: te.Tensor, axis: int, gamma: te.Tensor | None, beta: te.Tensor | N
 
 
 def lrn(x: te.Tensor, size: int, axis: int, bias: float, alpha: float, beta: float) -> te.Tensor:
-    """x / (bias + alpha / size * sum of x * x over the `size` neighbours along `axis`)^beta."""
+    """Return x / (bias + alpha / size * sum of x * x over the `size` neighbours along `axis`)^beta."""
     count, before = x.shape[axis], (size - 1) // 2
     tap = te.reduce_axis((0, size), "r")
 

@@ -1,8 +1,8 @@
-"""Orders in which tensors are stored: permutations of their axes, some of which stand in blocks.
+"""Storage orders of tensors: permutations of axes, some of which are split into blocks.
 
-A piece `d` of an order is axis `d` of the value, a piece `(d, n)` a block of `n` of its elements: `(0, 1, 2, 3, (1,
-8))` is NCHW8c of a value NCHW. So an order without blocks is the permutation that a transpose takes. Every axis is a
-piece once, before its blocks.
+A piece `d` of an order is axis `d` of the value, and a piece `(d, n)` a block of `n` of its elements: `(0, 1, 2, 3, (1,
+8))` is NCHW8c for a value NCHW. An order without blocks is the permutation of a transpose. Every axis is a piece once,
+before its blocks.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from tilewright.topi.shapes import Shape
 
 Order = tuple[Any, ...]
 DIMENSIONS: Final = {1: "C", 2: "NC", 3: "NCW", 4: "NCHW", 5: "NCDHW"}
-"""The letters that the axes of a value have by its rank, where nothing else says them."""
+"""Default letters of the axes by rank."""
 
 
 def axis_of(piece: Any) -> int:
-    """The axis of which a piece is a part."""
+    """Return the axis of a piece."""
     return piece if isinstance(piece, int) else int(piece[0])
 
 
@@ -29,23 +29,23 @@ def has_blocks(order: Order | None) -> bool:
 
 
 def rank(order: Order) -> int:
-    """Of how many dimensions a value stored in this order is."""
+    """Return the rank of a value stored in this order."""
     return sum(isinstance(p, int) for p in order)
 
 
 def block(order: Order, axis: int) -> int:
-    """How many elements of an axis all of its blocks hold together."""
+    """Return the product of all block sizes of an axis."""
     return math.prod(p[1] for p in order if not isinstance(p, int) and p[0] == axis)
 
 
 def places(order: Order, axes: Iterable[int]) -> tuple[int, ...]:
-    """Where the pieces of some axes stand in memory, ascending."""
+    """Return the positions of the pieces of some axes in memory, ascending."""
     wanted = set(axes)
     return tuple(k for k, p in enumerate(order) if axis_of(p) in wanted)
 
 
 def stored_shape(order: Order, shape: Shape) -> Shape:
-    """The shape in memory of a value of `shape`, filled up where blocks do not divide it."""
+    """Return the shape in memory of a value of `shape`, padded if blocks do not divide it."""
     made = []
     for p in order:
         n = block(order, axis_of(p))
@@ -54,19 +54,19 @@ def stored_shape(order: Order, shape: Shape) -> Shape:
 
 
 def fits(order: Order, shape: Shape) -> bool:
-    """Do the blocks divide a value of `shape`, so that nothing is filled up?"""
+    """Return whether the blocks divide a value of `shape`, so that no padding is needed."""
     return all(
         isinstance(p, int) or (isinstance(shape[p[0]], int) and shape[p[0]] % block(order, p[0]) == 0) for p in order
     )
 
 
 def single(order: Order, shape: Shape) -> Order:
-    """The same order for a value whose axes of size 1 are repeated: they stand in blocks of one."""
+    """Return the same order for a value that broadcasts along axes of size 1: their blocks have size one."""
     return tuple(p if isinstance(p, int) or shape[p[0]] != 1 else (p[0], 1) for p in order)
 
 
 def without(order: Order, axes: Sequence[int]) -> Order | None:
-    """The order of what is left of a value without some axes; None for the logical one."""
+    """Return the order of a value without some of its axes; None for the logical order."""
     kept = sorted(p for p in order if isinstance(p, int) and p not in axes)
     number = {d: k for k, d in enumerate(kept)}
     left = tuple(number[p] if isinstance(p, int) else (number[p[0]], p[1]) for p in order if axis_of(p) not in axes)
@@ -74,17 +74,18 @@ def without(order: Order, axes: Sequence[int]) -> Order | None:
 
 
 def renamed(order: Order, axes: Sequence[int]) -> Order:
-    """The order with `axes[d]` for axis `d`."""
+    """Return the order with axis `d` replaced by `axes[d]`."""
     return tuple(axes[p] if isinstance(p, int) else (axes[p[0]], p[1]) for p in order)
 
 
 def order_of(plain: str, name: str) -> Order:
-    """The order in which a value with the dimensions `plain` is stored in the layout `name`."""
+    """Return the order in which the layout `name` stores a value with the dimensions `plain`."""
     return tuple(plain.index(c.upper()) if not n else (plain.index(c.upper()), n) for c, n in layout(name).axes)
 
 
 def layout_of(order: Order | None, letters: str) -> str:
-    """The name of an order of a value whose axes have these letters; theirs for the logical order."""
+    """Return the layout name of an order, for a value whose axes have these letters; `letters` for the logical order.
+    """
     if order is None:
         return letters
     return "".join(letters[p] if isinstance(p, int) else f"{p[1]}{letters[p[0]].lower()}" for p in order)

@@ -1,4 +1,4 @@
-"""Whether indices lie outside of what they point into: one number for a whole tensor."""
+"""Checks whether any index is out of bounds: one number for a whole tensor."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from tilewright.topi.tag import COMM_REDUCE
 
 
 def outside(indices: te.Tensor, sizes: Sequence[int], negative: bool = True) -> te.Tensor:
-    """1 where an element of `indices` is outside of [-size, size), else 0: int32 without dimensions.
+    """Return 1 if an element of `indices` is outside of [-size, size), else 0, as an int32 scalar.
 
-    `sizes` is one number for all, or one for each place along the last dimension. Without `negative`, elements below
-    zero are outside.
+    `sizes` is one number for all, or one for each position along the last dimension. Without `negative`, elements below
+    zero are out of bounds.
     """
     if any(isinstance(n, OpenSize) for n in indices.extents):
         return _by_a_loop(indices, sizes, negative)
@@ -63,7 +63,8 @@ def _size(sizes: Sequence[int], place: PrimExpr) -> PrimExpr:
 
 
 def _wrong(index: PrimExpr, size: PrimExpr, negative: bool) -> PrimExpr:
-    """1 or 0, by one comparison of numbers without a sign, among which those below zero are the greatest."""
+    """Return 1 if the index is out of bounds, else 0, by one unsigned comparison, in which negative numbers are the
+    greatest."""
     position = E.cast("int64", index)
     place, end = (E.add(position, size), E.mul(size, 2)) if negative else (position, size)
     return E.cast("int32", E.cast("uint64", place) >= E.cast("uint64", end))

@@ -14,7 +14,7 @@ from tilewright.topi.windows import Ints, Window
 
 
 def max_pool(data: te.Tensor, ksize: Ints, strides: Ints, padding: Ints, dilation: Ints, layout: str) -> te.Tensor:
-    """The maximum of each window; padding counts as minus infinity. `padding` includes what ceil mode adds."""
+    """Return the maximum of each window; padding counts as minus infinity. `padding` includes ceil mode's additions."""
     least = te.min_value(data.dtype)
     return channel_blocks.pool(data, ksize, strides, padding, dilation, layout, greatest, least, None, "max_pool")
 
@@ -23,8 +23,8 @@ def avg_pool(
     data: te.Tensor, ksize: Ints, strides: Ints, padding: Ints, dilation: Ints, layout: str, count_include_pad: bool,
     counted: Ints | None = None,
 ) -> te.Tensor:
-    """The mean of each window. `counted` is the part of `padding` that counts as elements when `count_include_pad` is
-    set."""
+    """Return the mean of each window. `counted` is the part of `padding` that counts as elements with
+    `count_include_pad`."""
     sizes = channel_blocks.plain_data(layout, len(ksize)).forward_shape(data.extents)[2:]
     window = Window(sizes, ksize, strides, padding, dilation)
     mean = mean_of(window, counted_padding(padding, counted, count_include_pad), data.dtype)
@@ -38,7 +38,7 @@ def counted_padding(padding: Ints, counted: Ints | None, count_include_pad: bool
 
 
 def mean_of(window: Window, pads: Ints, dtype: DataType) -> Finish:
-    """Return the division of a sum by the number of elements of its window, those of the padding `pads` among them."""
+    """Return the division of a sum by the number of elements of its window, including the padding `pads`."""
 
     def finish(total: PrimExpr, point: Sequence[PrimExpr]) -> PrimExpr:
         count = as_expr(1)

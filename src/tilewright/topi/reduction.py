@@ -1,4 +1,4 @@
-"""Reductions along axes: what operators are made of, and `topi.sum` and the like."""
+"""Reductions along axes: building blocks of operators, and `topi.sum` and the like."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Axis = int | Sequence[int] | None
 def _window(x: te.Tensor, axes: Sequence[int], keepdims: bool) -> tuple[
     list[Any], list[IterVar], Callable[[Sequence[Var]], list[Any]]
 ]:
-    """The shape that is left, the reduction axes, and the place in `x` of an output index."""
+    """Return the remaining shape, the reduction axes, and the function from an output index to an index of `x`."""
     over = {d: te.reduce_axis((0, x.shape[d]), f"r{d}") for d in axes}
     shape = [1 if d in over else n for d, n in enumerate(x.shape) if keepdims or d not in over]
 
@@ -44,7 +44,7 @@ def reduce(
     x: te.Tensor, axes: Sequence[int], keepdims: bool, combine: Callable[..., PrimExpr], name: str,
     term: Callable[[PrimExpr], PrimExpr] | None = None
 ) -> te.Tensor:
-    """`combine` (one of te's reductions) of `term` of the elements along `axes`."""
+    """Return `combine` (a te reduction) of `term` of the elements along `axes`."""
     shape, over, place = _window(x, axes, keepdims)
     each = term or (lambda e: e)
     total = te.compute(
@@ -57,13 +57,14 @@ def arg_reduce(
     x: te.Tensor, axes: Sequence[int], keepdims: bool, greatest: bool, last: bool, dtype: str, name: str,
     scheduled: bool = True,
 ) -> te.Tensor:
-    """The row-major position, along `axes`, of the greatest (or least) element; the first such one, or the last."""
+    """Return the row-major position, along `axes`, of the greatest (or least) element; of equal ones, the first or the
+    last."""
     shape, over, place = _window(x, axes, keepdims)
 
     def combine(a: tuple[PrimExpr, PrimExpr], b: tuple[PrimExpr, PrimExpr]) -> tuple[PrimExpr, PrimExpr]:
         better = a[1] > b[1] if greatest else a[1] < b[1]
         same = E.compare(E.EQ, a[1], b[1])
-        if a[1].dtype.is_float:  # what is no number comes before all numbers
+        if a[1].dtype.is_float:  # NaN precedes all numbers
             a_is_none, b_is_none = (E.compare(E.NE, x[1], x[1]) for x in (a, b))
             better = E.logical_or(better, E.logical_and(a_is_none, E.logical_not(b_is_none)))
             same = E.logical_or(same, E.logical_and(a_is_none, b_is_none))
@@ -108,17 +109,17 @@ any = _function("any", te.max, "True when one boolean or more is.")
 
 
 def argmax(data: te.Tensor, axis: Axis = None, keepdims: bool = False, select_last_index: bool = False) -> te.Tensor:
-    """Where the greatest element along `axis` is, int32: the first such place, or the last."""
+    """Return the int32 position of the greatest element along `axis`; of equal ones, the first or the last."""
     return arg_reduce(data, axes_of(axis, data.ndim), keepdims, True, select_last_index, "int32", "argmax")
 
 
 def argmin(data: te.Tensor, axis: Axis = None, keepdims: bool = False, select_last_index: bool = False) -> te.Tensor:
-    """Where the least element along `axis` is, int32: the first such place, or the last."""
+    """Return the int32 position of the least element along `axis`; of equal ones, the first or the last."""
     return arg_reduce(data, axes_of(axis, data.ndim), keepdims, False, select_last_index, "int32", "argmin")
 
 
 def collapse_sum(data: te.Tensor, target_shape: Sequence[int]) -> te.Tensor:
-    """The sum along the dimensions that broadcasting from `target_shape` to the shape of `data` would repeat. Raises
+    """Sum along the dimensions repeated by broadcasting from `target_shape` to the shape of `data`. Raises
     `ShapeError`."""
     shape, target = dims(data), tuple(target_shape)
     if broadcast_shapes(shape, target) != shape:

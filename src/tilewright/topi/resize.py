@@ -1,4 +1,4 @@
-"""Resampling along several dimensions, by coordinates that are exact fractions."""
+"""Resampling along several dimensions, with coordinates that are exact fractions."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from tilewright.scalar.arith.open_sizes import limit
 from tilewright.scalar.expr import PrimExpr, Value, Var
 
 Tap = tuple[PrimExpr, PrimExpr | None]
-"""An index along one dimension, and its weight: None for one."""
+"""An index along one dimension, and its weight (None for one)."""
 
 
 @dataclass(frozen=True)
 class Line:
-    """Where output element i lies in the input: at `(a * i + b) / c`, with integers a, b and c > 0."""
+    """The map from output element i to the input position `(a * i + b) / c`, with integers a, b and c > 0."""
 
     a: int
     b: int
@@ -30,15 +30,15 @@ class Line:
 
 
 def _exact(number: float) -> Fraction:
-    """A scale as the fraction that it was meant to be: 0.6 is 3/5."""
+    """Return a scale as the fraction that it approximates: 0.6 is 3/5."""
     return Fraction(number).limit_denominator(1 << 14)
 
 
 def line_of(mode: str, size: int, out: int, scale: float | None, roi: tuple[float, float] | None) -> Line:
-    """Where output element i lies in the input (ONNX Resize, coordinate_transformation_mode).
+    """Return the map from output elements to input positions (ONNX Resize, coordinate_transformation_mode).
 
-    `scale` may ask for a fractional length, of which `out` is the whole part. The step between two elements follows the
-    scale; the modes that keep corners use `out`, the length of the result, as the text of the specification, ONNX
+    `scale` may result in a fractional length, of which `out` is the integer part. The step between two elements follows
+    the scale. The modes that align corners use the result's length `out`, as the text of the specification, ONNX
     Runtime and PyTorch do.
     """
     if isinstance(size, OpenSize) or isinstance(out, OpenSize):
@@ -66,8 +66,7 @@ def line_of(mode: str, size: int, out: int, scale: float | None, roi: tuple[floa
 
 
 def _open_line(mode: str, size: int, out: int, scale: float | None) -> Line:
-    """The same for lengths that are known when the program runs; raises `CompileError` for a mode that has no such
-    form."""
+    """Return the map for dynamic lengths. Raises `CompileError` for a mode without such a form."""
     factor = _exact(scale) if scale is not None else None if out % size else Fraction(int(out // size))
     if mode == "pytorch_half_pixel":
         _more_than_one(out, factor)
@@ -88,13 +87,14 @@ def _open_line(mode: str, size: int, out: int, scale: float | None) -> Line:
 
 
 def _more_than_one(out: int, factor: Fraction | None) -> None:
-    """See to it that a row has two elements or more, which it has where each becomes several."""
+    """Require a row to have at least two elements, unless an upscaling ensures this."""
     if factor is None or factor < 2:
         limit(out, 2)
 
 
 def nearest_index(position: Value, c: int, rounding: str) -> PrimExpr:
-    """`position / c` rounded: `floor`, `ceil`, or to the nearest with halves down (`round_prefer_floor`) or up."""
+    """Return `position / c` rounded by `floor`, `ceil`, or to the nearest with halves down (`round_prefer_floor`) or
+    up."""
     if rounding == "floor":
         return E.floordiv(position, c)
     if rounding == "ceil":
@@ -108,8 +108,8 @@ def resize(
     data: te.Tensor, spatial: Sequence[int], sizes: Sequence[int], lines: Sequence[Line], method: str, rounding: str,
     cubic: tuple[float, bool], extrapolation: float | None, dtype: str,
 ) -> te.Tensor:
-    """`data` resampled to `sizes` along the dimensions `spatial`; points outside become `extrapolation`, when there is
-    one."""
+    """Resample `data` to `sizes` along the dimensions `spatial`; points outside become `extrapolation`, unless it is
+    None."""
     source = [data.extents[d] for d in spatial]
     shape: list[Value] = list(data.shape)
     for d, n in zip(spatial, sizes, strict=True):
@@ -166,8 +166,8 @@ def _share(part: PrimExpr, whole: int, dtype: Any) -> PrimExpr:
 
 
 def _looked_up(taps: Callable[[Var], list[Tap]], size: int, i: Var) -> list[Tap]:
-    """The taps of `i` from tables: places that divide by open lengths are computed once for a row, and not for each of
-    its elements."""
+    """Return the taps of `i` from tables, so that positions with divisions by dynamic lengths are computed once per
+    row."""
 
     def table(element: Callable[[Var], PrimExpr], name: str) -> PrimExpr:
         return te.compute((size,), element, name=name, inline=False)(i)
@@ -191,7 +191,8 @@ def _held(index: PrimExpr, last: int) -> PrimExpr:
 
 
 def _cubic_taps(low: PrimExpr, t: PrimExpr, last: int, a: float, exclude: bool) -> list[Tap]:
-    """Keys' cubic convolution; with `exclude` the taps outside have no weight, and the others sum to one."""
+    """Return the taps of Keys' cubic convolution; with `exclude`, taps outside have no weight, and the others sum to
+    one."""
     one = E.const(1, t.dtype)
 
     def near(d: PrimExpr) -> PrimExpr:

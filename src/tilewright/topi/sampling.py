@@ -1,4 +1,4 @@
-"""Sampling of images at points that are computed: grids, crops; and the morphological dilation."""
+"""Sampling of images at computed points (grids, crops), and morphological dilation."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ from tilewright.topi.indexing import bounded
 
 @dataclass(frozen=True, slots=True)
 class Tap:
-    """An index along one dimension, its weight (None for one), and where it is inside (None for always)."""
+    """An index along one dimension, its weight (None for one), and the condition that it is inside (None for always).
+    """
 
     index: PrimExpr
     weight: PrimExpr | None
@@ -25,18 +26,18 @@ class Tap:
 
 
 def _held(x: PrimExpr, low: float, high: float) -> PrimExpr:
-    """`x` held in `[low, high]`; what is no number becomes `low`."""
+    """Clamp `x` to `[low, high]`; NaN becomes `low`."""
     return E.minimum(E.maximum(E.const(low, x.dtype), x), E.const(high, x.dtype))
 
 
 def unnormalized(x: PrimExpr, size: int, align_corners: bool) -> PrimExpr:
-    """A coordinate in [-1, 1] as a position among `size` pixels: their outer centres, or their outer edges, are at -1
-    and 1."""
+    """Convert a coordinate in [-1, 1] to a position among `size` pixels; -1 and 1 are the centres, or the outer edges,
+    of the outer pixels."""
     return (x + 1.0) * ((size - 1) / 2) if align_corners else (x + 1.0) * (size / 2) - 0.5
 
 
 def reflected(x: PrimExpr, size: int, align_corners: bool) -> PrimExpr:
-    """A position mirrored at the first and last pixel, or at their edges, until it is inside."""
+    """Mirror a position at the centres, or the edges, of the first and last pixel until it is inside."""
     start, span = (0.0, size - 1) if align_corners else (-0.5, size)
     if not span:
         return E.const(0, x.dtype)
@@ -48,7 +49,7 @@ def reflected(x: PrimExpr, size: int, align_corners: bool) -> PrimExpr:
 
 
 def taps_at(x: PrimExpr, size: int, method: str, padding: str, align_corners: bool) -> list[Tap]:
-    """The pixels that a sample at position `x` is made of."""
+    """Return the pixels that contribute to a sample at position `x`."""
     last = float(size - 1)
 
     def padded(place: PrimExpr) -> PrimExpr:
@@ -75,7 +76,7 @@ def taps_at(x: PrimExpr, size: int, method: str, padding: str, align_corners: bo
 
 
 def cubic_weights(t: PrimExpr, a: float) -> list[PrimExpr]:
-    """The four weights of Keys' cubic convolution, `t` behind the second."""
+    """Return the four weights of Keys' cubic convolution at distance `t` after the second tap."""
 
     def near(d: PrimExpr) -> PrimExpr:
         return ((a + 2) * d - (a + 3)) * d * d + 1.0
@@ -87,7 +88,7 @@ def cubic_weights(t: PrimExpr, a: float) -> list[PrimExpr]:
 
 
 def sampled(read: Callable[..., PrimExpr], taps: Sequence[Sequence[Tap]]) -> PrimExpr:
-    """The weighted sum of `read(i, j, …)` over all combinations of taps; 0 for those outside."""
+    """Return the weighted sum of `read(i, j, …)` over all combinations of taps; those outside are 0."""
 
     def along(k: int, at: tuple[PrimExpr, ...], inside: PrimExpr) -> PrimExpr:
         if k == len(taps):
@@ -105,8 +106,8 @@ def sampled(read: Callable[..., PrimExpr], taps: Sequence[Sequence[Tap]]) -> Pri
 
 
 def wider_float(data: DataType, grid: DataType) -> DataType:
-    """The type in which samples of `data` at the points of `grid` are computed: that of the grid, or of the data where
-    these are floats with more bits."""
+    """Return the type in which samples of `data` at the points of `grid` are computed: the grid's, or the data's if
+    that is a wider float."""
     return data if data.is_float and data.bits > grid.bits else grid
 
 
@@ -114,8 +115,8 @@ def grid_sample(
     data: te.Tensor, grid: te.Tensor, method: str = "bilinear", layout: str = "NCHW", padding_mode: str = "zeros",
     align_corners: bool = True
 ) -> te.Tensor:
-    """`data` (batch, channels, …) at the points of `grid` (batch, coordinates, …), whose coordinates are x first and in
-    [-1, 1]; of the type of `data`."""
+    """Sample `data` (batch, channels, …) at the points of `grid` (batch, coordinates, …), in [-1, 1], x first. The
+    result has the type of `data`."""
     wide = wider_float(data.dtype, grid.dtype)
     sizes = data.extents[2:]
     n = len(sizes)
@@ -131,7 +132,8 @@ def grid_sample(
 
 
 def affine_grid(data: te.Tensor, target_shape: Sequence[int], align_corners: bool = True) -> te.Tensor:
-    """The points (batch, coordinates, …) that matrices (batch, n, n + 1) make of an even grid over [-1, 1], x first."""
+    """Return the points (batch, coordinates, …), x first, that matrices (batch, n, n + 1) map a uniform grid over [-1,
+    1] to."""
     n = len(target_shape)
 
     def element(b: Var, d: Var, *at: Var) -> PrimExpr:
@@ -144,7 +146,7 @@ def affine_grid(data: te.Tensor, target_shape: Sequence[int], align_corners: boo
 
 
 def _even(i: PrimExpr, size: int, align_corners: bool) -> PrimExpr:
-    """Point i of `size` in [-1, 1]: with its ends, or in the middles of as many parts."""
+    """Return point i of `size` uniform points in [-1, 1]: including the ends, or the centres of `size` intervals."""
     if align_corners:
         return i * (2 / (size - 1)) - 1.0 if size > 1 else E.const(-1, i.dtype)
     return i * (2 / size) + (1 / size - 1)
@@ -154,8 +156,8 @@ def crop_and_resize(
     data: te.Tensor, boxes: te.Tensor, box_indices: te.Tensor, crop_size: Sequence[int], layout: str = "NCHW",
     method: str = "bilinear", extrapolation_value: float = 0.0, out_dtype: str | None = None,
 ) -> te.Tensor:
-    """Parts (top, left, bottom, right, in [0, 1]) of images, resampled to `crop_size`; `extrapolation_value`
-    outside."""
+    """Resample crops (top, left, bottom, right, in [0, 1]) of images to `crop_size`; points outside are
+    `extrapolation_value`."""
     last = layout == "NHWC"
     sizes = data.extents[1:3] if last else data.extents[2:]
     channels, count, dtype = data.extents[3 if last else 1], boxes.extents[0], out_dtype or data.dtype
@@ -192,8 +194,8 @@ def dilation2d(
     data: te.Tensor, weight: te.Tensor, axes: tuple[Sequence[int], Sequence[int]], shape: Sequence[int],
     strides: Sequence[int], padding: Sequence[int], dilations: Sequence[int], dtype: Any,
 ) -> te.Tensor:
-    """The greatest of data + weight in each window. `axes` say where (n, c, y, x) and (c, y, x) are in data and weight;
-    `shape` is that of the result."""
+    """Return the maximum of data + weight in each window. `axes` are the dimensions (n, c, y, x) of data and (c, y, x)
+    of weight; `shape` is that of the result."""
     n_axis, c_axis, *spatial = axes[0]
     sizes = [data.extents[d] for d in spatial]
     windows = [te.reduce_axis((0, weight.extents[d]), name) for d, name in zip(axes[1][1:], ("ky", "kx"), strict=True)]

@@ -1,4 +1,4 @@
-"""Scans: each element combined with those before it along an axis."""
+"""Scans: each element combined with all elements before it along an axis."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ def scan(
     data: te.Tensor, axis: int | None, combine: Callable[..., Any], identity: int, exclusive: bool,
     dtype: str | DataType, name: str
 ) -> te.Tensor:
-    """Each element combined with all before it along `axis` (of the flattened data without one); without itself when
-    `exclusive`."""
+    """Combine each element with all elements before it along `axis` (None: the flattened data); with `exclusive`,
+    without the element itself."""
     shape = (prod(data.extents),) if axis is None else data.extents
     rows = Rows.of(shape, (axis or 0) % max(1, len(shape))) if shape else Rows(1, 1, 1)
 
@@ -49,19 +49,19 @@ def scan(
 def cumsum(
     data: te.Tensor, axis: int | None = None, dtype: str | None = None, exclusive: bool | None = None
 ) -> te.Tensor:
-    """The sums of the elements up to each one along `axis`; without that one when `exclusive`."""
+    """Return cumulative sums along `axis`; with `exclusive`, without the element itself."""
     return scan(data, axis, E.add, 0, bool(exclusive), dtype or data.dtype, "cumsum")
 
 
 def cumprod(
     data: te.Tensor, axis: int | None = None, dtype: str | None = None, exclusive: bool | None = None
 ) -> te.Tensor:
-    """The products of the elements up to each one along `axis`; without that one when `exclusive`."""
+    """Return cumulative products along `axis`; with `exclusive`, without the element itself."""
     return scan(data, axis, E.mul, 1, bool(exclusive), dtype or data.dtype, "cumprod")
 
 
 def extremes(data: te.Tensor, axis: int, is_greatest: bool, name: str) -> tuple[te.Tensor, ...]:
-    """The greatest or least element up to each one along `axis`, and where the last of equal ones is."""
+    """Return the cumulative maximum or minimum along `axis`, and its position, the last of equal ones."""
     rows = Rows.of(data.extents, axis % data.ndim)
 
     def body(b: Loops, x: BufferVar, values: BufferVar, places: BufferVar) -> None:
@@ -72,7 +72,7 @@ def extremes(data: te.Tensor, axis: int, is_greatest: bool, name: str) -> tuple[
             with b.for_range(0, rows.length, "k") as k:
                 here = b.let("here", x[rows.at(row, k)])
                 taken = here >= best[0] if is_greatest else here <= best[0]
-                if data.dtype.is_float:  # a comparison with what is no number does not hold
+                if data.dtype.is_float:  # comparisons with NaN are false
                     taken = E.logical_or(taken, E.compare(E.NE, here, here))
                 with b.if_scope(taken):
                     best[0] = here

@@ -1,4 +1,4 @@
-"""Scatters: elements put at computed places of a copy."""
+"""Scatters: copies of a tensor with elements updated at computed positions."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ def _sum(old: PrimExpr, new: PrimExpr) -> PrimExpr:
 UPDATES: Final[dict[str, Callable[[PrimExpr, PrimExpr], Any]]] = {
     "update": lambda old, new: new, "add": _sum, "mul": _product, "min": lesser_of, "max": greater_of,
 }
-"""What becomes of an element that another is put on."""
+"""The combination of an old element with its update."""
 
 
 def scatter_elements(
     data: te.Tensor, indices: te.Tensor, updates: te.Tensor, axis: int = 0, reduction: str = "update"
 ) -> te.Tensor:
-    """`data` with `updates[i…]` put at `i…` with `i[axis] = indices[i…]`, in order; negative indices count from the
-    end."""
+    """Return `data` updated by `updates[i…]` at `i…` with `i[axis] = indices[i…]`, in order; negative indices count
+    from the end."""
     where, combine = axis % data.ndim, UPDATES[reduction]
     shape, counts = data.extents, indices.extents
     whole = Rows.of(shape, where)
@@ -57,7 +57,7 @@ def scatter_elements(
 
 
 def _position(flat: PrimExpr, counts: tuple[int, ...], shape: tuple[int, ...], axis: int, index: PrimExpr) -> PrimExpr:
-    """The flat position, in `shape`, of the element at `flat` of `counts` with `index` along `axis`."""
+    """Return the flat index, in `shape`, of the element at `flat` of `counts` with `index` along `axis`."""
     total: PrimExpr = E.const(0, "int64")
     stride, rest = 1, flat
     for d in reversed(range(len(shape))):
@@ -69,7 +69,7 @@ def _position(flat: PrimExpr, counts: tuple[int, ...], shape: tuple[int, ...], a
 
 
 def scatter_nd(data: te.Tensor, indices: te.Tensor, updates: te.Tensor, mode: str = "update") -> te.Tensor:
-    """`data` with `updates` put at points, in order: `indices[k, p…]` is coordinate k of point p."""
+    """Return `data` updated by `updates` at points, in order: `indices[k, p…]` is coordinate k of point p."""
     shape, combine = data.extents, UPDATES[mode]
     coordinates, points = indices.extents[0], prod(indices.extents[1:])
     width = prod(shape[coordinates:])
@@ -91,8 +91,8 @@ def scatter_nd(data: te.Tensor, indices: te.Tensor, updates: te.Tensor, mode: st
 def sparse_to_dense(
     indices: te.Tensor, output_shape: Sequence[int], values: te.Tensor, default: te.Tensor
 ) -> te.Tensor:
-    """A tensor of `output_shape` with `values` (one for all, or one each) at the points `indices` (points,
-    coordinates), `default` elsewhere."""
+    """Return a tensor of `output_shape` with `values` (a common one, or one each) at the points `indices` (points,
+    coordinates), and `default` elsewhere."""
     points = indices.extents[0] if indices.ndim else 1
     width = indices.extents[1] if indices.ndim == 2 else 1
     shape = tuple(output_shape)
@@ -112,8 +112,8 @@ def sparse_to_dense(
 
 
 def sparse_reshape(indices: te.Tensor, prev_shape: te.Tensor, new_shape: te.Tensor) -> tuple[te.Tensor, ...]:
-    """The points `indices` (points, coordinates) of a tensor of `prev_shape` as points of `new_shape`, which may have
-    one -1; and that shape."""
+    """Convert the points `indices` (points, coordinates) of a tensor of `prev_shape` to points of `new_shape`, which
+    may have one -1. Return them with that shape."""
     (points, before), after, dtype = indices.extents, new_shape.extents[0], indices.dtype
 
     def body(b: Loops, at: BufferVar, old: BufferVar, new: BufferVar, out: BufferVar, shape: BufferVar) -> None:
@@ -144,7 +144,7 @@ def sparse_reshape(indices: te.Tensor, prev_shape: te.Tensor, new_shape: te.Tens
 
 
 def invert_permutation(data: te.Tensor) -> te.Tensor:
-    """`out[data[i]] = i`."""
+    """Return `out` with `out[data[i]] = i`."""
 
     def body(b: Loops, x: BufferVar, out: BufferVar) -> None:
         with b.for_range(0, data.extents[0], "k") as k:

@@ -1,4 +1,4 @@
-"""The names under which scripts ask for a schedule: each of them in `topi.generic`, `topi.x86` and `topi.arm_cpu`."""
+"""The names of schedule functions in `topi.generic`, `topi.x86` and `topi.arm_cpu`."""
 
 from typing import Final
 

@@ -1,4 +1,4 @@
-"""Which elements of a row are wanted."""
+"""Positions of selected elements of a row."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["true_places"]
 
 
 def true_places(mask: te.Tensor) -> tuple[te.Tensor, ...]:
-    """Where the elements of a row of bool are true, in order, and how many are; zeros behind the last place."""
+    """Return the positions of true elements of a bool row, in order, padded with zeros, and their number."""
     (n,) = mask.extents
 
     def body(b: Loops, x: BufferVar, places: BufferVar, count: BufferVar) -> None:

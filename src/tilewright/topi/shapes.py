@@ -1,4 +1,4 @@
-"""Rules about shapes and axes that tensor expressions and the type rules of operators share."""
+"""Rules for shapes and axes, shared by tensor expressions and operators' type rules."""
 
 from __future__ import annotations
 
@@ -17,24 +17,24 @@ Perm = tuple[int, ...]
 
 
 def same(a: Any, b: Any) -> bool:
-    """True when two dimensions are known to be equal."""
+    """Return whether two dimensions are known to be equal."""
     return a is b or (isinstance(a, int) and isinstance(b, int) and a == b)
 
 
 def differ(a: Any, b: Any) -> bool:
-    """True when two dimensions are known to be different."""
+    """Return whether two dimensions are known to differ."""
     return isinstance(a, int) and isinstance(b, int) and a != b
 
 
 def axis_of(axis: int, ndim: int, what: str = "axis") -> int:
-    """`axis` counted from the front; raises `ShapeError` when there is no such axis."""
+    """Return `axis` counted from the front. Raises `ShapeError` if there is no such axis."""
     if not -ndim <= axis < ndim:
         raise ShapeError(f"{what} {axis} is outside a tensor of {ndim} dimensions; it must be in [{-ndim}, {ndim - 1}]")
     return axis % ndim if ndim else 0
 
 
 def axes_of(axis: int | Sequence[int] | None, ndim: int, exclude: bool = False) -> tuple[int, ...]:
-    """The axes named, counted from the front and ascending; all for None, the others with `exclude`."""
+    """Return the named axes, counted from the front, ascending; all for None, the others with `exclude`."""
     if axis is None:
         named = tuple(range(ndim))
     else:
@@ -45,7 +45,7 @@ def axes_of(axis: int | Sequence[int] | None, ndim: int, exclude: bool = False) 
 
 
 def broadcast_shapes(*shapes: Shape) -> Shape:
-    """The shape that all `shapes` broadcast to, by numpy's rule; raises `ShapeError` when they do not."""
+    """Return the common broadcast shape of all `shapes` by numpy's rules. Raises `ShapeError` if there is none."""
     ndim = max(map(len, shapes))
     result: list[Any] = [1] * ndim
     for shape in shapes:
@@ -55,7 +55,7 @@ def broadcast_shapes(*shapes: Shape) -> Shape:
 
 
 def require_broadcast(shape: Shape, wanted: Shape) -> Shape:
-    """`wanted`, when `shape` broadcasts to it."""
+    """Return `wanted`. Raises `ShapeError` unless `shape` broadcasts to it."""
     result = broadcast_shapes(shape, wanted)
     if result != wanted:
         raise ShapeError(f"{text(shape)} cannot be broadcast to {text(wanted)}: their common shape is {text(result)}")
@@ -77,12 +77,12 @@ def _meet(a: Any, b: Any, shapes: Sequence[Shape], axis: int) -> Any:
 
 
 def text(shape: Sequence[Any]) -> str:
-    """A shape as the user writes it."""
+    """Return a shape as text: `(1, 3)`."""
     return f"({', '.join(map(str, shape))}{',' if len(shape) == 1 else ''})"
 
 
 def require_static(t: TensorType, what: str) -> tuple[int, ...]:
-    """The shape as ints; raises `ShapeError` when a dimension is symbolic."""
+    """Return the shape as ints. Raises `ShapeError` if a dimension is symbolic."""
     if not t.is_static:
         raise ShapeError(
             f"the shape of {what} must be known, and it is {text(t.shape)}; give the model's inputs fixed sizes"
@@ -91,21 +91,21 @@ def require_static(t: TensorType, what: str) -> tuple[int, ...]:
 
 
 def require_rank(t: TensorType, ndim: int, what: str) -> TensorType:
-    """`t`, when it has `ndim` dimensions."""
+    """Return `t`. Raises `ShapeError` unless it has `ndim` dimensions."""
     if t.ndim != ndim:
         raise ShapeError(f"{what} must have {ndim} dimensions, and it has {t.ndim}: {text(t.shape)}")
     return t
 
 
 def require_same_dtype(types: Sequence[TensorType]) -> None:
-    """All tensors have one dtype, or `ShapeError`."""
+    """Raise `ShapeError` unless all tensors have one dtype."""
     for t in types[1:]:
         if t.dtype is not types[0].dtype:
             raise ShapeError(f"dtypes {types[0].dtype} and {t.dtype} differ; cast one of the arguments")
 
 
 def product(dims: Iterable[Any]) -> Any:
-    """The number of elements of a shape, as an int where it is known."""
+    """Return the number of elements of a shape, as an int if it is static."""
     total: Any = 1
     for d in dims:
         total = total * d
@@ -113,7 +113,7 @@ def product(dims: Iterable[Any]) -> Any:
 
 
 def inverse(perm: Perm) -> Perm:
-    """The permutation that undoes `perm`."""
+    """Return the permutation that undoes `perm`."""
     order = [0] * len(perm)
     for new, old in enumerate(perm):
         order[old] = new
@@ -121,13 +121,13 @@ def inverse(perm: Perm) -> Perm:
 
 
 def last_channels(ndim: int) -> Perm:
-    """The order in which channels-first data of `ndim` dimensions are stored channels last: 4 -> (0, 2, 3, 1)."""
+    """Return the permutation from channels first to channels last for `ndim` dimensions: 4 -> (0, 2, 3, 1)."""
     return (0, *range(2, ndim), 1)
 
 
 def fill_left_over(shape: Shape, result: Shape, newshape: Shape) -> Shape:
-    """`result` with its -1 replaced by what the other dimensions leave of `shape`; raises `ShapeError` when that is not
-    whole."""
+    """Return `result` with its -1 replaced by the size that gives the number of elements of `shape`. Raises
+    `ShapeError` if that is not an integer."""
     unknown = [d for d, n in enumerate(result) if isinstance(n, int) and n == -1]
     if not unknown:
         return result
@@ -149,7 +149,7 @@ def fill_left_over(shape: Shape, result: Shape, newshape: Shape) -> Shape:
 
 
 def require_elements(shape: Shape, result: Shape, newshape: Shape) -> Shape:
-    """`result`, when it has as many elements as `shape`."""
+    """Return `result`. Raises `ShapeError` unless it has as many elements as `shape`."""
     have, want = product(shape), product(result)
     if differ(have, want):
         raise ShapeError(
@@ -159,7 +159,7 @@ def require_elements(shape: Shape, result: Shape, newshape: Shape) -> Shape:
 
 
 def squeezed(shape: Shape, axis: int | Sequence[int] | None) -> Shape:
-    """`shape` without the dimensions of size one: those named, or all."""
+    """Return `shape` without dimensions of size one: the named ones, or all."""
     if axis is None:
         return tuple(n for n in shape if not same(n, 1))
     gone = axes_of(axis, len(shape))
@@ -172,13 +172,13 @@ def squeezed(shape: Shape, axis: int | Sequence[int] | None) -> Shape:
 
 
 def expanded(shape: Shape, axis: int, count: int) -> Shape:
-    """`shape` with `count` dimensions of size one before dimension `axis`."""
+    """Return `shape` with `count` dimensions of size one before dimension `axis`."""
     at = axis_of(axis, len(shape) + 1)
     return (*shape[:at], *(1,) * count, *shape[at:])
 
 
 def permutation(axes: Sequence[int] | None, ndim: int) -> Perm:
-    """The axes of a transpose, counted from the front; reversed without."""
+    """Return the axes of a transpose, counted from the front; reversed for None."""
     if axes is None:
         return tuple(reversed(range(ndim)))
     order = tuple(axis_of(a, ndim) for a in axes)
@@ -188,7 +188,7 @@ def permutation(axes: Sequence[int] | None, ndim: int) -> Perm:
 
 
 def cuts(size: Any, wanted: int | Sequence[int]) -> list[Any]:
-    """Where the parts of a dimension begin, and the end: so many equal ones, or cut at indices."""
+    """Return the start of each part of a dimension, and the end: for a number of equal parts, or for indices."""
     if isinstance(wanted, int):
         if wanted < 1 or (isinstance(size, int) and size % wanted):
             raise ShapeError(
@@ -202,15 +202,15 @@ def cuts(size: Any, wanted: int | Sequence[int]) -> list[Any]:
 
 
 Slice = tuple[Any, Any, int]
-"""Along one dimension, the first index, the number of elements and the step."""
+"""The first index, the number of elements and the step along one dimension."""
 
 
 def slices(
     shape: Shape, begin: Sequence[int], end: Sequence[int], strides: Sequence[int] | None, axes: Sequence[int] | None,
     mode: str
 ) -> list[Slice]:
-    """`[begin:end:strides]` along `axes` (the leading ones without) as one slice for each dimension; in mode "size",
-    `end` holds sizes."""
+    """Return `[begin:end:strides]` along `axes` (default: the leading ones) as one slice for each dimension; in mode
+    "size", `end` holds sizes."""
     named = range(len(begin)) if axes is None else axes
     steps = strides or (1,)
     steps = list(steps) * len(begin) if len(steps) == 1 else steps
@@ -243,7 +243,7 @@ def _slice(size: Any, begin: int, end: int, step: int, mode: str) -> Slice:
         if getattr(size, "unknown", False):
             return begin, size, step
         raise ShapeError(f"dimension {size} is symbolic and cannot be sliced by [{begin}:{end}:{step}]")
-    if step == 1 and begin >= 0 and end >= 0:  # which asks a size only how it compares
+    if step == 1 and begin >= 0 and end >= 0:  # a dynamic size is only compared here
         last = end if end <= size else size
         return (begin, last - begin, 1) if begin < last else (0, 0, 1)
     found = range(size)[begin:end:step]
@@ -251,7 +251,7 @@ def _slice(size: Any, begin: int, end: int, step: int, mode: str) -> Slice:
 
 
 def _open_slice(size: int, begin: int, end: int, step: int) -> Slice:
-    """A slice of a dimension whose size is open, or one that ends there; what it takes for granted limits the sizes."""
+    """Return a slice of a dynamic dimension, or with a dynamic bound; its assumptions become limits of the sizes."""
     if step < 0:
         raise ShapeError(f"a dimension of the open size {size} is not sliced backwards")
     first = size + begin if begin < 0 else begin

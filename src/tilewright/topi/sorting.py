@@ -1,7 +1,7 @@
-"""Sorting along an axis: merge sorts of keys with their places, and the first few by insertion.
+"""Sorting along an axis: merge sort of keys with their positions, and insertion for the first few.
 
-A row is sorted in runs of 16 by counting, for each element, those that come before it; then runs are merged in pairs.
-All of it is stable: equal elements stay in the order they have. What is no number counts as the greatest.
+A row is sorted in runs of 16 by counting, for each element, the elements before it; then runs are merged in pairs.
+Sorting is stable: equal elements keep their order. NaN counts as the greatest value.
 """
 
 from __future__ import annotations
@@ -24,25 +24,25 @@ __all__ = ["argsort", "searchsorted", "sort", "topk", "unique"]
 
 _RUN = 16
 _MOST_INSERTED = 32
-"""Up to so many elements are found by insertion, which looks at each of the others once."""
+"""Largest number of elements selected by insertion, which reads each of the others once."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sorter:
-    """A row of `length` elements being sorted: `key(k)` is element k of it."""
+    """A sort of a row of `length` elements; `key(k)` is element k."""
 
     b: Loops
     key: Callable[[PrimExpr], PrimExpr]
     length: int | PrimExpr
     most: int
-    """`length`, or what it can be at most where it is not known."""
+    """`length`, or its upper bound if it is dynamic."""
     dtype: DataType
     ascending: bool
     places: bool
-    """Are the places of the elements wanted, too?"""
+    """Whether the positions of the elements are needed, too."""
 
     def memory(self, size: int, name: str) -> tuple[BufferVar, ...]:
-        """Memory for `size` keys, and their places when they are wanted."""
+        """Allocate memory for `size` keys, and for their positions if needed."""
         keys = self.b.allocate(self.dtype, max(1, size), f"{name}_keys")
         return (keys, self.b.allocate("int32", max(1, size), f"{name}_places")) if self.places else (keys,)
 
@@ -50,7 +50,7 @@ class Sorter:
         return before(x, y, self.ascending)
 
     def merged(self) -> tuple[BufferVar, ...]:
-        """The keys of the whole row in order, and their places."""
+        """Return the sorted keys of the whole row, and their positions."""
         b, levels = self.b, ceil(log2(max(1, ceil(self.most / _RUN))) / 2)
         first = self.memory(self.most, "first")
         self._runs(first)
@@ -64,7 +64,7 @@ class Sorter:
         return first
 
     def _runs(self, to: Sequence[BufferVar]) -> None:
-        """Runs of 16 in order, from the data."""
+        """Store the data as sorted runs of 16."""
         whole = E.floordiv(self.length, _RUN)
         with self.b.for_range(0, whole, "run") as run:
             self._run(to, self.b.let("start", run * _RUN), _RUN)
@@ -88,7 +88,7 @@ class Sorter:
                 to[1][place] = E.cast("int32", start + k)
 
     def _merge(self, source: Sequence[BufferVar], to: Sequence[BufferVar], width: PrimExpr) -> None:
-        """Pairs of runs of `width` merged."""
+        """Merge pairs of runs of `width`."""
         b, n = self.b, self.length
         with b.for_range(0, E.floordiv(width * 2 + n - 1, width * 2), "pair") as pair:
             low = b.let("low", pair * width * 2)
@@ -106,7 +106,7 @@ class Sorter:
                 j[0] = j[0] + (1 - from_left)
 
     def inserted(self, count: int) -> tuple[BufferVar, ...]:
-        """The first `count` in order, each put into its place among those found so far."""
+        """Return the first `count` elements in order, by insertion among those found so far."""
         b, found = self.b, self.memory(count, "found")
         with b.for_range(0, count, "k") as k:
             self._insert(found, b.let("x", self.key(k)), k, k)
@@ -119,7 +119,7 @@ class Sorter:
         return found
 
     def _insert(self, found: Sequence[BufferVar], x: PrimExpr, place: PrimExpr, end: PrimExpr) -> None:
-        """`x` put among the elements before `end`; the one at `end` is lost."""
+        """Insert `x` among the elements before `end`; the element at `end` is lost."""
         b = self.b
         rank = b.variable("rank", "int64", 0)
         with b.for_range(0, end, "other") as other:
@@ -136,14 +136,15 @@ class Sorter:
 def sorted_places(
     b: Loops, key: Callable[[PrimExpr], PrimExpr], length: int | PrimExpr, most: int, dtype: DataType
 ) -> BufferVar:
-    """Where the elements of a row of `length` are, the greatest first; at most `most` of them."""
+    """Return the positions of the elements of a row of `length` in descending order; at most `most` of them."""
     return Sorter(b, key, length, most, dtype, False, True).merged()[1]
 
 
 def _sorted(
     data: te.Tensor, axis: int, count: int, ascending: bool, results: Sequence[tuple[int, str | DataType]], name: str
 ) -> tuple[te.Tensor, ...]:
-    """The first `count` along `axis` in order: result (0, dtype) are the elements, (1, dtype) their places."""
+    """Return the first `count` elements along `axis` in order: result (0, dtype) has the elements, (1, dtype) their
+    positions."""
     source = Rows.of(data.extents, axis)
     shape = (*data.extents[:axis], count, *data.extents[axis + 1 :])
     target = Rows.of(shape, axis)
@@ -167,7 +168,7 @@ def _sorted(
 
 
 def sort(data: te.Tensor, axis: int = -1, is_ascend: bool = True) -> te.Tensor:
-    """The elements in order along `axis`; equal ones stay in the order they have."""
+    """Sort the elements along `axis`; equal ones keep their order."""
     where = axis % data.ndim
     return _sorted(data, where, data.extents[where], bool(is_ascend), [(0, data.dtype)], "sort")[0]
 
@@ -176,8 +177,8 @@ def argsort(
     data: te.Tensor, valid_count: te.Tensor | None = None, axis: int = -1, is_ascend: bool = True,
     dtype: str = "float32"
 ) -> te.Tensor:
-    """Where the elements in order along `axis` are; with `valid_count`, only so many of each row take part, and the
-    others stay."""
+    """Return the positions of the sorted elements along `axis`; with `valid_count`, only that many elements of each row
+    are sorted."""
     where = axis % data.ndim
     if valid_count is not None:
         last = te.min_value(data.dtype) if not is_ascend else E.const(
@@ -188,7 +189,7 @@ def argsort(
 
 
 def _valid(data: te.Tensor, count: te.Tensor, axis: int, last: PrimExpr) -> te.Tensor:
-    """`data` with `last` from element `count` on."""
+    """Replace the elements of `data` from position `count` on by `last`."""
 
     def element(*i: Var) -> PrimExpr:
         return E.if_then_else(i[axis] < E.cast("int64", count(*i[: count.ndim])), data(*i), last)
@@ -199,8 +200,8 @@ def _valid(data: te.Tensor, count: te.Tensor, axis: int, last: PrimExpr) -> te.T
 def topk(
     data: te.Tensor, k: int = 1, axis: int = -1, ret_type: str = "both", is_ascend: bool = False, dtype: str = "int64"
 ) -> Any:
-    """The `k` greatest elements along `axis` (the least with `is_ascend`), in order, and where they are: "both",
-    "values" or "indices"."""
+    """Return the `k` greatest elements along `axis` (the least with `is_ascend`) in order, and their positions;
+    `ret_type` selects "both", "values" or "indices"."""
     where = axis % data.ndim
     count = k if k > 0 else data.extents[where]
     results: dict[str, list[tuple[int, Any]]] = {
@@ -211,9 +212,9 @@ def topk(
 
 
 def searchsorted(sorted_sequence: te.Tensor, values: te.Tensor, right: bool = False, dtype: str = "int64") -> te.Tensor:
-    """Where each value would be put into the sorted row: before equal elements, after them with `right`.
+    """Return the insertion position of each value in a sorted row: before equal elements, or after them with `right`.
 
-    `sorted_sequence` is one row, or has a row for each row of `values`.
+    `sorted_sequence` is one row, or has one row for each row of `values`.
     """
     n, width = sorted_sequence.extents[-1], values.extents[-1] if values.ndim else 1
     one = sorted_sequence.ndim == 1
@@ -241,10 +242,10 @@ def searchsorted(sorted_sequence: te.Tensor, values: te.Tensor, right: bool = Fa
 
 
 def unique(data: te.Tensor, is_sorted: bool = True, return_counts: bool = False) -> tuple[te.Tensor, ...]:
-    """The different elements of a row, ascending or as they come; where each comes first; which of them each element
-    is; how many.
+    """Return the distinct elements of a row, ascending or by first occurrence, the position of each first occurrence,
+    the index of each element among them, and their number.
 
-    With `return_counts`, how often each occurs comes last. What is behind the last of them is zero.
+    With `return_counts`, the number of occurrences of each is the last result. Unused positions are zero.
     """
     n, dtype = data.extents[0], data.dtype
 
@@ -276,7 +277,7 @@ def unique(data: te.Tensor, is_sorted: bool = True, return_counts: bool = False)
 
 
 def _as_they_come(b: Loops, x: BufferVar, parts: Sequence[BufferVar], total: BufferVar, n: int) -> None:
-    """What was found in ascending order, in the order in which it comes first."""
+    """Reorder results found in ascending order by first occurrence."""
     found, first, inverse, rank, tally = parts
     old = b.allocate("int32", max(1, n), "old_tally")
     seen = b.variable("seen", "int64", 0)

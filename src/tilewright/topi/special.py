@@ -1,8 +1,8 @@
-"""Special functions of one element, computed in float64 whatever the type of the tensors.
+"""Special functions of one element, computed in float64 for tensors of any type.
 
-Each formula is written once, against `Arrays` (numpy, for the meaning of an operator) or `Elements` (generated code).
-It has no branches: `where` chooses among the values of all of its pieces. Section numbers are those of the Digital
-Library of Mathematical Functions (https://dlmf.nist.gov); the tables of Chebyshev coefficients are our own.
+Each formula is written once, for `Arrays` (numpy, the reference) or `Elements` (generated code). It has no branches:
+`where` selects among the values of all pieces. Section numbers are those of the Digital Library of Mathematical
+Functions (https://dlmf.nist.gov). `special_tables.py` documents the origin of the tables of Chebyshev coefficients.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ NAN: Final = float("nan")
 
 
 class Arrays:
-    """Mathematics on numpy arrays of float64."""
+    """Mathematical operations on numpy arrays of float64."""
 
     exp, log, sin, cos, tan, sqrt = np.exp, np.log, np.sin, np.cos, np.tan, np.sqrt
     absolute, nearest, power, truncated = np.abs, np.rint, np.power, np.trunc
@@ -40,18 +40,18 @@ class Arrays:
     equal, both, least, most = np.equal, np.logical_and, np.minimum, np.maximum
 
     def let(self, value: Any) -> Any:
-        """A value that is used several times."""
+        """Return a value that is used several times."""
         return value
 
     def repeat(self, count: Any, state: Sequence[Any], step: Callable[..., Sequence[Any]]) -> tuple[Any, ...]:
-        """The state after `step(k, *state)` for k from 0 to below `count`, a number or an array of them."""
+        """Return the state after `step(k, *state)` for k from 0 to `count` - 1; `count` is a number or an array."""
         for k in range(int(np.max(count, initial=0))):
             state = [np.where(k < count, new, old) for new, old in zip(step(float(k), *state), state, strict=True)]
         return tuple(state)
 
 
 class Elements:
-    """Mathematics on one element, as statements of `builder`."""
+    """Mathematical operations on one element, as statements of `builder`."""
 
     exp, log, sin, cos, tan, sqrt = I.exp, I.log, I.sin, I.cos, I.tan, I.sqrt
     absolute, nearest, power, truncated = I.fabs, I.nearbyint, I.pow, I.trunc
@@ -61,19 +61,19 @@ class Elements:
         self._builder = builder
 
     def let(self, value: Any) -> Any:
-        """A value that is used several times."""
+        """Bind a value that is used several times to a variable."""
         return self._builder.let("v", value)
 
     def where(self, condition: PrimExpr, yes: Any, no: Any) -> Any:
-        """`yes` where the condition holds."""
+        """Return `yes` where the condition is true, else `no`."""
         return self.let(E.if_then_else(condition, _wide(yes), _wide(no)))
 
     def equal(self, x: Any, y: Any) -> PrimExpr:
-        """Whether two values are equal."""
+        """Return whether two values are equal."""
         return E.compare(E.EQ, x, _wide(y))
 
     def repeat(self, count: Any, state: Sequence[Any], step: Callable[..., Sequence[Any]]) -> tuple[Any, ...]:
-        """The state after `step(k, *state)` for k from 0 to below `count`."""
+        """Return the state after `step(k, *state)` for k from 0 to `count` - 1."""
         b = self._builder
         cells = [b.variable("state", FLOAT64, _wide(s)) for s in state]
         with b.for_range(0, E.cast("int64", count) if isinstance(count, PrimExpr) else count, "k") as k:
@@ -89,18 +89,18 @@ def _wide(value: Any) -> PrimExpr:
 
 
 Formula = Callable[..., Any]
-"""`formula(mathematics, *arguments)`, all of float64."""
+"""A function `formula(mathematics, *arguments)` on float64 values."""
 
 
 def evaluate(formula: Formula, *inputs: Any) -> np.ndarray[Any, Any]:
-    """The formula on arrays that broadcast: an array of the type of the first."""
+    """Evaluate the formula on arrays that broadcast; the result has the type of the first."""
     with np.errstate(all="ignore"):
         found = formula(Arrays(), *(np.asarray(x, np.float64) for x in inputs))
         return np.asarray(found).astype(inputs[0].dtype)
 
 
 def apply(name: str, formula: Formula, shape: Sequence[int], *inputs: te.Tensor) -> te.Tensor:
-    """The formula on tensors that broadcast to `shape`: a tensor of the type of the first."""
+    """Apply the formula to tensors that broadcast to `shape`; the result has the type of the first."""
     whole = [x if tuple(x.extents) == tuple(shape) else broadcast_to(x, tuple(shape)) for x in inputs]
     dtype: DataType = inputs[0].dtype
     total = prod(shape)
@@ -116,7 +116,7 @@ def apply(name: str, formula: Formula, shape: Sequence[int], *inputs: te.Tensor)
 
 
 def chebyshev(m: Any, table: Sequence[float], x: Any, low: float, high: float) -> Any:
-    """The Chebyshev series of `table` at `x`, held in [low, high]: Clenshaw's recurrence."""
+    """Evaluate the Chebyshev series of `table` at `x`, clamped to [low, high], by Clenshaw's recurrence."""
     t = m.let((m.most(m.least(x, high), low) * 2.0 - (low + high)) / (high - low))
     twice = m.let(t * 2.0)
     after, now = table[-1], m.let(t * (2.0 * table[-1]) + table[-2])
@@ -129,9 +129,9 @@ def chebyshev(m: Any, table: Sequence[float], x: Any, low: float, high: float) -
 
 
 def _log_gamma_from_half(m: Any, y: Any) -> Any:
-    """Log of the gamma function above 1/2.
+    """Return the logarithm of the gamma function above 1/2.
 
-    A table up to 3, Stirling's series (5.11.1) from 10, and the recurrence between.
+    A table is used up to 3, Stirling's series (5.11.1) from 10, and the recurrence between.
     """
     near = (y - 1.0) * (y - 2.0) * chebyshev(m, tables.LGAMMA, y, 0.5, 3.0)
     small = y < 10.0
@@ -150,7 +150,7 @@ def _log_gamma_from_half(m: Any, y: Any) -> Any:
 
 
 def lgamma(m: Any, x: Any) -> Any:
-    """The logarithm of |Gamma(x)|; by reflection (5.5.3) below 1/2."""
+    """Return the logarithm of |Gamma(x)|; by reflection (5.5.3) below 1/2."""
     reflected = x < 0.5
     above = m.let(_log_gamma_from_half(m, m.let(m.where(reflected, 1.0 - x, x))))
     offset = m.let(m.absolute(x - m.nearest(x)))
@@ -159,7 +159,8 @@ def lgamma(m: Any, x: Any) -> Any:
 
 
 def digamma(m: Any, x: Any) -> Any:
-    """The derivative of log Gamma: the series of 5.11.2 from 10, the recurrence below, reflection (5.5.4) below 1/2."""
+    """Return the derivative of log Gamma: the series of 5.11.2 from 10, the recurrence below, reflection (5.5.4) below
+    1/2."""
     reflected = x < 0.5
     y = m.let(m.where(reflected, 1.0 - x, x))
     total = 0.0
@@ -187,13 +188,13 @@ _EULER_MACLAURIN: Final = (
     43867 / 5109094217170944000,
     -174611 / 802857662698291200000,
 )
-"""B(2j) / (2j)! of the Bernoulli numbers."""
+"""B(2j) / (2j)! for the Bernoulli numbers B(2j)."""
 
 
 def _zeta_above_zero(m: Any, x: Any, q: Any) -> Any:
-    """Hurwitz's zeta function for q > 0 by Euler and Maclaurin's formula (25.11.5).
+    """Return Hurwitz's zeta function for q > 0 by the Euler-Maclaurin formula (25.11.5).
 
-    Ten terms, and the rest as an integral.
+    Ten terms are summed; the rest is an integral.
     """
     total = m.power(q, -x)
     for k in range(1, 10):
@@ -209,10 +210,10 @@ def _zeta_above_zero(m: Any, x: Any, q: Any) -> Any:
 
 
 def zeta(m: Any, x: Any, q: Any) -> Any:
-    """Hurwitz's zeta function, the sum of (q + k)^-x; below zero its first terms are a difference of two others.
+    """Return Hurwitz's zeta function, the sum of (q + k)^-x; for q < 0, its first terms are the difference of two other
+    sums.
 
-    It is not a number for x < 1, and below zero where x is not whole; infinite at x = 1 and at q = 0, -1, -2, and so
-    on.
+    It is NaN for x < 1, and for q < 0 with fractional x; infinite at x = 1 and at q = 0, -1, -2, ….
     """
     below = q < 0.0
     steps = m.let(m.where(below, -(m.nearest(q - 0.5)), 0.0))
@@ -233,9 +234,9 @@ _NODES, _WEIGHTS = (tuple(map(float, v)) for v in np.polynomial.legendre.leggaus
 
 
 def _incomplete_gammas(m: Any, a: Any, x: Any) -> tuple[Any, Any]:
-    """P and Q, the lower and the upper incomplete gamma function divided by Gamma(a), for positive arguments.
+    """Return P and Q, the lower and the upper incomplete gamma function divided by Gamma(a), for positive arguments.
 
-    P by its series (8.11.4) below a + 1, Q by the continued fraction (8.9.2) above; from a = 60 both by Gauss's
+    P by its series (8.11.4) below a + 1, Q by the continued fraction (8.9.2) above; from a = 60, both by Gaussian
     quadrature of the density.
     """
     scale = m.let(m.exp(a * m.log(x) - x - lgamma(m, m.let(a + 1.0))))
@@ -269,9 +270,9 @@ def _incomplete_gammas(m: Any, a: Any, x: Any) -> tuple[Any, Any]:
 
 
 def _incomplete(m: Any, a: Any, x: Any, which: int) -> Any:
-    """With the values at the edges.
+    """Return P or Q, including the values at the edges of the domain.
 
-    0 and 1 at x = 0 and infinity and at a = 0, not a number where nothing is defined.
+    These are 0 and 1 at x = 0, at infinity and at a = 0; NaN outside of the domain.
     """
     edge = (0.0, 1.0)[which]
     found = _incomplete_gammas(m, a, x)[which]
@@ -285,12 +286,12 @@ def _incomplete(m: Any, a: Any, x: Any, which: int) -> Any:
 
 
 def igamma(m: Any, a: Any, x: Any) -> Any:
-    """The lower incomplete gamma function divided by Gamma(a)."""
+    """Return the lower incomplete gamma function divided by Gamma(a)."""
     return _incomplete(m, a, x, 0)
 
 
 def igammac(m: Any, a: Any, x: Any) -> Any:
-    """The upper incomplete gamma function divided by Gamma(a)."""
+    """Return the upper incomplete gamma function divided by Gamma(a)."""
     return _incomplete(m, a, x, 1)
 
 
@@ -298,18 +299,18 @@ def igammac(m: Any, a: Any, x: Any) -> Any:
 
 
 def _erfcx_above_zero(m: Any, x: Any) -> Any:
-    """exp(x^2) erfc(x) for x >= 0, by a table of (x - 3.75) / (x + 3.75) (Shepherd and Laframboise, 1981)."""
+    """Return exp(x^2) erfc(x) for x >= 0, by a table of (x - 3.75) / (x + 3.75) (Shepherd and Laframboise, 1981)."""
     return m.let(chebyshev(m, tables.ERFCX, m.let(1.0 - 7.5 / (x + 3.75)), -1.0, 1.0) / (1.0 + 2.0 * x))
 
 
 def erfcx(m: Any, x: Any) -> Any:
-    """exp(x^2) erfc(x)."""
+    """Return exp(x^2) erfc(x)."""
     above = _erfcx_above_zero(m, m.let(m.absolute(x)))
     return m.where(x < 0.0, 2.0 * m.exp(x * x) - above, above)
 
 
 def erfc(m: Any, x: Any) -> Any:
-    """1 - erf(x), with all its digits where that is small."""
+    """Return 1 - erf(x), with full relative accuracy for small results."""
     above = m.let(_erfcx_above_zero(m, m.let(m.absolute(x))) * m.exp(-(x * x)))
     return m.where(x < 0.0, 2.0 - above, above)
 
@@ -320,7 +321,7 @@ def _log1p(m: Any, x: Any) -> Any:
 
 
 def log_ndtr(m: Any, x: Any) -> Any:
-    """The logarithm of the area under the normal density up to x."""
+    """Return the logarithm of the normal distribution function."""
     z = m.let(x * -sqrt(0.5))
     above = m.let(_erfcx_above_zero(m, m.let(m.absolute(z))))
     half = m.let(0.5 * above * m.exp(-(z * z)))
@@ -329,9 +330,9 @@ def log_ndtr(m: Any, x: Any) -> Any:
 
 
 def _lower_quantile(m: Any, q: Any) -> Any:
-    """The x <= 0 up to which the area under the normal density is q, for 0 < q <= 1/2.
+    """Return the quantile x <= 0 of the normal distribution for the probability q, 0 < q <= 1/2.
 
-    From a guess (Abramowitz and Stegun, 26.2.23) by three steps of Newton's on the logarithm of the area.
+    From an initial estimate (Abramowitz and Stegun, 26.2.23) by three Newton steps on the logarithm of the probability.
     """
     wanted = m.let(m.log(q))
     s = m.let(m.sqrt(-2.0 * wanted))
@@ -344,7 +345,7 @@ def _lower_quantile(m: Any, q: Any) -> Any:
 
 
 def ndtri(m: Any, p: Any) -> Any:
-    """The x up to which the area under the normal density is p."""
+    """Return the quantile of the normal distribution for the probability p."""
     upper = p > 0.5
     q = m.let(m.where(upper, 1.0 - p, p))
     x = m.let(m.where(m.equal(q, 0.0), -INFINITY, _lower_quantile(m, q)))
@@ -352,7 +353,7 @@ def ndtri(m: Any, p: Any) -> Any:
 
 
 def erfinv(m: Any, y: Any) -> Any:
-    """The x whose erf(x) is y: a table up to 0.75, the quantile of the normal density above."""
+    """Return x with erf(x) = y: by a table up to 0.75, by the quantile of the normal distribution above."""
     size = m.let(m.absolute(y))
     q = m.let(0.5 - 0.5 * size)
     far = m.let(m.where(m.equal(q, 0.0), INFINITY, _lower_quantile(m, q) * -sqrt(0.5)))
@@ -365,7 +366,7 @@ def erfinv(m: Any, y: Any) -> Any:
 
 
 def _modified(m: Any, x: Any, small: Sequence[float], large: Sequence[float], odd: bool) -> Any:
-    """exp(-|x|) I(x): tables up to 8 and of 8 / x above."""
+    """Return exp(-|x|) I(x) by tables: of x up to 8, and of 8 / x above."""
     a = m.let(m.absolute(x))
     high = m.let(m.most(a, 8.0))
     near = chebyshev(m, small, a, 0.0, 8.0) * (a if odd else 1.0)
@@ -375,35 +376,35 @@ def _modified(m: Any, x: Any, small: Sequence[float], large: Sequence[float], od
 
 
 def i0e(m: Any, x: Any) -> Any:
-    """exp(-|x|) I0(x), of the modified Bessel function of the first kind."""
+    """Return exp(-|x|) I0(x), with the modified Bessel function of the first kind."""
     return _modified(m, x, tables.I0_SMALL, tables.I0_LARGE, False)
 
 
 def i1e(m: Any, x: Any) -> Any:
-    """exp(-|x|) I1(x), of the modified Bessel function of the first kind."""
+    """Return exp(-|x|) I1(x), with the modified Bessel function of the first kind."""
     return _modified(m, x, tables.I1_SMALL, tables.I1_LARGE, True)
 
 
 def _grown(m: Any, x: Any, scaled: Any) -> Any:
-    """`scaled` times exp(|x|), in two factors, so that neither overflows before the product."""
+    """Return `scaled` times exp(|x|), in two factors so that neither overflows before the product."""
     factor = m.let(m.exp(0.5 * m.absolute(x)))
     return m.where(m.equal(m.absolute(x), INFINITY), x, factor * scaled * factor)
 
 
 def i0(m: Any, x: Any) -> Any:
-    """I0(x), the modified Bessel function of the first kind."""
+    """Return I0(x), the modified Bessel function of the first kind."""
     return _grown(m, m.let(m.absolute(x)), i0e(m, x))
 
 
 def i1(m: Any, x: Any) -> Any:
-    """I1(x), the modified Bessel function of the first kind."""
+    """Return I1(x), the modified Bessel function of the first kind."""
     return _grown(m, x, i1e(m, x))
 
 
 def _second(m: Any, x: Any, order: int, scaled: bool) -> Any:
-    """K0 or K1, times exp(x) when `scaled`.
+    """Return K0 or K1, times exp(x) if `scaled`.
 
-    What the logarithm leaves up to 2 (10.31.1, 10.31.2), a table of 2 / x above.
+    Up to 2 by a table after subtracting the logarithmic part (10.31.1, 10.31.2), above by a table of 2 / x.
     """
     square, log = m.let(m.least(x * x, 4.0)), m.let(m.log(0.5 * x))
     if order:
@@ -420,27 +421,27 @@ def _second(m: Any, x: Any, order: int, scaled: bool) -> Any:
 
 
 def k0(m: Any, x: Any) -> Any:
-    """K0(x), the modified Bessel function of the second kind."""
+    """Return K0(x), the modified Bessel function of the second kind."""
     return _second(m, x, 0, False)
 
 
 def k1(m: Any, x: Any) -> Any:
-    """K1(x), the modified Bessel function of the second kind."""
+    """Return K1(x), the modified Bessel function of the second kind."""
     return _second(m, x, 1, False)
 
 
 def k0e(m: Any, x: Any) -> Any:
-    """exp(x) K0(x)."""
+    """Return exp(x) K0(x)."""
     return _second(m, x, 0, True)
 
 
 def k1e(m: Any, x: Any) -> Any:
-    """exp(x) K1(x)."""
+    """Return exp(x) K1(x)."""
     return _second(m, x, 1, True)
 
 
 def _wave(m: Any, a: Any, order: int, second: bool) -> Any:
-    """J or Y above 8, from the parts P and Q of Hankel's expansion (10.17.3, 10.17.4)."""
+    """Return J or Y above 8, from the parts P and Q of Hankel's expansion (10.17.3, 10.17.4)."""
     high = m.let(m.most(a, 8.0))
     ratio = m.let(8.0 / high)
     square = m.let(ratio * ratio)
@@ -453,14 +454,14 @@ def _wave(m: Any, a: Any, order: int, second: bool) -> Any:
 
 
 def j0(m: Any, x: Any) -> Any:
-    """J0(x), the Bessel function of the first kind."""
+    """Return J0(x), the Bessel function of the first kind."""
     a = m.let(m.absolute(x))
     found = m.where(a <= 8.0, chebyshev(m, tables.J0_SMALL, m.let(a * a), 0.0, 64.0), _wave(m, a, 0, False))
     return m.where(m.equal(a, a), found, NAN)
 
 
 def j1(m: Any, x: Any) -> Any:
-    """J1(x), the Bessel function of the first kind."""
+    """Return J1(x), the Bessel function of the first kind."""
     a = m.let(m.absolute(x))
     found = m.let(m.where(a <= 8.0, a * chebyshev(m, tables.J1_SMALL, m.let(a * a), 0.0, 64.0), _wave(m, a, 1, False)))
     found = m.where(m.equal(a, a), found, NAN)
@@ -468,7 +469,7 @@ def j1(m: Any, x: Any) -> Any:
 
 
 def y0(m: Any, x: Any) -> Any:
-    """Y0(x), the Bessel function of the second kind."""
+    """Return Y0(x), the Bessel function of the second kind."""
     square = m.let(x * x)
     near = chebyshev(m, tables.Y0_SMALL, square, 0.0, 64.0) + 2 / pi * m.log(x) * chebyshev(
         m, tables.J0_SMALL, square, 0.0, 64.0
@@ -477,7 +478,7 @@ def y0(m: Any, x: Any) -> Any:
 
 
 def y1(m: Any, x: Any) -> Any:
-    """Y1(x), the Bessel function of the second kind."""
+    """Return Y1(x), the Bessel function of the second kind."""
     square = m.let(x * x)
     first = x * chebyshev(m, tables.J1_SMALL, square, 0.0, 64.0)
     near = x * chebyshev(m, tables.Y1_SMALL, square, 0.0, 64.0) + 2 / pi * (m.log(x) * first - 1.0 / x)
@@ -487,13 +488,13 @@ def y1(m: Any, x: Any) -> Any:
 
 
 def spherical_j0(m: Any, x: Any) -> Any:
-    """sin(x) / x, the spherical Bessel function of the first kind."""
+    """Return sin(x) / x, the spherical Bessel function of the first kind."""
     found = m.where(m.equal(x, 0.0), 1.0, m.sin(x) / x)
     return m.where(m.equal(m.absolute(x), INFINITY), 0.0, found)
 
 
 def airy(m: Any, x: Any) -> Any:
-    """Ai(x): a table from -4 to 2, the expansions of 9.7.5 and 9.7.9 beyond."""
+    """Return Ai(x): a table from -4 to 2, the expansions of 9.7.5 and 9.7.9 beyond."""
     a = m.let(m.absolute(x))
     high, deep = m.let(m.most(a, 2.0)), m.let(m.most(a, 4.0))
     z, root = m.let(2 / 3 * high * m.sqrt(high)), m.let(m.sqrt(m.sqrt(high)))
@@ -514,10 +515,10 @@ _Z_AT_4: Final = 1 / (2 / 3 * 4**1.5) ** 2
 # Orthogonal polynomials
 
 MAX_DEGREE: Final = 10_000
-"""Polynomials of a higher degree are not computed."""
+"""Largest degree of computed polynomials."""
 
 Recurrence = tuple[Callable[[Any], Any], Callable[[Any, Any], tuple[Any, Any]]]
-"""The polynomial of degree 1 at x; and, of x and k, the factors a and c of p(k + 1) = a p(k) - c p(k - 1)."""
+"""The polynomial of degree 1 at x, and the factors a and c, from x and k, of p(k + 1) = a p(k) - c p(k - 1)."""
 
 
 def _chebyshev_kind(first: Callable[[Any], Any]) -> Recurrence:
@@ -547,9 +548,9 @@ POLYNOMIALS: Final[dict[str, Recurrence]] = {
 
 
 def polynomial(family: str) -> Formula:
-    """The polynomials of a family, of x and the degree n.
+    """Return the formula of a family of polynomials, a function of x and the degree n.
 
-    Zero where n is negative, and not a number above `MAX_DEGREE`.
+    The result is zero for negative n, and NaN above `MAX_DEGREE`.
     """
     first, factors = POLYNOMIALS[family]
 

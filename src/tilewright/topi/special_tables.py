@@ -1,7 +1,7 @@
-"""Chebyshev coefficients of special functions, from the constant one up.
+"""Chebyshev coefficients of special functions, in ascending order.
 
-Each table was made by interpolation at 70 Chebyshev nodes in 40 digits with mpmath, and is cut where the rest is below
-2e-17 of the function. The interval that a docstring names is mapped to [-1, 1].
+Each table was computed by interpolation at 70 Chebyshev nodes in 40 digits with mpmath, and is truncated where the rest
+is below 2e-17 of the function. The interval in a docstring is mapped to [-1, 1].
 """
 
 from __future__ import annotations
@@ -158,7 +158,7 @@ Q0: Final = (
     -2.6690625482579414e-13, 3.4041800321963686e-14, -4.87994410531204e-15, 7.729703176242605e-16,
     -1.3348852171502517e-16, 2.4865952389390515e-17, -4.952892629886516e-18,
 )
-"""x Q of the same, of (8 / x)^2 on [0, 1]."""
+"""x Q of the formula for P0, of (8 / x)^2 on [0, 1]."""
 P1: Final = (
     1.0009030408600137, 0.0008989898330859408, -3.987284300488908e-06, 6.177633960644299e-08,
     -1.8718907491063067e-09, 8.816898659582339e-11, -5.704863640395645e-12, 4.699195515230542e-13,
@@ -171,7 +171,7 @@ Q1: Final = (
     2.8774212663332235e-13, -3.649001916061838e-14, 5.206626366226707e-15, -8.215318025458595e-16,
     1.4141084390211833e-16, -2.626761589838529e-17,
 )
-"""x Q of the same, of (8 / x)^2 on [0, 1]."""
+"""x Q of the formula for P1, of (8 / x)^2 on [0, 1]."""
 AIRY_MIDDLE: Final = (
     0.06078525685079726, 0.18996030881729123, -0.250924387032336, -0.09512014013503055, 0.20236324198370076,
     -0.06418728306305249, -0.026814703186039963, 0.024051904281273857, -0.00413259164974895,
@@ -198,7 +198,7 @@ AIRY_P: Final = (
     2.386927411492466e-12, -4.16552889201035e-13, 8.071678110741467e-14, -1.708757321110567e-14,
     3.902945148540815e-15, -9.523976784907064e-16, 2.4632810885752603e-16, -6.709077463464858e-17,
 )
-"""The part of Ai(-x) sqrt(pi) x^(1/4) that goes with sin(z + pi/4), of 1 / z^2 on [0, 1 / z(4)^2]."""
+"""The coefficient of sin(z + pi/4) in Ai(-x) sqrt(pi) x^(1/4), of 1 / z^2 on [0, 1 / z(4)^2]."""
 AIRY_Q: Final = (
     0.06882170556308001, -0.0006089151840832694, 1.3174151014089972e-05, -6.014071912908298e-07,
     4.327537342298499e-08, -4.247731732954726e-09, 5.232285376834493e-10, -7.672290975115024e-11,
@@ -207,4 +207,4 @@ AIRY_Q: Final = (
     1.6016711026585234e-16, -4.9375274403528065e-17, 1.5773435797781153e-17, -5.206129581838458e-18,
     1.7706787947400164e-18,
 )
-"""The part that goes with -cos(z + pi/4), times z, of 1 / z^2 on [0, 1 / z(4)^2]."""
+"""The coefficient of -cos(z + pi/4), times z, of 1 / z^2 on [0, 1 / z(4)^2]."""

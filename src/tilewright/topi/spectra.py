@@ -1,8 +1,8 @@
-"""Fourier transforms: of rows, and of windows that slide over a signal.
+"""Fourier transforms of rows, and of windows that slide over a signal.
 
-A row whose length is a power of two is transformed in place by halves (Cooley and Tukey, 1965), another by its
-definition, with a table of the roots of one in either case. Sums by the definition are of float64: they are as long as
-the row.
+A row whose length is a power of two is transformed in place by the radix-2 algorithm (Cooley and Tukey, 1965), any
+other by the definition; both use a table of roots of unity. Sums by the definition are float64, since they are as long
+as the row.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def steps_of(n: int) -> int:
 
 
 def _roots(b: Loops, n: int, of: DataType, sign: int) -> tuple[BufferVar, BufferVar]:
-    """The cosines and sines of the n-th roots of one, for a transform of numbers of type `of`."""
+    """Return cosines and sines of the n-th roots of unity, for a transform of numbers of type `of`."""
     dtype = of if is_power_of_two(n) else DataType("float64")
     cosines, sines = b.allocate(dtype, n, "cosines"), b.allocate(dtype, n, "sines")
     with b.for_range(0, n, "k") as k:
@@ -45,7 +45,7 @@ def _roots(b: Loops, n: int, of: DataType, sign: int) -> tuple[BufferVar, Buffer
 def _transformed(
     b: Loops, real: BufferVar, imaginary: BufferVar, roots: tuple[BufferVar, BufferVar], n: int
 ) -> tuple[BufferVar, BufferVar]:
-    """The transform of `n` elements, which are lost."""
+    """Return the transform of `n` elements, which are overwritten."""
     if is_power_of_two(n):
         _reordered(b, (real, imaginary), n)
         _halves(b, real, imaginary, roots, n)
@@ -71,7 +71,7 @@ def _accumulate(
 
 
 def _reordered(b: Loops, parts: tuple[BufferVar, BufferVar], n: int) -> None:
-    """Each element where the bits of its index, read backwards, say."""
+    """Permute elements by bit reversal of their indices."""
     with b.for_range(0, n, "k") as k:
         backward = E.const(0, "int64")
         for bit in range(n.bit_length() - 1):
@@ -86,7 +86,7 @@ def _reordered(b: Loops, parts: tuple[BufferVar, BufferVar], n: int) -> None:
 
 
 def _halves(b: Loops, real: BufferVar, imaginary: BufferVar, roots: tuple[BufferVar, BufferVar], n: int) -> None:
-    """Transforms of twice the length out of two, until there is one."""
+    """Combine pairs of transforms into transforms of twice the length, until one is left."""
     with b.for_range(0, n.bit_length() - 1, "level") as level:
         half = b.let("half", I.shift_left(E.const(1, "int64"), level))
         step = b.let("step", E.floordiv(E.const(n // 2, "int64"), half))
@@ -102,7 +102,7 @@ def _halves(b: Loops, real: BufferVar, imaginary: BufferVar, roots: tuple[Buffer
 
 
 def dft(re_data: te.Tensor, im_data: te.Tensor, inverse: bool = False) -> tuple[te.Tensor, ...]:
-    """The Fourier transform of complex rows along the last axis; divided by their length when `inverse`."""
+    """Return the Fourier transform of complex rows along the last axis; with `inverse`, divided by their length."""
     shape, n, dtype = re_data.extents, re_data.extents[-1], re_data.dtype
     rows = prod(shape[:-1])
 
@@ -125,10 +125,10 @@ def stft(
     data: te.Tensor, n_fft: int, hop_length: int, win_length: int, window: te.Tensor, normalized: bool, onesided: bool,
     output_shape: tuple[Any, ...],
 ) -> te.Tensor:
-    """The Fourier transforms (signals, frequencies, frames, 2) of windows that start every `hop_length` elements of
-    rows of `data`.
+    """Return the Fourier transforms (signals, frequencies, frames, 2) of windows that start every `hop_length` elements
+    of rows of `data`.
 
-    `window`, in the middle of `n_fft` elements, weights each; frequencies above the half are left out when `onesided`.
+    `window`, centred in `n_fft` elements, contains the weights; with `onesided`, frequencies above half are omitted.
     """
     length, dtype = data.extents[-1], data.dtype
     signals, bins, frames, _ = output_shape

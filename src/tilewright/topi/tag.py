@@ -1,4 +1,4 @@
-"""Words for kinds of computation: `tensor.op.tag`."""
+"""Tags of kinds of computations: `tensor.op.tag`."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ R = TypeVar("R")
 
 
 def is_broadcast(tag: str) -> bool:
-    """Is each element made from those that broadcasting puts at its place?"""
+    """Return whether each element depends only on the elements that broadcasting reads at its position."""
     return tag in (ELEMWISE, BROADCAST) or tag.startswith((ELEMWISE + "_", BROADCAST + "_"))
 
 
 def is_injective(tag: str) -> bool:
-    """Is each element made from one element of each input, so that the computation can be inlined?"""
+    """Return whether each element depends on one element of each input, so that the computation can be inlined."""
     return is_broadcast(tag) or tag == INJECTIVE or tag.startswith(INJECTIVE + "_")
 
 
 def tagged(tag: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """Of a function that computes: its results, tensors or a tuple of them, bear `tag`."""
+    """Return a decorator that sets `tag` on the results of a function, tensors or a tuple of them."""
 
     def declare(function: Callable[P, R]) -> Callable[P, R]:
         def call(*args: P.args, **kwargs: P.kwargs) -> R:

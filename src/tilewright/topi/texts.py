@@ -1,13 +1,13 @@
-"""Texts read byte by byte: words looked up in a table, and counted.
+"""Strings as bytes: lookup of words in a table, and counts of words.
 
-A tensor of texts is one block of bytes here (`tilewright.base.string_tensors.pack_texts`): six whole numbers of eight
-bytes, where the texts begin and end as they are, in lower and in upper case; then the texts in UTF-8, one after
-another, each with a zero byte behind it. Where the three begin at the same place all is ASCII, and the reader changes
-the case itself, byte by byte.
+A tensor of strings is one block of bytes (`tilewright.base.string_tensors.pack_texts`). It starts with six 8-byte
+integers: the begin and end of the strings as given, in lower case, and in upper case. The strings follow in UTF-8, each
+with a terminating zero byte. If all three begin at the same position, all strings are ASCII, and the reader changes the
+case itself, byte by byte.
 
-The table of words has, by the hash of a word, a bucket: `heads[b]` to `heads[b + 1]` are its entries, each with the
-hash, where the letters begin, and the number that stands for the word. All of a hash and all letters are compared, so
-no word is taken for another.
+The table of words is a hash table: `heads[b]` to `heads[b + 1]` are the entries of bucket `b`, each with the hash, the
+start of the letters, and the number of the word. The full hash and all letters are compared, so words are never
+confused.
 """
 
 from __future__ import annotations
@@ -33,27 +33,27 @@ Shape = Sequence[Any]
 _SEED: Final = 0xCBF29CE484222325
 _PRIME: Final = 0x100000001B3
 _MASK: Final = (1 << 64) - 1
-"""FNV-1a (Fowler, Noll, Vo), 64 bits."""
+"""Mask of 64 bits for the FNV-1a hash (Fowler, Noll, Vo)."""
 _LONGEST: Final = 1 << 32
 
 
 def letters_of(case: str, inside: Callable[[str], bool], beyond: bool) -> Array:
-    """A table of letters: what each byte of a text counts as when its case is changed, 0 where it stands between words.
+    """Return a table that maps each byte of a string to its value after a change of case; 0 for separators.
 
-    `inside` says what character of ASCII is in words, `beyond` whether all others are.
+    `inside` selects the ASCII characters that belong to words; `beyond`: whether all other characters do.
     """
     changed = [FORMS[case](chr(k)) for k in range(128)]
     return np.array([0, *[ord(c) * inside(c) for c in changed[1:]], *[k * beyond for k in range(128, 256)]], np.uint8)
 
 
 def placeholder_shape(shape: Shape) -> tuple[Any, ...]:
-    """The shape of the bytes of texts of `shape`, of which only the size of a run is in memory."""
+    """Return a placeholder shape for the bytes of strings of `shape`; the size in memory is known only at run time."""
     return (*shape, _LONGEST)
 
 
 def word_table(words: Mapping[str, int]) -> tuple[Array, Array, Array, Array, Array]:
-    """`heads` (buckets + 1,) int32, `hashes` (words,) uint64, `begins` (words + 1,) int32, `letters` uint8, `numbers`
-    (words,) int32."""
+    """Return the table: `heads` (buckets + 1,) int32, `hashes` (words,) uint64, `begins` (words + 1,) int32, `letters`
+    uint8, `numbers` (words,) int32."""
     spelled = [text_bytes(w) for w in words]
     hashes = np.array([_hash(s) for s in spelled], np.uint64)
     buckets = 1 << max(1, len(spelled)).bit_length()
@@ -73,7 +73,7 @@ def _hash(word: bytes) -> int:
 
 
 class _Reader:
-    """Goes through texts: `word` is told of every word (where it stands as the loops see it), `end` of every text."""
+    """Reads strings, with callbacks for every word and for the end of every string."""
 
     def __init__(self, b: Loops, texts: BufferVar, letters: BufferVar, table: Sequence[BufferVar], case: str) -> None:
         self.b, self.texts, self.letters, self.form = b, texts, letters, list(FORMS).index(case)
@@ -88,8 +88,8 @@ class _Reader:
         return self.b.let(f"header{k}", value)
 
     def read(self, shortest: int, word: Callable[[PrimExpr, PrimExpr], None], end: Callable[[], None]) -> None:
-        """Call `word(number, text)` for each word of `shortest` characters or more, with -1 for one that the table has
-        not, and `end` behind each text."""
+        """Call `word(number, text)` for each word of at least `shortest` characters, with -1 for an unknown word, and
+        `end` after each string."""
         b = self.b
         begin, behind = self._header(2 * self.form), self._header(2 * self.form + 1)
         text = b.variable("text", "int64", 0)
@@ -115,7 +115,7 @@ class _Reader:
                     text[0] = text[0] + 1
 
     def _number(self, behind: PrimExpr, hashed: PrimExpr, length: PrimExpr) -> PrimExpr:
-        """The number of the word that ends at `behind`."""
+        """Return the number of the word that ends before `behind`."""
         b = self.b
         number = b.variable("number", "int64", -1)
         begin, count = b.let("begin", behind - length), b.let("count", length)
@@ -143,8 +143,7 @@ class _Reader:
 
 
 def index_texts(texts: te.Tensor, letters: te.Tensor, table: Sequence[te.Tensor], case: str, absent: int) -> te.Tensor:
-    """The number of each text, in `case`, in the table, `absent` for one that is not there: int64 of the texts'
-    shape."""
+    """Return the number of each string, in `case`, in the table, or `absent`: int64 with the strings' shape."""
     shape = texts.extents[:-1]
 
     def body(b: Loops, x: BufferVar, letter: BufferVar, *rest: BufferVar) -> None:
@@ -164,7 +163,8 @@ def index_texts(texts: te.Tensor, letters: te.Tensor, table: Sequence[te.Tensor]
 def count_words(
     texts: te.Tensor, letters: te.Tensor, table: Sequence[te.Tensor], case: str, shortest: int, width: int
 ) -> te.Tensor:
-    """How often each text has the words of each number below `width`: float32 of (*the texts' shape, width)."""
+    """Return the number of words of each number below `width` in each string: float32 (*shape of the strings, width).
+    """
     shape = texts.extents[:-1]
 
     def body(b: Loops, x: BufferVar, letter: BufferVar, *rest: BufferVar) -> None:
@@ -187,11 +187,11 @@ def _count(b: Loops, out: BufferVar, at: PrimExpr) -> None:
 
 
 def gram_tree(grams: Mapping[tuple[int, ...], int], words: int) -> tuple[Array, Array, Array, Array]:
-    """N-grams of the numbers of words, each with its column, as a tree from their last word to their first.
+    """Return a tree of n-grams of word numbers, from last to first word, with the column of each n-gram.
 
-    The children of all nodes are in buckets by `node * words + number`, mixed: `heads` (buckets + 1,) int32, `keys` and
-    the nodes `children` (nodes - 1,) int64 and int32; `columns` (nodes,) int32 has the column of the n-gram that ends
-    at a node, -1 where none does.
+    The children of all nodes are in buckets by mixed `node * words + number`: `heads` (buckets + 1,) int32, `keys` and
+    the nodes `children` (nodes - 1,) int64 and int32. `columns` (nodes,) int32 has the column of the n-gram that ends
+    at a node, or -1.
     """
     known: dict[int, int] = {}
     columns = [-1]
@@ -210,7 +210,7 @@ def gram_tree(grams: Mapping[tuple[int, ...], int], words: int) -> tuple[Array, 
 
 
 class _Grams:
-    """The n-grams that end at the last word of a text: of every word, every second, …"""
+    """Counts the n-grams that end at the last word of a string, with any number of skipped words."""
 
     def __init__(
         self, b: Loops, tree: Sequence[BufferVar], words: int, lengths: range, skips: int, out: BufferVar, width: int
@@ -222,7 +222,7 @@ class _Grams:
         self.seen = b.variable("seen", "int64", 0)
 
     def word(self, number: PrimExpr, text: Value) -> None:
-        """Count what ends with this word, the next one of the text."""
+        """Count the n-grams that end with this word, the next one of the string."""
         b = self.b
         seen = b.let("before", self.seen[0])
         self.recent[E.floormod(seen, self.ring)] = number
@@ -231,11 +231,11 @@ class _Grams:
         self.seen[0] = seen + 1
 
     def end(self) -> None:
-        """Behind a text there is nothing to be seen of it."""
+        """Forget all words at the end of a string."""
         self.seen[0] = E.const(0, "int64")
 
     def _walk(self, node: PrimExpr, length: int, step: int, seen: PrimExpr, text: Value) -> None:
-        """From a node of the tree on to the word that makes an n-gram of `length` words."""
+        """Continue from a node of the tree with the word that completes an n-gram of `length` words."""
         b = self.b
         with b.if_scope(seen >= (length - 1) * step):
             number = b.let("number", self.recent[E.floormod(seen - (length - 1) * step, self.ring)])
@@ -267,8 +267,8 @@ def count_grams(
     texts: te.Tensor, letters: te.Tensor, table: Sequence[te.Tensor], tree: Sequence[te.Tensor], case: str,
     shortest: int, lengths: range, skips: int, width: int,
 ) -> te.Tensor:
-    """How often each text has the n-grams of each column, of `lengths` words with up to `skips` between two: float32 of
-    (*the texts' shape, width)."""
+    """Return the number of n-grams of each column in each string, of `lengths` words with up to `skips` between two:
+    float32 (*shape of the strings, width)."""
     shape, words = texts.extents[:-1], table[-1].extents[0]
 
     def body(b: Loops, x: BufferVar, letter: BufferVar, *rest: BufferVar) -> None:

@@ -1,4 +1,4 @@
-"""Tensor expressions of the operators that move elements without changing them."""
+"""Tensor expressions of operators that move elements without changing them."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ Dims = Sequence[Any]
 
 
 def dims(x: te.Tensor) -> tuple[Any, ...]:
-    """The shape, with known sizes as ints."""
+    """Return the shape, with static sizes as ints."""
     return TensorType(x.shape).shape
 
 
 def reshape(x: te.Tensor, shape: Dims, name: str = "reshape") -> te.Tensor:
-    """The elements of `x` in row-major order under another shape."""
+    """Return `x` reshaped in row-major order."""
     source = dims(x)
 
     def element(*i: Var) -> PrimExpr:
@@ -31,7 +31,7 @@ def reshape(x: te.Tensor, shape: Dims, name: str = "reshape") -> te.Tensor:
 
 
 def _regroup(i: Sequence[Value], shape: Dims, source: Dims) -> list[Value]:
-    """The indices along `source` of the element at `i` along `shape`; runs of dimensions that match stay apart."""
+    """Return the indices in `source` of the element at `i` in `shape`; runs of matching dimensions stay separate."""
     where: list[Value] = []
     a = b = 0
     while a < len(source) or b < len(shape):
@@ -53,7 +53,8 @@ def _regroup(i: Sequence[Value], shape: Dims, source: Dims) -> list[Value]:
 
 
 def _run(source: Dims, shape: Dims, a: int, b: int) -> tuple[int, int]:
-    """Where the shortest runs from `a` and `b` with equally many elements end; the ends when a size is symbolic."""
+    """Return the ends of the shortest runs from `a` and `b` with equal numbers of elements; the ends of the shapes for
+    symbolic sizes."""
     left: Any = 1
     right: Any = 1
     a_end, b_end = a, b
@@ -73,7 +74,7 @@ def _run(source: Dims, shape: Dims, a: int, b: int) -> tuple[int, int]:
 
 
 def transpose(x: te.Tensor, axes: Sequence[int]) -> te.Tensor:
-    """`out[i…]`, whose dimension k is dimension `axes[k]` of `x`."""
+    """Return the transpose: dimension k of the result is dimension `axes[k]` of `x`."""
     place = {a: k for k, a in enumerate(axes)}
     return te.compute(
         [x.shape[a] for a in axes], lambda *i: x(*(i[place[d]] for d in range(x.ndim))), name="transpose"
@@ -81,7 +82,7 @@ def transpose(x: te.Tensor, axes: Sequence[int]) -> te.Tensor:
 
 
 def concatenate(parts: Sequence[te.Tensor], axis: int) -> te.Tensor:
-    """The parts one after another along `axis`."""
+    """Concatenate the parts along `axis`."""
     starts: list[Any] = [0]
     for p in parts:
         starts.append(starts[-1] + dims(p)[axis])
@@ -100,7 +101,7 @@ def concatenate(parts: Sequence[te.Tensor], axis: int) -> te.Tensor:
 
 
 def stack(parts: Sequence[te.Tensor], axis: int) -> te.Tensor:
-    """The parts side by side along a new dimension."""
+    """Stack the parts along a new dimension."""
 
     def element(*i: Var) -> PrimExpr:
         rest = (*i[:axis], *i[axis + 1 :])
@@ -116,17 +117,17 @@ def stack(parts: Sequence[te.Tensor], axis: int) -> te.Tensor:
 def strided_slice(
     x: te.Tensor, begin: Sequence[int], strides: Sequence[int], shape: Dims, name: str = "strided_slice"
 ) -> te.Tensor:
-    """`x[begin + i * strides]` for every point of `shape`; one begin and stride for each dimension."""
+    """Return `x[begin + i * strides]` for every point of `shape`; one begin and stride for each dimension."""
     return te.compute(
         shape, lambda *i: x(*(v * s + b for v, b, s in zip(i, begin, strides, strict=True))), name=name
     )
 
 
 def pad(x: te.Tensor, widths: Sequence[tuple[int, int]], mode: str, value: te.Tensor) -> te.Tensor:
-    """`x` with `(before, after)` elements more along each dimension.
+    """Pad `x` with `(before, after)` elements along each dimension.
 
-    They are `value` (`mode` constant) in the type of `x`, the edge, or the mirror image, without the edge itself
-    (reflect) or with it (symmetric).
+    The new elements are `value` (`mode` constant) in the type of `x`, the edge, or the mirror image, without the edge
+    itself (reflect) or with it (symmetric).
     """
     sizes = dims(x)
     shape = [n + before + after for n, (before, after) in zip(sizes, widths, strict=True)]
@@ -157,7 +158,7 @@ def pad(x: te.Tensor, widths: Sequence[tuple[int, int]], mode: str, value: te.Te
 
 
 def regroup(x: te.Tensor, split: Dims, axes: Sequence[int], shape: Dims, name: str) -> te.Tensor:
-    """`x` seen under the shape `split`, its dimensions then ordered by `axes`, then seen under `shape`."""
+    """Reshape `x` to `split`, transpose by `axes`, and reshape to `shape`."""
     ordered = [split[a] for a in axes]
     source = dims(x)
 
@@ -172,14 +173,14 @@ def regroup(x: te.Tensor, split: Dims, axes: Sequence[int], shape: Dims, name: s
 
 
 def part(x: te.Tensor, axis: int, begin: Any, end: Any) -> te.Tensor:
-    """The elements from `begin` to `end` along `axis`."""
+    """Return the elements from `begin` to `end` along `axis`."""
     first = [begin if d == axis else 0 for d in range(x.ndim)]
     shape = dims(x)
     return strided_slice(x, first, [1] * x.ndim, [*shape[:axis], end - begin, *shape[axis + 1 :]], "split")
 
 
 def repeat(x: te.Tensor, repeats: int, axis: int | None) -> te.Tensor:
-    """Each element `repeats` times in a row along `axis`; the flattened tensor without an axis."""
+    """Repeat each element `repeats` times along `axis`; without an axis, flatten first."""
     if axis is None:
         x, axis = reshape(x, (product(dims(x)),)), 0
     at = axis
@@ -190,7 +191,7 @@ def repeat(x: te.Tensor, repeats: int, axis: int | None) -> te.Tensor:
 
 
 def tile(x: te.Tensor, reps: tuple[int, ...]) -> te.Tensor:
-    """The whole tensor `reps[d]` times along each dimension."""
+    """Repeat the whole tensor `reps[d]` times along each dimension."""
     n = max(x.ndim, len(reps))
     lead = n - x.ndim
     sizes, times = (*(1,) * lead, *dims(x)), (*(1,) * (n - len(reps)), *reps)
@@ -202,15 +203,15 @@ def tile(x: te.Tensor, reps: tuple[int, ...]) -> te.Tensor:
 
 
 def reverse(x: te.Tensor, axis: int) -> te.Tensor:
-    """The elements in opposite order along `axis`."""
+    """Reverse the elements along `axis`."""
     return te.compute(
         x.shape, lambda *i: x(*(x.shape[d] - 1 - v if d == axis else v for d, v in enumerate(i))), name="reverse"
     )
 
 
 def layout_transform(x: te.Tensor, src_layout: str, dst_layout: str) -> te.Tensor:
-    """`x` in another layout (`NCHW` -> `NCHW8c`); where blocks do not divide a dimension, its last block ends in
-    zeros."""
+    """Convert `x` to another layout (`NCHW` -> `NCHW8c`); the last block of a dimension is padded with zeros if
+    necessary."""
     way = bijective_layout(src_layout, dst_layout)
     sizes = dims(x)
     shape = way.forward_shape(sizes)

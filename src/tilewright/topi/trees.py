@@ -1,8 +1,8 @@
-"""Ensembles of decision trees: each row of a matrix walked from the root of every tree to a leaf.
+"""Ensembles of decision trees: each row of a matrix descends from the root of every tree to a leaf.
 
-A step is four loads, each waiting for the one before it, so a walk alone leaves the machine idle; eight walks go on
-side by side, of eight rows down one tree, or, where rows are few, of one row down eight trees. Nothing branches: a leaf
-is its own child, and a walk that arrives early stays where it is.
+A step consists of four dependent loads, so a single descent leaves the machine idle. Therefore eight run side by side:
+eight rows down one tree or, for few rows, one row down eight trees. There are no branches: a leaf is its own child, so
+a descent that ends early stays there.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ __all__ = ["AGGREGATES", "tree_ensemble"]
 AGGREGATES: Final[dict[str, tuple[Any, float]]] = {
     "sum": (E.add, 0.0), "min": (lesser_of, inf), "max": (greater_of, -inf)
 }
-"""How the weights of the leaves come together, and what that begins with."""
+"""How leaf weights are combined, and the initial value."""
 
 _LANES: Final = 8
 _GROUPS: Final = 8
-"""So many times eight rows go down a tree before the next tree is taken."""
+"""Number of groups of eight rows that descend one tree before the next tree."""
 
 
 class _Forest:
-    """The walk and its results; `tables` are the features, thresholds and children of the nodes, the roots, the depths,
-    the targets, the weights."""
+    """The descent and its results. `tables` are the features, thresholds and children of the nodes, the roots, the
+    depths, the targets, and the weights."""
 
     def __init__(
         self, b: Loops, tables: Sequence[BufferVar], sizes: tuple[int, int, int, int], aggregate: str, missing: bool,
@@ -49,7 +49,7 @@ class _Forest:
             self.out[row * self.n_targets + target] = E.const(self.first, self.out.dtype)
 
     def step(self, x: BufferVar, row: Value, at: PrimExpr) -> PrimExpr:
-        """The child of node `at` that row `row` goes to."""
+        """Return the child of node `at` for row `row`."""
         b = self.b
         feature, threshold = b.let("feature", self.features[at]), b.let("threshold", self.thresholds[at])
         column = E.if_then_else(feature < 0, -1 - feature, feature) if self.missing else feature
@@ -60,7 +60,7 @@ class _Forest:
         return E.cast("int64", self.children[at * 2 + E.cast("int64", right)])
 
     def walk(self, x: BufferVar, rows: Sequence[Value], trees: Sequence[Value]) -> None:
-        """Walks side by side: lane k is row `rows[k]` down tree `trees[k]`."""
+        """Descend side by side: lane k takes row `rows[k]` down tree `trees[k]`."""
         b = self.b
         lanes = [b.variable(f"node{k}", "int64", E.cast("int64", self.roots[tree])) for k, tree in enumerate(trees)]
         depth = self.depths[trees[0]]
@@ -74,7 +74,7 @@ class _Forest:
             self.take(row, lane[0])
 
     def take(self, row: Value, leaf: PrimExpr) -> None:
-        """The weights of a leaf added to the results of a row."""
+        """Add the weights of a leaf to the results of a row."""
         first = self.b.let("first", leaf * self.entries)
         with self.b.for_range(0, self.entries, "entry") as entry:
             target = entry if self.entries == self.n_targets else E.cast("int64", self.targets[first + entry])
@@ -87,13 +87,14 @@ def tree_ensemble(
     depths: te.Tensor, targets: te.Tensor, weights: te.Tensor, n_targets: int, aggregate: str = "sum",
     missing: bool = False,
 ) -> te.Tensor:
-    """For each row of `data` (rows, width) the weights of the leaves that it comes to, by target: (rows, n_targets).
+    """Return, for each row of `data` (rows, width), the combined weights of the leaves that it reaches, by target:
+    (rows, n_targets).
 
-    `features`, `thresholds` (nodes,) and `children` (nodes, 2) are the trees: a row goes to the first child of a node
-    where its feature is at most the threshold, else to the second. With `missing`, -1 - f is the feature f of a node at
-    which what is no number goes to the first child, too. The first nodes are the leaves, which are their own children:
-    `weights` (leaves, entries) are what they have for the targets `targets` (leaves, entries), not read where every
-    leaf has a weight for each target. `roots` and `depths` (trees,) are the first node of each tree and its longest
+    `features`, `thresholds` (nodes,) and `children` (nodes, 2) define the trees: a row goes to the first child of a
+    node if its feature is at most the threshold, else to the second. With `missing`, -1 - f denotes feature f of a node
+    whose first child also gets NaN. The first nodes are the leaves, which are their own children. `weights` (leaves,
+    entries) are their weights for the targets `targets` (leaves, entries); these are not read if every leaf has a
+    weight for each target. `roots` and `depths` (trees,) are the first node of each tree and the length of its longest
     path.
     """
     rows, width = data.extents

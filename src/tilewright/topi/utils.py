@@ -1,5 +1,4 @@
-"""What scripts of the field take from `topi.utils`: shapes as numbers, and walks over the computations of a
-schedule."""
+"""TVM's `topi.utils`: shapes as numbers, and walks over the computations of a schedule."""
 
 from __future__ import annotations
 
@@ -18,7 +17,7 @@ from tilewright.topi.tag import is_broadcast
 
 
 def get_const_int(expr: Any) -> int:
-    """A size as an int; raises `CompileError` when it is symbolic."""
+    """Return a size as an int. Raises `CompileError` if it is symbolic."""
     if isinstance(expr, IntImm):
         return expr.value
     if isinstance(expr, int):
@@ -27,7 +26,7 @@ def get_const_int(expr: Any) -> int:
 
 
 def get_const_float(expr: Any) -> float:
-    """A constant as a float; raises `CompileError` for an expression that is none."""
+    """Return a constant as a float. Raises `CompileError` for other expressions."""
     value = getattr(expr, "value", expr)
     if not isinstance(value, (int, float)):
         raise CompileError(f"{expr!r} is not a constant", code="TW0303")
@@ -35,17 +34,17 @@ def get_const_float(expr: Any) -> float:
 
 
 def get_const_tuple(in_tuple: Iterable[Any]) -> tuple[Any, ...]:
-    """A shape with its constants as ints; symbolic sizes stay as they are."""
+    """Return a shape with its constants as ints; symbolic sizes are unchanged."""
     return tuple(n.value if isinstance(n, IntImm) else n for n in in_tuple)
 
 
 def equal_const_int(expr: Any, value: int) -> bool:
-    """Is `expr` the constant `value`?"""
+    """Return whether `expr` is the constant `value`."""
     return isinstance(expr, (int, IntImm)) and get_const_int(expr) == value
 
 
 def simplify(expr: Any) -> Any:
-    """An expression with its arithmetic done; constants as ints."""
+    """Return a simplified expression; constants as ints."""
     return get_const_tuple([simplified(expr, Ranges())])[0] if isinstance(expr, PrimExpr) else expr
 
 

@@ -1,4 +1,4 @@
-"""Sizes of sliding windows: padding and strides in their full form, and how many places a window has."""
+"""Sliding windows: normalized padding and strides, and the number of window positions."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Padding = int | str | Sequence[Any]
 
 
 def per_dimension(value: int | Ints, n: int, what: str) -> tuple[int, ...]:
-    """One number for each of `n` spatial dimensions."""
+    """Return one number for each of `n` spatial dimensions."""
     numbers = (value,) if isinstance(value, int) else tuple(value)
     numbers = numbers * n if len(numbers) == 1 else numbers
     if len(numbers) != n:
@@ -28,7 +28,7 @@ def per_dimension(value: int | Ints, n: int, what: str) -> tuple[int, ...]:
 
 
 def both_sides(padding: int | Ints, n: int) -> tuple[int, ...]:
-    """Padding as n numbers before and n after; one number, n, or 2n are understood."""
+    """Return padding as n numbers before and n after, from one number, n, or 2n."""
     numbers = (padding,) if isinstance(padding, int) else tuple(padding)
     full = {
         1: numbers * (2 * n), n: numbers * 2, 2 * n: numbers
@@ -39,7 +39,7 @@ def both_sides(padding: int | Ints, n: int) -> tuple[int, ...]:
 
 
 def window_count(size: Any, before: int, after: int, kernel: Any, stride: int, dilation: int, axis: int) -> Any:
-    """How many places a window has along one dimension; raises `ShapeError` when it does not fit."""
+    """Return the number of window positions along one dimension. Raises `ShapeError` if the window does not fit."""
     reach = (kernel - 1) * dilation + 1
     room = size + before + after - reach
     if isinstance(room, int) and room < 0:
@@ -52,8 +52,8 @@ def window_count(size: Any, before: int, after: int, kernel: Any, stride: int, d
 
 
 def padding_of(padding: Padding, reach: Ints) -> tuple[int, ...]:
-    """Padding in any form of the field as n numbers before and n after: one number, n, 2n, pairs, "VALID", or "SAME"
-    for windows of `reach`."""
+    """Return padding in any of TVM's forms as n numbers before and n after: one number, n, 2n, pairs, "VALID", or
+    "SAME" for windows of `reach`."""
     n = len(reach)
     if isinstance(padding, str):
         if padding not in ("SAME", "VALID"):
@@ -71,9 +71,9 @@ def padding_of(padding: Padding, reach: Ints) -> tuple[int, ...]:
 def pooled_size(
     size: Any, window: int, stride: int, dilation: int, before: int, after: int, ceil_mode: bool, axis: int
 ) -> Any:
-    """How many places a pooling window has along one dimension.
+    """Return the number of positions of a pooling window along one dimension.
 
-    With `ceil_mode` a last window that starts inside the data or the padding before it may reach past the end.
+    With `ceil_mode`, a last window that starts inside the data or the leading padding can extend beyond the end.
     """
     count = window_count(size, before, after + (stride - 1 if ceil_mode else 0), window, stride, dilation, axis)
     if not ceil_mode:
@@ -86,7 +86,7 @@ def pooled_size(
 
 
 def reaching(shape: Shape, counts: Ints, window: Ints, strides: Ints, dilation: Ints, padding: Ints) -> tuple[int, ...]:
-    """The padding, with what the last windows of ceil mode need more of it."""
+    """Return the padding, extended as the last windows in ceil mode require."""
     n, after = len(window), []
     for k, (size, count) in enumerate(zip(shape, counts, strict=True)):
         reach = (count - 1) * strides[k] + (window[k] - 1) * dilation[k] + 1

@@ -1,13 +1,11 @@
-"""Schedules for processors: tiles in registers, vectors, cores.
+"""Schedules for processors: register tiles, vectors, cores.
 
-Every one takes the results of a computation, a tensor or a list of them, and returns a `te.Schedule` that arranges all
-loops when it is built, by what the computation is: a convolution or product is cut into register tiles, a window slides
-in lanes of channels, rows are reduced in vectors. The name says which computation a script expects; the computation
-itself decides.
+Each function takes the results of a computation, a tensor or a list of them, and returns a `te.Schedule` that arranges
+all loops when it is built. Convolutions and products get register tiles, windows slide in lanes of channels, and rows
+are reduced in vectors. The function's name does not matter: the computation determines its schedule.
 
-Compute and schedule inside `with tvm.target.Target(…):`, since tiles are cut to the vectors of that machine, and build
-for it. `ScheduleError` when the computations have several anchors: convolutions, products or reductions that each have
-a schedule.
+Compute and schedule inside `with tvm.target.Target(…):`, since tiles depend on the vectors of that machine, and build
+for it. Raises `ScheduleError` for several anchors: convolutions, products or reductions with separate schedules.
 """
 
 from __future__ import annotations
@@ -23,7 +21,7 @@ from tilewright.topi.schedule_names import NAMES
 
 
 def schedule_anchor(outs: te.Tensor | Sequence[te.Tensor]) -> Schedule:
-    """The schedule that the anchor of the computation asks for; of elementwise ones, vectors over all axes."""
+    """Return the schedule for the anchor of the computation; for elementwise computations, vectors over all axes."""
     ops = list(dict.fromkeys(t.op for t in ([outs] if isinstance(outs, te.Tensor) else outs)))
     _check_one_anchor(ops)
     return Schedule(ops, arrange)

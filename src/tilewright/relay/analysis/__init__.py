@@ -1,4 +1,4 @@
-"""Questions about relay programs."""
+"""Analyses of Relay programs."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 
 def __getattr__(name: str) -> Any:
-    if name == "explain_offload":  # partitions, and so imports the passes, which import this package
+    if name == "explain_offload":  # offloading imports the passes, which import this package
         from tilewright.relay.offload import explain_offload
 
         return explain_offload

@@ -1,13 +1,13 @@
-"""Whether an operator or a function is independent per image: image n of its result depends on image n of its inputs
-only.
+"""Determines whether an operator or a function is independent per image: image n of its result depends only on image n
+of its inputs.
 
-A tensor of `images` images has so many equal groups of rows along its first axis, one after another: `(8, 3, 224, 224)`
-and `(8 * 128, 768)` are both eight images. The answer is read off the tensor expressions of the operator, from its
-results back:
+A tensor of `images` images consists of `images` equal groups of consecutive rows along its first axis: both `(8, 3,
+224, 224)` and `(8 * 128, 768)` have eight images. The analysis follows the tensor expressions of the operator from its
+results back to its inputs:
 
     out[i, j] = sum(a[i // 128, i % 128, k] * w[k, j])    with i = 128 * image + row, row < 128
-      reads a[image, row, k]    images of `a` lie along axis 0, and nothing else that is read or compared names `image`
-      reads w[k, j]             the same for every image
+        reads a[image, row, k]    images of `a` lie along axis 0, and no other index or condition depends on `image`
+        reads w[k, j]             the same for every image
 """
 
 from __future__ import annotations
@@ -33,14 +33,13 @@ from tilewright.te.tensor import ComputeOp, Tensor, TensorElem
 
 Reads: TypeAlias = tuple[tuple[bool | None, ...], ...]
 SHARED: Final = -1
-"""In place of the axis along which images lie: what is read is the same for every image."""
+"""Replaces the axis of the images for tensors that every image reads identically."""
 
 
 @node
 class Batch:
-    """A function that treats its `images` independently; `own` are the constants of which each image reads its own
-    rows.
-    """
+    """The result for a function that treats its `images` independently. `apart` states for every tensor of each value
+    whether it holds images; `own` are the constants of which each image reads its own rows."""
 
     images: int
     apart: Mapping[Expr, tuple[bool, ...]]
@@ -48,10 +47,9 @@ class Batch:
 
 
 def batch_of(function: Function) -> Batch | None:
-    """Return how a function treats the images along the first axis of all its parameters.
+    """Analyze how a function treats the images along the first axis of all its parameters.
 
-    None for fewer than two images, and where a value mixes them, has none, or cannot be analyzed (closures,
-    conditions).
+    None for fewer than two images, and if a value mixes images, has none, or cannot be analyzed (closures, conditions).
     """
     images = images_of(function)
     if images < 2:
@@ -68,7 +66,7 @@ def batch_of(function: Function) -> Batch | None:
 
 
 def images_of(function: Function) -> int:
-    """The first dimension of all parameters; 0 where it is not the same, or not known."""
+    """Return the first dimension common to all parameters; 0 if they differ or it is unknown."""
     types = [p.checked_type for p in function.params]
     leading = {t.shape[0] if isinstance(t, TensorType) and t.ndim and t.is_static and not t.is_open else None
                for t in types}
@@ -77,13 +75,13 @@ def images_of(function: Function) -> int:
 
 
 def _differs(constant: Expr, images: int) -> bool:
-    """Does a constant have other rows for one image than for another?"""
+    """Return whether a constant has different rows for different images."""
     rows = constant.value.reshape(images, -1)  # type: ignore[attr-defined]
     return bool((rows != rows[:1]).any())
 
 
 class _Values:
-    """For every tensor of every value: does it hold images apart (True), or is it the same for all of them?"""
+    """For every tensor of every value: whether it holds images (True), or is the same for all of them (False)."""
 
     def __init__(self, images: int) -> None:
         self.images = images
@@ -124,9 +122,8 @@ class _Values:
         return (True,) * len(results)
 
     def _fits(self, argument: Expr, reads: tuple[bool | None, ...]) -> bool:
-        """Return whether an argument holds what is read of it; record a constant of which each image reads its own
-        rows.
-        """
+        """Return whether an argument has what the operator reads, and record constants of which each image reads its
+        own rows."""
         fields = argument.fields if isinstance(argument, Tuple) else (argument,)
         for k, (own, apart) in enumerate(zip(reads, self.apart[argument], strict=True)):
             if own is None or own == apart:
@@ -146,8 +143,8 @@ def images_read(op: Op, types: Sequence[Type], images: int) -> Reads | None:
     """Return, for each argument and each of its tensors, whether image n of the results reads image n (True), the same
     elements for every image (False), or nothing (None).
 
-    None where results mix images, where the first axis of a result holds no whole images, or without tensor
-    expressions.
+    None if results mix images, if the first axis of a result does not hold whole images, or without a tensor
+    expression.
     """
     arguments = [_placeholders(t) for t in types]
     given = [t for a in arguments for t in a]
@@ -169,7 +166,7 @@ def _placeholders(kind: Type) -> list[Tensor]:
 
 
 class _Walk:
-    """A walk from the results to what they read; `axes` is the known axis of the images of each tensor."""
+    """A walk from the results to their inputs; `axes` maps tensors to the axis of their images."""
 
     def __init__(self, images: int) -> None:
         self.images = images
@@ -177,8 +174,8 @@ class _Walk:
         self.axes: dict[Tensor, int] = {}
 
     def axes_of(self, given: Sequence[Tensor], outputs: Sequence[Tensor]) -> Mapping[Tensor, int] | None:
-        """Where the images of `outputs` and of all that they read lie, when those of `outputs` lie along axis 0; None
-        where they do not lie apart."""
+        """Return the axis of the images in `outputs` (axis 0) and in every tensor that they read; None if images are
+        mixed."""
         if not all(t.extents and self._each(t, 0) for t in outputs):
             return None
         self.axes.update(dict.fromkeys(outputs, 0))
@@ -188,12 +185,12 @@ class _Walk:
         return self.axes
 
     def _each(self, t: Tensor, axis: int) -> int:
-        """How many rows along `axis` an image has; 0 when the axis does not hold whole images."""
+        """Return the number of rows of an image along `axis`; 0 if the axis does not hold whole images."""
         each, left = divmod(t.extents[axis], self.images)
         return 0 if left else each
 
     def _apart(self, op: ComputeOp) -> bool:
-        """Record what a computation reads; return False if an image of its results needs more than its own images."""
+        """Record the reads of a computation; return False if an image of its results needs other images."""
         axis = {self.axes[t] for t in op.outputs if t in self.axes}
         if len(axis) != 1:
             return False
@@ -212,14 +209,14 @@ class _Walk:
 
 
 class _Reads:
-    """The elements that the body of a computation reads; `mixed` if an image reads other images."""
+    """The elements that the body of a computation reads. `mixed`: an image reads other images."""
 
     def __init__(self, walk: _Walk, ranges: Ranges, mapping: Mapping[PrimExpr, PrimExpr]) -> None:
         self.walk, self.ranges, self.mapping = walk, ranges, mapping
         self.mixed = False
 
     def rule(self, e: PrimExpr) -> PrimExpr | None:
-        """Split the axis of the images into image and row; a read element becomes an unknown number."""
+        """Split the axis of the images into image and row, and replace a read element by an unknown value."""
         if type(e) is not TensorElem:
             return self.mapping.get(e)
         axis = self._axis(e)
@@ -239,6 +236,6 @@ class _Reads:
         return naming[0] if inside and self.walk.image not in free_vars(row) else None
 
     def names_image(self, e: PrimExpr) -> bool:
-        """Does the value of `e` depend on the number of the image?"""
+        """Return whether the value of `e` depends on the image index."""
         image = self.walk.image
         return image in free_vars(e) and image in free_vars(simplify(e, self.ranges))

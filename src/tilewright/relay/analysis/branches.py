@@ -1,8 +1,8 @@
-"""The branch of a function in which each value is computed: the innermost branch that contains all its users.
+"""Determines the branch in which each value of a function is computed: the innermost one that contains all its users.
 
-The body of a function is branch 0; each branch of an `if` and each clause of a `match` is a branch inside the one of
-its node. A function inside the body is a value like others, whose operands are what it sees of the scope around it;
-what is in it is placed when its own body is. Linear in the graph, but for the depth of branches within each other.
+The body of a function is branch 0. Each branch of an `if` and each clause of a `match` is nested in the branch of its
+node. An inner function is a value whose operands are its captured values; its body is analyzed separately. Linear in
+the graph, except for the nesting depth of branches.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ from tilewright.relay.scopes import ATOMS, ScopeTree
 from tilewright.relay.visitor import operands, post_order
 
 KERNELS = ("Primitive", "Compiler", "Composite")
-"""Attributes of functions that are computed as one, as operators are."""
+"""Attributes of functions that are computed as a unit, like operators."""
 
 
 def is_kernel(e: Expr) -> bool:
-    """Whether `e` is a call of an operator, or of a function of operators that counts as one."""
+    """Return whether `e` is a call of an operator, or of a function that is computed as a unit."""
     if not isinstance(e, Call):
         return False
     return not isinstance(e.op, Expr) or (isinstance(e.op, Function) and is_one_kernel(e.op))
 
 
 def is_one_kernel(f: Function) -> bool:
-    """Whether a function is marked to be computed as one, and has nothing in it that needs control."""
+    """Return whether a function is marked to be computed as a unit and contains no control flow."""
     return any(k in f.attrs for k in KERNELS) and all(isinstance(x, (Var, Constant, Tuple, TupleGetItem))
         or is_kernel(x) for x in post_order(f.body, inside=False))
 
@@ -34,8 +34,8 @@ def is_one_kernel(f: Function) -> bool:
 class Branches:
     """The branches of a function with this body.
 
-    `users[e]` are the nodes that `e` is an operand of, `hoisted[e]` are the values that must be known before the `if`
-    or `match` `e`, since something outside of its branch needs them as well.
+    `users[e]` are the nodes that have `e` as an operand. `hoisted[e]` are the values needed before the `if` or `match`
+    `e`, because they are also used outside of its branches.
     """
 
     def __init__(self, body: Expr, given: Collection[Expr], sees: Callable[[Function], tuple[Expr, ...]]) -> None:
@@ -49,11 +49,11 @@ class Branches:
         self.hoisted = self._hoists(order)
 
     def operands(self, e: Expr) -> tuple[Expr, ...]:
-        """The operands of `e` as a value of this function."""
+        """Return the operands of `e` as a value of this function."""
         return self._operands[e]
 
     def _walk(self, body: Expr) -> list[Expr]:
-        """Every value, operands before users."""
+        """Return every value, operands before users."""
         order: list[Expr] = []
         stack: list[tuple[Expr, bool]] = [(body, False)]
         while stack:
@@ -76,7 +76,7 @@ class Branches:
         return e.args if isinstance(e, Call) and is_kernel(e) else operands(e)
 
     def _used(self, e: Expr, home: int) -> Sequence[tuple[Expr, int]]:
-        """Yield the operands of `e`, a node of the branch `home`, each with the branch that uses it."""
+        """Return the operands of `e`, a node of the branch `home`, each with the branch that uses it."""
         below = self._operands[e]
         if not below or not isinstance(e, (If, Match)):
             return [(o, home) for o in below]

@@ -1,4 +1,4 @@
-"""Which functions of a module call which."""
+"""The call graph of a module."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tilewright.relay.expr import Function
 
 
 class CallGraph:
-    """The functions that each function of `module` refers to, once for each reference."""
+    """The functions that each function of `module` refers to, one entry per reference."""
 
     def __init__(self, module: IRModule) -> None:
         self.module = module
@@ -20,21 +20,21 @@ class CallGraph:
         }
 
     def __getitem__(self, name: Any) -> list[str]:
-        """The names of the functions that a function calls."""
+        """Return the names of the functions that a function calls."""
         return self.calls[name if isinstance(name, str) else name.name_hint]
 
     def callers(self, name: Any) -> list[str]:
-        """The names of the functions that call a function."""
+        """Return the names of the functions that call a function."""
         wanted = name if isinstance(name, str) else name.name_hint
         return [caller for caller, called in self.calls.items() if wanted in called]
 
     def is_recursive(self, name: Any) -> bool:
-        """Whether a function calls itself, directly or through others."""
+        """Return whether a function calls itself, directly or indirectly."""
         wanted = name if isinstance(name, str) else name.name_hint
         return wanted in self.reached(self[wanted])
 
     def reached(self, names: list[str]) -> set[str]:
-        """`names` and all that they call, directly or not."""
+        """Return `names` and all functions that they call, directly or indirectly."""
         found: set[str] = set()
         stack = list(names)
         while stack:
@@ -45,7 +45,7 @@ class CallGraph:
         return found
 
     def topological_order(self) -> list[str]:
-        """Callees before callers; functions that call each other in the order of the module."""
+        """Return callees before callers; mutually recursive functions keep the order of the module."""
         order: dict[str, None] = {}
         for start in self.calls:
             stack, open_ones = [(start, False)], set()

@@ -1,4 +1,4 @@
-"""Which parts of the language a program uses, and how much it computes."""
+"""The language features that a program uses, and its number of multiply-accumulates."""
 
 from __future__ import annotations
 
@@ -85,12 +85,14 @@ def detect_feature(a: Expr | IRModule, b: Expr | IRModule | None = None) -> set[
 
 
 def check_basic_block_normal_form(expr: Expr) -> bool:
-    """Whether every value that several scopes use has a name."""
+    """Return whether every value used in several scopes has a name."""
     return not Scopes(expr).hoisted
 
 
 def get_total_mac_number(expr: Expr) -> int:
-    """The multiplications and additions of the convolutions and products below `expr`, pairs counted as one.
+    """Return the multiply-accumulates of the convolutions and products below `expr`.
+
+    Raises `CompileError` for an unknown size.
 
     Raises `CompileError` where a size is not known.
     """
@@ -108,7 +110,7 @@ def mac_number(call: Call) -> int:
 
 
 def known_mac_number(call: Call) -> int:
-    """The same, and 0 where a size is not known."""
+    """Return the multiply-accumulates of a call; 0 if a size is unknown."""
     try:
         return mac_number(call)
     except CompileError:
@@ -116,7 +118,8 @@ def known_mac_number(call: Call) -> int:
 
 
 def _conv_reduction(call: Call) -> int:
-    """The products for one element of a convolution: all of the kernel but its output channels."""
+    """Return the number of products per output element of a convolution: the kernel's size without its output channels.
+    """
     weight = _shape(call.args[1])
     out = call.op.attributes().get("channels") or 0
     layout = call.op.attributes().get("kernel_layout") or ""
@@ -133,8 +136,7 @@ def _matmul_reduction(call: Call) -> int:
 
 
 def _transposed_reduction(call: Call) -> float:
-    """Each element of the data meets all of the kernel but its input channels; that is shared out among the elements of
-    the result."""
+    """Return the average number of products per output element of a transposed convolution."""
     data, weight = _shape(call.args[0]), _shape(call.args[1])
     layout = call.op.attributes().get("kernel_layout") or ""
     known = weight[layout.index("I")] if "I" in layout and len(layout) == len(weight) else weight[0]

@@ -1,4 +1,4 @@
-"""Values that are integers of a known range: results of a rounding and clamping quantization."""
+"""Finds values that are integers of a known range: results of a quantization that rounds and clamps."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def unconverted(call: Call) -> Expr | None:
 
 
 def whole_range(x: Expr) -> Range | None:
-    """The least and the greatest that a value of whole numbers can be, None for one that need not be whole."""
+    """Return the minimum and maximum of a value of whole numbers; None if it need not be whole."""
     if not isinstance(x, Call):
         return None
     rule = _RULES.get(type(x.op))

@@ -12,23 +12,23 @@ from tilewright.relay.op.registry import Fusion
 from tilewright.relay.visitor import calls
 
 _NORMALISING: Final = 5
-"""Operations on each element of a softmax or a norm: a sum, a sum of squares or an exponential, a difference, a
-product, a maximum."""
+"""Operations per element of a softmax or norm: a sum, a square or exponential, a difference, a product and a maximum.
+"""
 _MOVES: Final = frozenset({"copy", "cast", "reshape", "identity"})
 
 
 def operations(function: Function) -> int:
     """Return the number of additions, multiplications, comparisons and functions in one run of a primitive function.
 
-    A multiply-add counts as two, as in TVM; moves and conversions as none; elementwise operators as one for each
-    element, windows as one for each element of a window, softmax and norms as five for each element. Winograd
-    convolutions perform fewer operations than counted, padded tiles more.
+    A multiply-add counts as two, as in TVM, and moves and conversions as zero. Elementwise operators count one per
+    element, windows one per element of a window, softmax and norms five per element. Winograd convolutions perform
+    fewer operations than counted, padded tiles more.
     """
     return sum(map(_of_call, calls(function.body)))
 
 
 def operator_names(function: Function) -> tuple[str, ...]:
-    """The names of the operators of a primitive function, operands before users."""
+    """Return the names of the operators of a primitive function, operands before users."""
     return tuple(e.op.name for e in calls(function.body) if not isinstance(e.op, Expr))
 
 
@@ -43,8 +43,8 @@ def product_type(function: Function) -> DataType:
 
 
 def only_moves(function: Function) -> bool:
-    """Whether every element of the results is made of one element of each argument at most, so that a large argument
-    may be read in part."""
+    """Return whether each result element depends on at most one element of each argument, so that a large argument can
+    be read in part."""
     return all(isinstance(e.op, Expr) or e.op.kind <= Fusion.INJECTIVE for e in calls(function.body))
 
 
@@ -67,7 +67,7 @@ def _of_call(e: Call) -> int:
 
 
 def _read(e: Call) -> int:
-    """The elements of the first argument."""
+    """Return the number of elements of the first argument."""
     return _elements(e.args[0].checked_type) if e.args else 0
 
 

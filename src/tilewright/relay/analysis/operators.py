@@ -1,4 +1,4 @@
-"""Which operators and types a program has, how often, and parts of programs as modules of their own."""
+"""The operators and types of a program, their frequencies, and extraction of parts of a program as modules."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ Array = np.ndarray[Any, Any]
 
 
 def list_op_freqs(mod: IRModule) -> dict[str, int]:
-    """How many calls of each operator the functions of a module have."""
+    """Return the number of calls of each operator in a module."""
     return dict(Counter(e.op.name for e in _calls(mod)))
 
 
 def list_fake_quantized_op_freqs(mod: IRModule) -> dict[str, int]:
-    """How many calls of each operator compute in real numbers between `qnn.dequantize` and `qnn.quantize`: those for
-    integers to take over."""
+    """Return the number of calls of each operator between `qnn.dequantize` and `qnn.quantize`, which could use
+    integers."""
     found: dict[Expr, None] = {}
     for end in _calls(mod):
         if not isinstance(end.op, Quantize):
@@ -64,7 +64,7 @@ def _calls(mod: IRModule) -> Iterator[Call]:
 
 
 def all_dtypes(expr: Expr) -> set[str]:
-    """The data types of all tensors of `expr`, as far as types are known."""
+    """Return the dtypes of all tensors of `expr`, as far as types are known."""
     found: set[str] = set()
     stack: list[Type] = [t for e in post_order(expr) for x in (*binders(e), e) if (t := x.known_type()) is not None]
     while stack:
@@ -76,7 +76,7 @@ def all_dtypes(expr: Expr) -> set[str]:
 
 
 def check_constant(expr: Expr) -> bool:
-    """Whether `expr` is a constant, or a tuple of such."""
+    """Return whether `expr` is a constant, or a tuple of constants."""
     return all(isinstance(e, (Constant, Tuple)) for e in post_order(expr))
 
 
@@ -92,16 +92,15 @@ def count_layers(expr: Expr | IRModule, valid_ops: Iterable[str]) -> int:
 
 
 def extract_fused_functions(mod: IRModule) -> dict[str, Function]:
-    """Return the primitive functions inside the functions of `mod`, by structural hash: the kernels that `FuseOps`
-    made.
+    """Return the primitive functions inside the functions of `mod`, by structural hash: the kernels made by `FuseOps`.
     """
     inside = (e for _, f in mod.items() if isinstance(f, Expr) for e in post_order(f))
     return {structural_hash(e): e for e in inside if isinstance(e, Function) and e.attrs.get("Primitive")}
 
 
 def extract_intermediate_expr(mod: IRModule, expr_id: int) -> IRModule:
-    """Return a module whose `main` computes value number `expr_id` of `main`: calls, tuples and fields, in the order of
-    the text.
+    """Return a module whose `main` computes value number `expr_id` of `main`, counting calls, tuples and fields in text
+    order.
 
     Raises `CompileError` for a number that is too large.
     """

@@ -1,4 +1,4 @@
-"""Side effects of evaluating a value: passes ask here whether they may move, drop or repeat it.
+"""Side effects of evaluating a value; they determine whether passes may move, drop or repeat it.
 
 References are the only mutable state of programs. A function value with an unknown body may have any effect, unless the
 program has no references and draws no random numbers. Nontermination is not an effect.
@@ -17,11 +17,11 @@ from tilewright.relay.visitor import operands, post_order
 
 
 class Effect(enum.IntEnum):
-    """A larger one includes the smaller."""
+    """Kinds of side effects; a larger one includes the smaller."""
 
     NONE = 0  # can be moved, repeated, merged and dropped
-    READ = 1  # can be dropped: a new reference, what one holds now, a random number
-    WRITE = 2  # is part of what the program does
+    READ = 1  # can be dropped: creating or reading a reference, drawing a random number
+    WRITE = 2  # must be kept in order
 
 
 class Effects:
@@ -39,11 +39,11 @@ class Effects:
 
     @property
     def free(self) -> bool:
-        """Whether nothing in the program has effects."""
+        """Whether nothing in the program has side effects."""
         return not self._deep
 
     def _reached(self, what: Expr, mod: IRModule | None) -> list[Expr]:
-        """The nodes of `what` and of the functions of the module that it may call, operands before users."""
+        """Return the nodes of `what` and of the functions that it may call, operands before users."""
         order, at, seen = post_order(what), 0, {what}
         while at < len(order):
             e = order[at]
@@ -56,7 +56,7 @@ class Effects:
         return order
 
     def of(self, e: Expr) -> Effect:
-        """The effect of evaluating `e` and all that it is made of."""
+        """Return the effect of evaluating `e` and its operands."""
         return self._deep.get(e, Effect.NONE)
 
     def own(self, e: Expr) -> Effect:
@@ -64,12 +64,12 @@ class Effects:
         return self._node(e) if self._deep else Effect.NONE
 
     def pure(self, e: Expr) -> bool:
-        """Whether evaluating `e` does nothing but give its value."""
+        """Return whether evaluating `e` has no side effects."""
         return self.of(e) is Effect.NONE
 
     def _round(self) -> bool:
-        """One pass over the program; True when it found more effects, which functions that call each other may have
-        yet."""
+        """Propagate effects once through the program. Return whether any grew; mutual recursion then needs another
+        round."""
         changed = False
         for e in self._order:
             found = self._node(e)
@@ -86,7 +86,7 @@ class Effects:
         return _own(e)
 
     def _called(self, callee: Expr) -> Effect:
-        """The effect of calling a function value."""
+        """Return the effect of calling a function value."""
         while isinstance(callee, Var) and callee in self._values:
             callee = self._values[callee]
         if isinstance(callee, GlobalVar):
@@ -105,6 +105,6 @@ def _own(e: Expr) -> Effect:
 
 
 def is_pure(expr: Expr, functions: Mapping[str, Any] | IRModule | None = None) -> bool:
-    """Whether evaluating `expr` neither makes, reads nor writes references, nor draws random numbers."""
+    """Return whether evaluating `expr` neither creates, reads nor writes references, nor draws random numbers."""
     mod = functions if isinstance(functions, IRModule) or functions is None else IRModule(functions)
     return Effects(expr, mod).pure(expr)

@@ -1,4 +1,4 @@
-"""The regions of a graph that targets compute, from the marks at their borders."""
+"""The regions of a graph assigned to targets, derived from the marks at their borders."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from tilewright.relay.op.annotation import CompilerBegin, CompilerEnd, Mark
 from tilewright.relay.visitor import operands, post_order
 
 DEFAULT: Final = "default"
-"""The target of what no other computes."""
+"""The target of all nodes that no other target computes."""
 
 
 @dataclass(eq=False, slots=True)
 class Region:
-    """Nodes that one target computes: its marks `ins` where values go in, its marks `outs` where they come out.
+    """Nodes that one target computes, with the begin marks `ins` of its inputs and the end marks `outs` of its results.
 
-    `id` is the number of its first mark in the function, counted over all marks where values go in.
+    `id` is the index of its first begin mark in the function.
     """
 
     id: int
@@ -29,30 +29,29 @@ class Region:
     outs: list[Call] = field(default_factory=list)
 
     def take(self, other: Region) -> None:
-        """Become one with `other`."""
+        """Merge `other` into this region."""
         self.nodes += other.nodes
         self.ins += other.ins
         self.outs += other.outs
 
 
 def is_mark(e: Any) -> TypeGuard[Call]:
-    """Whether `e` is a mark of a region's border."""
+    """Return whether `e` is a mark of a region's border."""
     return isinstance(e, Call) and isinstance(e.op, Mark)
 
 
 def is_begin(e: Any) -> TypeGuard[Call]:
-    """Return whether `e` is a value that enters a region."""
+    """Return whether `e` marks a value that enters a region."""
     return isinstance(e, Call) and isinstance(e.op, CompilerBegin)
 
 
 def is_end(e: Any) -> TypeGuard[Call]:
-    """Whether `e` is a value that comes out of a region."""
+    """Return whether `e` marks a value that leaves a region."""
     return isinstance(e, Call) and isinstance(e.op, CompilerEnd)
 
 
 def open_nodes(function: Expr) -> list[Expr]:
-    """The nodes of a function in order, without the insides of functions that are one piece: composite, external,
-    primitive."""
+    """Return the nodes of a function in order, without the bodies of composite, external and primitive functions."""
     order = post_order(function)
     pieces = [e for e in order if isinstance(e, Function) and e is not function
               and any(e.attrs.get(k) for k in ("Composite", "Compiler", "Primitive"))]
@@ -63,9 +62,9 @@ def open_nodes(function: Expr) -> list[Expr]:
 
 
 def regions_of(order: list[Expr]) -> dict[Expr, Region]:
-    """The region of every node of a walk that is in one.
+    """Return the region of every node that belongs to one.
 
-    Raises `CompileError` where the marks do not fit each other.
+    Raises `CompileError` if the marks do not match.
     """
     found: dict[Expr, Region] = {}
     count = 0
@@ -90,7 +89,7 @@ def regions_of(order: list[Expr]) -> dict[Expr, Region]:
 
 
 def _region_of_operands(e: Expr, found: dict[Expr, Region]) -> Region | None:
-    """Return the region that the operands of `e` are in; different regions are merged."""
+    """Return the region that contains the operands of `e`; different regions are merged."""
     region: Region | None = None
     for o in operands(e):
         other = None if is_end(o) and not is_end(e) else found.get(o)
@@ -116,8 +115,8 @@ def scopes_of(function: Function) -> dict[Expr, int]:
     """Return, for each node, the number of the scope that evaluates it: the body of a function, a branch, or the body
     of a `let`.
 
-    A value used in several scopes belongs to the innermost scope around them. Values that are not computed belong to
-    any scope.
+    A value used in several scopes belongs to the innermost scope around them. Variables, constants and functions belong
+    to any scope.
     """
     parent, depth = [0], [0]
     found: dict[Expr, int] = {}
@@ -127,7 +126,7 @@ def scopes_of(function: Function) -> dict[Expr, int]:
             a, b = (parent[a], b) if depth[a] >= depth[b] else (a, parent[b])
         return a
 
-    for e in reversed(post_order(function)):  # users before what they use
+    for e in reversed(post_order(function)):  # users before operands
         scope = found.setdefault(e, 0)
         inner = () if e is function else _scoped(e)
         for o in operands(e):
@@ -144,7 +143,7 @@ def scopes_of(function: Function) -> dict[Expr, int]:
 
 
 def _scoped(e: Expr) -> tuple[Expr, ...]:
-    """The operands of `e` that are scopes of their own."""
+    """Return the operands of `e` that open scopes."""
     match e:
         case Function():
             return (e.body,)

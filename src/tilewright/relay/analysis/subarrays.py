@@ -4,7 +4,7 @@
        |0 0 1 1 1 2 2 2|                                      |. . x x x . . .|
        |0 0 1 1 1 2 2 2|                                      |. . x x x . . .|
 
-All counts are of elements. `joined` and `windows` say which calls only name boxes: these need no kernel.
+All counts are in elements. `joined` and `windows` determine which calls only refer to boxes, and so need no kernel.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tilewright.relay.expr import Call, Constant, Expr, Tuple, TupleGetItem
 from tilewright.relay.op.registry import Op
 
 _SHORTEST_RUN: Final = 64
-"""Bytes in one piece under which a copy is better than to read and write the pieces where they are."""
+"""Shortest contiguous run in bytes for in-place access; shorter runs are copied."""
 
 Shape = tuple[int, ...]
 
@@ -64,24 +64,25 @@ class Box:
 
 
 def box(rows: int, length: int, pitch: int, offset: int = 0) -> Box:
-    """The same box with as few rows as possible."""
+    """Return the same box with as few rows as possible."""
     return (Box(1, rows * length, rows * length, offset) if rows == 1 or length == pitch
             else Box(rows, length, pitch, offset))
 
 
 def whole(size: int) -> Box:
-    """All of an array."""
+    """Return the box of a whole array."""
     return Box(1, size, size)
 
 
 def part(shape: Shape, axis: int, begin: int, count: int) -> Box:
-    """The box of the elements `begin … begin + count` along `axis` of an array of `shape`."""
+    """Return the box of the elements `begin … begin + count` along `axis` of an array of `shape`."""
     inner = math.prod(shape[axis + 1 :])
     return box(math.prod(shape[:axis]), count * inner, shape[axis] * inner, begin * inner)
 
 
 def joined(call: Call) -> int | None:
-    """The axis along which a call joins the tensors of a tuple, where they are large enough to be written in place."""
+    """Return the axis along which a call joins the tensors of a tuple if their runs are long enough to be written in
+    place."""
     if not isinstance(call.op, Op) or len(call.args) != 1:
         return None
     kind = call.args[0].checked_type
@@ -92,7 +93,7 @@ def joined(call: Call) -> int | None:
 
 
 def windows(call: Call) -> list[Box] | None:
-    """For each result of a call that only takes parts of its argument, its box there; None for all others."""
+    """Return the boxes of a call's results in its argument; None if the call does more than take parts."""
     if not isinstance(call.op, Op) or not call.args or isinstance(call.args[0], Constant):
         return None
     kind, result = call.args[0].checked_type, call.checked_type
@@ -106,9 +107,8 @@ def windows(call: Call) -> list[Box] | None:
 
 
 def is_place(call: Call) -> bool:
-    """Return whether the call needs no kernel: it joins values that kernels write in place, or names parts of its
-    argument.
-    """
+    """Return whether the call needs no kernel: it joins values that kernels write in place, or takes parts of its
+    argument."""
     return windows(call) is not None or (joined(call) is not None and _mostly_made(call.args[0]))
 
 
@@ -126,7 +126,7 @@ def _is_made(e: Expr) -> bool:
 
 
 def _in_long_runs(t: Type, axis: int) -> bool:
-    """Is a tensor that is cut out along `axis` in pieces that are long enough, or in one?"""
+    """Return whether the runs of a tensor cut along `axis` are long enough, or there is just one."""
     if not isinstance(t, TensorType) or not t.is_static or math.prod(t.shape) == 0:
         return False
     run: int = math.prod(t.shape[axis:]) * t.dtype.itemsize

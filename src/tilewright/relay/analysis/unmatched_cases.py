@@ -1,7 +1,7 @@
-"""The values that no clause of a match fits.
+"""Finds the values that no clause of a match covers.
 
-Maranget, Warnings for pattern matching (2007): clauses are rows of patterns; a case that fits none is found by
-trying every constructor of the first column, and going on with its fields.
+Maranget, Warnings for pattern matching (2007): clauses are rows of patterns. An uncovered case is found by trying every
+constructor of the first column, and recursing into its fields.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ Row = tuple[Pattern, ...]
 
 
 def unmatched_cases(match: Match, mod: IRModule | None = None) -> list[Pattern]:
-    """Patterns of values that no clause fits; empty when the match is complete. `mod` has the definitions of the data
-    types."""
+    """Return patterns of values that no clause covers; empty if the match is complete. `mod` has the definitions of the
+    data types."""
     return [row[0] for row in _missing([(c.lhs,) for c in match.clauses], 1, mod)]
 
 
@@ -58,7 +58,7 @@ def _opened(row: Row, fields: int) -> Row:
 
 
 def _siblings(c: Constructor, heads: Sequence[Pattern], mod: IRModule | None) -> Sequence[Constructor]:
-    """All constructors of the data type of `c`; without a module, as far as the clauses name them."""
+    """Return all constructors of the data type of `c`; without a module, those that the clauses name."""
     if mod is not None and c.belong_to in mod.type_definitions:
         found: Sequence[Constructor] = mod[c.belong_to].constructors
         return found

@@ -66,7 +66,7 @@ class _Uses:
 
 
 def _outside(v: Var, binder: Expr) -> str:
-    """Return the scope that a use of a variable is outside of, and a remedy."""
+    """Return the text of the scope that a use of a variable is outside of, with a remedy."""
     if isinstance(binder, Function):
         return f"{short(binder)}, which has it as a parameter; give its value out of that function in the result"
     if isinstance(binder, Match):

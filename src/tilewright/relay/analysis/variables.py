@@ -1,4 +1,4 @@
-"""The variables and type variables of expressions, and the walk that shows every node."""
+"""The variables and type variables of expressions, and a post-order visit of all nodes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tilewright.relay.visitor import binders, post_order
 
 
 def post_order_visit(expr: Expr, fvisit: Callable[[Expr], Any]) -> None:
-    """Call `fvisit` on every node below `expr` once, operands before users, the parameters of a function before its
+    """Call `fvisit` once on every node below `expr`, operands before users, and parameters of a function before its
     body."""
     seen: set[Expr] = set()
     for e in post_order(expr):
@@ -24,29 +24,29 @@ def post_order_visit(expr: Expr, fvisit: Callable[[Expr], Any]) -> None:
 
 
 def bound_vars(expr: Expr | Pattern) -> list[Var]:
-    """The variables that `expr` binds, or a pattern does."""
+    """Return the variables that `expr`, an expression or a pattern, binds."""
     if isinstance(expr, Pattern):
         return list(pattern_vars(expr))
     return list(dict.fromkeys(v for e in post_order(expr) for v in binders(e)))
 
 
 def all_vars(expr: Expr) -> list[Var]:
-    """Every variable of `expr`, bound or free."""
+    """Return all variables of `expr`, bound or free."""
     return list(dict.fromkeys(v for e in post_order(expr) for v in (*binders(e), e) if isinstance(v, Var)))
 
 
 def all_type_vars(expr: Expr | Type, mod: IRModule | None = None) -> list[TypeVar]:
-    """Every type variable that is written in `expr`, or in a type."""
+    """Return all type variables written in `expr`, an expression or a type."""
     return list(dict.fromkeys(v for v, _ in _type_vars(expr)))
 
 
 def bound_type_vars(expr: Expr | Type, mod: IRModule | None = None) -> list[TypeVar]:
-    """The type variables that functions inside `expr`, or function types inside a type, are generic in."""
+    """Return the type variables bound by functions inside `expr`, or by function types inside a type."""
     return list(dict.fromkeys(v for v, bound in _type_vars(expr) if bound))
 
 
 def free_type_vars(expr: Expr | Type, mod: IRModule | None = None) -> list[TypeVar]:
-    """The type variables that nothing inside `expr`, or the type, binds."""
+    """Return the type variables that nothing inside `expr`, an expression or a type, binds."""
     bound = set(bound_type_vars(expr))
     return [v for v in all_type_vars(expr) if v not in bound]
 
@@ -78,7 +78,7 @@ def _of_type(t: Type) -> Iterator[tuple[TypeVar, bool]]:
 
 
 def called_functions(expr: Expr) -> list[GlobalVar]:
-    """The names of functions in `expr`, in order of first use."""
+    """Return the names of functions in `expr`, in order of first use."""
     return [e for e in post_order(expr) if isinstance(e, GlobalVar)]
 
 

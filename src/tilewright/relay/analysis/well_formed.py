@@ -1,5 +1,5 @@
-"""Is a module well formed: every variable bound once and used where it is bound, every called function there, every
-type known."""
+"""Checks that a module is well formed: variables are bound once and used in scope, called functions exist, types are
+known."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from tilewright.relay.visitor import binders, free_vars, post_order
 
 
 def check_well_formed(what: Any) -> None:
-    """Raises `CompileError` naming the first fault of a module or a function; of any other expression, a variable that
-    is bound twice."""
+    """Raise `CompileError` for the first fault of a module or a function. In other expressions, only check that no
+    variable is bound twice."""
     if isinstance(what, Expr) and not isinstance(what, Function):
         _check_bound_once("the expression", post_order(what))
     functions = dict(what.items()) if isinstance(what, IRModule) else {"the function": what}
@@ -54,8 +54,7 @@ def _check_bound_once(name: str, order: Iterable[Expr]) -> None:
 
 
 def _check_data_types(name: str, function: Function, mod: IRModule) -> None:
-    """Every constructor, in calls and in patterns, is that of a data type of the module, and every data type in an
-    annotation is there."""
+    """Check that the module defines every constructor in calls and patterns, and every data type in annotations."""
     for e in post_order(function):
         made = [e] if isinstance(e, Constructor) else [c for k in e.clauses
             for c in _constructors(k.lhs)] if isinstance(e, Match) else []
@@ -82,7 +81,7 @@ def _constructors(p: Pattern) -> Iterator[Constructor]:
 
 
 def _headers(t: Type | None) -> Iterator[GlobalTypeVar]:
-    """The data types in a type."""
+    """Yield the data types in a type."""
     if isinstance(t, TypeCall):
         yield t.func
     for c in type_children(t) if t is not None else ():
@@ -90,7 +89,7 @@ def _headers(t: Type | None) -> Iterator[GlobalTypeVar]:
 
 
 def well_formed(what: Any) -> bool:
-    """True when `check_well_formed` finds no fault."""
+    """Return whether `check_well_formed` finds no fault."""
     try:
         check_well_formed(what)
     except TVMError:

@@ -1,4 +1,4 @@
-"""Ways to run Relay programs, and the choice of implementations of operators, under TVM's names."""
+"""Relay execution and the choice of operator implementations, under TVM's names."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The choice among implementations of an operator: `tvm.relay.backend.te_compiler`."""
+"""Selects an implementation of an operator: `tvm.relay.backend.te_compiler`."""
 
 from __future__ import annotations
 
@@ -16,10 +16,9 @@ from tilewright.relay.op.strategy import OpImplementation, get_valid_implementat
 def select_implementation(
     op: type[Op], attrs: Any, inputs: Sequence[te.Tensor], out_type: Type, target: Target, use_autotvm: bool = True,
 ) -> tuple[OpImplementation, list[te.Tensor]]:
-    """Return the implementation of an operator that is taken while compiling, and its output tensors.
+    """Return the operator implementation that the compiler selects, and its output tensors.
 
-    With `use_autotvm`, records of the current dispatch context decide where they have the workload of an
-    implementation.
+    With `use_autotvm`, records of the current dispatch context take precedence for workloads that they contain.
     """
     advisor = tuning_advisor.current() if use_autotvm else None
     found = get_valid_implementations(op, attrs, inputs, out_type, target)

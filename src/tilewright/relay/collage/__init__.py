@@ -1,12 +1,11 @@
-"""Which of several targets computes which part of a graph at the least cost: `relay.transform.CollagePartition`.
+"""Assigns the parts of a graph to several targets at the lowest cost: `relay.transform.CollagePartition`.
 
     candidates.py   the parts that each target supports: rows of its table, single operators, kernels of the host
     cost.py         the cost of a part on a target and of transfers: measured, or computed by a function
     search.py       the cheapest choice of parts that computes every call once
 
-After Jeon et al., "Collage: Seamless Integration of Deep Learning Backends with Automatic Placement" (PACT 2022); the
-search here is exact, by dynamic programming over what is computed so far and where the values live that are still
-needed.
+After Jeon et al., "Collage: Seamless Integration of Deep Learning Backends with Automatic Placement" (PACT 2022). The
+search here is exact: dynamic programming over the computed calls and the locations of live values.
 """
 
 from tilewright.relay.collage.candidates import Candidate, candidates_of

@@ -1,8 +1,6 @@
-"""The parts of a graph that targets could compute: each computes one value, and none of its other values is used
-outside.
+"""Candidate parts of a graph for targets: a part computes one value, and none of its other values is used outside.
 
-A choice of parts that do not overlap therefore has no cycle: every path into another part starts at the value of the
-first.
+So disjoint parts cannot form a cycle: every path from one part to another starts at the former's value.
 """
 
 from __future__ import annotations
@@ -22,10 +20,9 @@ from tilewright.relay.visitor import operands, post_order, with_operands
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A part: its calls, the value `root` that it gives, the target that takes them, and the function that it would
-    compute.
+    """A part: its calls, its result `root`, the target, and the function that the target would compute.
 
-    `group` is the match of a pattern table's row `name`, None for a single operator and for a kernel of the host.
+    `name` is that of the matched row of a pattern table; None for a single operator or a kernel of the host.
     """
 
     target: str
@@ -40,11 +37,10 @@ class Candidate:
 
 
 def candidates_of(function: Function, targets: Sequence[str], host_depth: int = 8) -> list[Candidate]:
-    """The parts that `targets` could take, and those of the host, the target `default`, with kernels of up to
+    """Return the parts that `targets` support, and those of the host (the target `default`), whose kernels have up to
     `host_depth` calls.
 
-    The pattern tables are those of `register_pattern_table`, single operators those of `register_op_attr(…,
-    "target.<name>")`.
+    Pattern tables come from `register_pattern_table`, single operators from `register_op_attr(…, "target.<name>")`.
     """
     scopes = scopes_of(function)
     graph = Graph(function)
@@ -107,9 +103,8 @@ def _only_the_root_leaves(part: Candidate, graph: Graph) -> bool:
 
 
 def _host_kernels(root: Call, graph: Graph, scopes: dict[Expr, int], depth: int) -> Iterator[Candidate]:
-    """Yield the call alone, then with more and more of its producers, as long as one kernel with at most one product,
-    sum or pool results.
-    """
+    """Yield the call alone, then with more and more of its producers, as long as they fit one kernel with at most one
+    product, sum or pool."""
     yield _single(DEFAULT, root)
     if not isinstance(root.op, Op):
         return

@@ -1,6 +1,6 @@
-"""The cost of a part of a graph on a target, in seconds or any other unit that all targets share.
+"""The cost of a part of a graph on a target, in seconds or any unit that all targets share.
 
-A code generator with a cycle model registers it as `relay.ext.<target>.cost`, a function of a relay function.
+A code generator with a cycle model registers it as `relay.ext.<target>.cost`, a function of a Relay function.
 """
 
 from __future__ import annotations
@@ -19,12 +19,11 @@ from tilewright.relay.visitor import post_order
 
 
 class CostEstimator:
-    """Base of estimators: subclasses define `estimate`, and `transfer` where handing values over costs something of its
-    own."""
+    """Base of estimators: subclasses define `estimate`, and `transfer` if moving values has a cost."""
 
     def estimate(self, function: Function, target: str) -> float:
-        """What one run of a part costs on a target; infinity where the target cannot. The attribute `Compiler` is the
-        target's, but for `default`."""
+        """Return the cost of one run of a part on a target; infinity if the target cannot run it. The attribute
+        `Compiler` of `function` is the target, except for `default`."""
         raise OptionError(f"{type(self).__name__} has no method estimate(function, target), which must return the cost "
                           "of one run of the function on the target", code="TW0419")
 
@@ -35,9 +34,8 @@ class CostEstimator:
 
 @dataclass(frozen=True)
 class CustomCostEstimator(CostEstimator):
-    """Costs by functions: `py_fn_estimator(function, target)` and, optionally, `py_fn_transfer(nbytes, source,
-    destination)`.
-    """
+    """Costs computed by functions: `py_fn_estimator(function, target)` and, optionally, `py_fn_transfer(nbytes, source,
+    destination)`."""
 
     py_fn_estimator: Callable[[Function, str], float]
     py_fn_transfer: Callable[[int, str, str], float] | None = None
@@ -51,7 +49,7 @@ class CustomCostEstimator(CostEstimator):
 
 @dataclass(frozen=True)
 class MockCostEstimator(CostEstimator):
-    """For tests: `target_costs[target]` for each call of an operator, and one more unit for each part."""
+    """Costs for tests: `target_costs[target]` for each call of an operator, plus one for each part."""
 
     target_costs: Mapping[str, float]
 
@@ -84,11 +82,11 @@ class MeasureCostEstimator(CostEstimator):
 
 @dataclass(frozen=True)
 class CycleCostEstimator(CostEstimator):
-    """Costs in seconds from cycles: targets in `hertz` by the cycles of their programs, the other ones by `others`. A
-    transfer takes `latency` seconds plus the bytes over `bandwidth` bytes per second.
+    """Costs in seconds from cycle counts: `hertz` has the clock rates of targets with cycle counts, and `others`
+    estimates the rest. A transfer takes `latency` seconds plus the bytes divided by `bandwidth` (bytes per second).
 
-    `relay.ext.<target>` makes the program of a part; its `cycles()` has the `total`, as for declared accelerators.
-    Raises `OptionError` for a target whose programs count no cycles.
+    `relay.ext.<target>` compiles a part; the program's `cycles()` has the `total`, as for declared accelerators. Raises
+    `OptionError` for a target whose programs do not count cycles.
     """
 
     hertz: Mapping[str, float]

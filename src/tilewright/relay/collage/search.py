@@ -1,8 +1,8 @@
-"""The cheapest choice of parts: every call in exactly one part, with the least sum of part and transfer costs.
+"""Finds the cheapest choice of parts: every call in exactly one part, with the lowest sum of part and transfer costs.
 
-Dynamic programming in the order of evaluation. A state is the set of computed calls and, for each value that is still
-needed, the target that holds it and its readers. A value is moved to a target once. The next part contains the first
-call that is not computed, so that no choice is visited twice.
+Dynamic programming in evaluation order. A state is the set of computed calls and, for each live value, the target that
+holds it and the targets that want it. A value is moved to a target at most once. The next part contains the first call
+that is not computed yet, so that no choice is visited twice.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ _NOWHERE: Final = -1
 _HOST: Final = 0
 
 Live = tuple[tuple[int, int, int], ...]
-"""Values by number, each with the number of the target that has it (-1: none yet) and those that read it, as bits."""
+"""Live values: (number, number of the target that holds it or -1, bit set of the targets that want it)."""
 
 State = tuple[int, Live]
-"""The calls that are computed, as bits, and the values that live."""
+"""Bit set of the computed calls, and the live values."""
 
 Entry = tuple[float, Candidate | None, State | None]
-"""The least cost of a state, the part that came last, and the state before it."""
+"""The lowest cost of a state, the last part, and the previous state."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ class Plan:
 
 
 def cheapest_plan(function: Function, candidates: Sequence[Candidate], estimator: CostEstimator) -> Plan:
-    """Return the choice of `candidates` that computes every call once at the least cost; larger parts win ties.
+    """Return the cheapest choice of `candidates` that computes every call once; larger parts win ties.
 
     Parts that are structurally equal up to the values of their constants are estimated once. Raises `CompileError` for
     a call that no target can compute.
@@ -69,16 +69,15 @@ class _Problem:
         self._estimate(candidates)
 
     def _outer(self, e: Expr) -> int:
-        """The number of a value that no call makes; the host has it."""
+        """Return the number of a value that no call computes and the host holds."""
         return self.number.setdefault(e, len(self.number))
 
     def _sources(self, e: Expr) -> frozenset[int]:
         return self.values.get(e, frozenset()) or (frozenset([self._outer(e)]) if isinstance(e, Var) else frozenset())
 
     def _readers(self, order: Sequence[Expr]) -> dict[int, int]:
-        """Return the readers of each value as bits; bit `len(calls)` is the host's use outside of calls: results,
-        conditions.
-        """
+        """Return the readers of each value as a bit set. Bit `len(calls)` is set for uses by the host outside of calls:
+        results, conditions."""
         found: dict[int, int] = {}
         for e in order:
             if isinstance(e, (Tuple, TupleGetItem)):
@@ -109,8 +108,7 @@ class _Problem:
         needed = ((v, bits & outside) for v, bits in self.readers.items() if v >= count or bits & outside)
         live: Live = (
             tuple(sorted((v, _NOWHERE if v < count else _HOST, 1 << _HOST if by_host else 0) for v, by_host in needed)))
-        # By the first call that is not computed: the states that get there, each with its cost, the part that came
-        # last, and the state before.
+        # Per first uncomputed call: the reachable states, each with its cost, its last part, and the previous state.
         waiting: list[dict[State, Entry]] = [{} for _ in range(count + 1)]
         waiting[0][0, live] = (0.0, None, None)
         for n in range(count):
@@ -154,9 +152,8 @@ class _Problem:
         return Plan(tuple(reversed(parts)), total)
 
     def _after(self, live: Live, part: Candidate, done: int) -> tuple[float, Live]:
-        """Return the transfers when `part` is computed, and the values that are live afterwards; `done` includes the
-        part's calls.
-        """
+        """Return the cost of the transfers for `part`, and the live values afterwards; `done` includes the part's
+        calls."""
         known = {v: (home, wants) for v, home, wants in live}
         target = self.targets.index(part.target)
         cost = 0.0
@@ -180,9 +177,8 @@ class _Problem:
 
 
 def _values(order: Sequence[Expr], number: dict[Expr, int]) -> dict[Expr, frozenset[int]]:
-    """Return the numbers of the calls whose results a node is or holds, through tuples and fields. The host holds
-    values bound by a `let`.
-    """
+    """Return the numbers of the calls whose results a node is or contains, through tuples and fields. Values bound by a
+    `let` are held by the host."""
     found: dict[Expr, frozenset[int]] = {e: frozenset([i]) for e, i in number.items()}
     for e in order:
         if isinstance(e, (Tuple, TupleGetItem)):
@@ -191,7 +187,7 @@ def _values(order: Sequence[Expr], number: dict[Expr, int]) -> dict[Expr, frozen
 
 
 def _nbytes(kind: Type | None) -> int:
-    """The size of a value; nothing where it is not known."""
+    """Return the size of a value in bytes; 0 if it is unknown."""
     if isinstance(kind, TupleType):
         return sum(map(_nbytes, kind.fields))
     return kind.nbytes if isinstance(kind, TensorType) and kind.is_static else 0

@@ -1,4 +1,4 @@
-"""Dataflow patterns: match subgraphs, rewrite them, and make functions of them.
+"""Dataflow patterns: match subgraphs, rewrite them, and outline them as functions.
 
 `from tilewright.relay.dataflow_pattern import *` provides TVM's names: `is_op`, `wildcard`, `DFPatternCallback`,
 `rewrite`, …

@@ -1,4 +1,4 @@
-"""A graph in the order of evaluation, indexed by kind of node, with the users of every value, for matching."""
+"""A graph in evaluation order, indexed by kind of node, with the users of every value, for matching."""
 
 from __future__ import annotations
 
@@ -11,16 +11,17 @@ from tilewright.relay.op.registry import Op
 from tilewright.relay.visitor import consumers, operands, post_order
 
 Key = type[Any]
-"""What nodes are sorted by: the class of a call's operator, else the class of the node."""
+"""Index key of a node: the class of a call's operator, else the class of the node."""
 
 
 def key_of(e: Expr) -> Key:
-    """The key of an expression."""
+    """Return the key of an expression."""
     return type(e.op) if isinstance(e, Call) and isinstance(e.op, Op) else type(e)
 
 
 class Graph:
-    """The nodes below `root`, including those of functions and branches. All but the order is computed on first use."""
+    """The nodes below `root`, including those inside functions and branches. Everything but the order is computed on
+    first use."""
 
     def __init__(self, root: Expr) -> None:
         self.root = root
@@ -28,12 +29,12 @@ class Graph:
 
     @lazy_attribute
     def position(self) -> dict[Expr, int]:
-        """The place of each node in the order of evaluation."""
+        """The index of each node in evaluation order."""
         return {e: i for i, e in enumerate(self.order)}
 
     @lazy_attribute
     def users(self) -> dict[Expr, list[Expr]]:
-        """The nodes that use each node."""
+        """The users of each node."""
         return consumers(self.order)
 
     @lazy_attribute
@@ -46,7 +47,7 @@ class Graph:
 
     @lazy_attribute
     def closed(self) -> set[Expr]:
-        """The nodes inside finished functions: those made by a partition, and primitive ones."""
+        """The nodes inside finished functions: outlined by a partition, or primitive."""
         done = [f for f in self.by_key.get(Function, []) if isinstance(f, Function)
                 and ("PartitionedFromPattern" in f.attrs or f.attrs.get("Primitive"))]
         return set(post_order(*done)) if done else set()
@@ -61,7 +62,7 @@ class Graph:
         return sorted((e for nodes in lists for e in nodes), key=self.position.__getitem__, reverse=True)
 
     def dominates(self, end: Expr, e: Expr) -> bool:
-        """Whether everything that is made of `e` is used by `end` only, directly or not."""
+        """Return whether every path from `e` ends in `end`, without other uses."""
         last, position, users = self.position[end], self.position, self.users
         seen, stack = {e}, [e]
         while stack:
@@ -76,7 +77,7 @@ class Graph:
         return True
 
     def depends(self, e: Expr, on: Expr) -> bool:
-        """Whether `e` is made of `on`."""
+        """Return whether `e` depends on `on`."""
         first, position = self.position[on], self.position
         seen, stack = {e}, [e]
         while stack:

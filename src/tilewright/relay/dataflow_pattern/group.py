@@ -1,7 +1,7 @@
 """The subgraphs that a pattern matches: their nodes and inputs, and whether they can be extracted.
 
-Groups do not overlap; those nearer to the root of the graph come first. A group with an inner value that is used
-outside is rejected, unless all values derived from it are used inside the group.
+Groups do not overlap; those nearer to the root of the graph come first. A group whose inner value is used outside is
+rejected, unless everything computed from that value is used inside the group.
 """
 
 from __future__ import annotations
@@ -29,14 +29,13 @@ from tilewright.relay.op.registry import Op
 from tilewright.relay.visitor import operands, post_order, with_operands
 
 _SHARED: Final = (Constant, Function, GlobalVar, Var)
-"""What may be in several pieces, and used outside of them."""
+"""Node kinds that several groups may contain, and that may be used outside of groups."""
 
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """A matched subgraph: its last value `root`, the expressions of the pattern's parts, its inputs, and its nodes in
-    order.
-    """
+    """A matched subgraph: its last value `root`, the expression of each part of the pattern, its inputs, and its nodes
+    in order."""
 
     root: Expr
     node_map: NodeMap
@@ -45,11 +44,11 @@ class Group:
 
     @property
     def name(self) -> str:
-        """The operators inside, in order: `nn.conv2d_nn.relu_`."""
+        """The names of its operators, in order: `nn.conv2d_nn.relu_`."""
         return "".join(map(_name, self.inside))
 
     def as_function(self, number: int, attrs: Mapping[str, Any]) -> Function:
-        """A function of the inputs, `FunctionVar_<number>_<i>`, that computes the root."""
+        """Return a function of the inputs, `FunctionVar_<number>_<i>`, that computes the root."""
         params = [Var(f"FunctionVar_{number}_{i}", e.known_type()) for i, e in enumerate(self.inputs)]
         new: dict[Expr, Expr] = dict(zip(self.inputs, params, strict=True))
         for e in self.inside:
@@ -60,7 +59,7 @@ class Group:
 
 
 def groups(pattern: DFPattern, graph: Graph) -> dict[Expr, Group]:
-    """The pieces of `graph` that look like `pattern`, by their roots."""
+    """Return the disjoint groups of `graph` that match `pattern`, by their roots."""
     found: dict[Expr, Group] = {}
     taken: set[Expr] = set()
     for group in overlapping_groups(pattern, graph, taken):
@@ -70,8 +69,8 @@ def groups(pattern: DFPattern, graph: Graph) -> dict[Expr, Group]:
 
 
 def overlapping_groups(pattern: DFPattern, graph: Graph, taken: Set[Expr] = frozenset()) -> Iterator[Group]:
-    """Every piece of `graph` that looks like `pattern`, at most one for each root, and has nothing of `taken`, which
-    may grow meanwhile."""
+    """Yield the groups of `graph` that match `pattern`, at most one per root, without nodes of `taken`; `taken` may
+    grow during the iteration."""
     candidates = graph.last_first(root_keys(pattern))
     if not candidates:
         return
@@ -88,8 +87,7 @@ def overlapping_groups(pattern: DFPattern, graph: Graph, taken: Set[Expr] = froz
 
 
 def group_at(root: Expr, node_map: NodeMap, parts: Iterable[DFPattern]) -> Group:
-    """The piece that ends at `root`, where a matcher found `node_map`; `parts` are the `pattern_nodes` of the pattern.
-    """
+    """Return the group with the root `root` for a match `node_map`; `parts` are the `pattern_nodes` of the pattern."""
     known: list[Expr] = []
     within: set[Expr] = {root}
     for p in parts:
@@ -114,8 +112,8 @@ def group_at(root: Expr, node_map: NodeMap, parts: Iterable[DFPattern]) -> Group
 
 
 def _stays_inside(p: DFPattern) -> bool:
-    """Return whether a match of the innermost pattern `p` is part of the group: a constant that the pattern requires.
-    """
+    """Return whether a match of the innermost pattern `p` belongs to the group rather than to its inputs: a required
+    constant."""
     return isinstance(p, ExprPattern) and isinstance(p.expr, Constant)
 
 
@@ -129,8 +127,8 @@ def own_nodes(group: Group) -> list[Expr]:
 
 
 def escapes(group: Group, graph: Graph) -> list[tuple[Expr, Expr]]:
-    """The values inside that are used outside, each with its user there, where not all that is made of them comes back
-    to the piece."""
+    """Return (inner value, outside user) pairs for which something computed from the value does not return to the
+    group."""
     inside = set(group.inside)
     leaving = dict.fromkeys((e, u) for e in own_nodes(group) if e is not group.root for u in graph.users[e]
                             if u not in inside)

@@ -1,8 +1,8 @@
-"""Match an expression against a pattern. Recursive over the pattern, never over the graph.
+"""Matches an expression against a pattern. Recursive over the pattern, but iterative over the graph.
 
 A match assigns expressions to patterns. A pattern object has one expression, except on the path of a dominator. The
 first fitting alternative wins: left before right, and the arguments of a sum in their order before the swapped order.
-There is no backtracking over decided alternatives.
+Alternatives are not reconsidered later.
 """
 
 from __future__ import annotations
@@ -38,16 +38,16 @@ from tilewright.relay.op.registry import OPS, Op, plain
 from tilewright.relay.visitor import operands
 
 NodeMap = dict[DFPattern, list[Any]]
-"""The expressions that each pattern matched: one, or several on the path of a dominator."""
+"""The expressions matched by each pattern: one, or several on the path of a dominator."""
 
 
 def match(pattern: DFPattern, expr: Expr) -> bool:
-    """Whether `expr` looks like `pattern`."""
+    """Return whether `expr` matches `pattern`."""
     return Matcher(expr).match(pattern, expr) is not None
 
 
 class Matcher:
-    """Matches patterns in one graph, which is walked only where a dominator needs it."""
+    """Matches patterns in one graph; the graph is traversed only if a dominator pattern needs it."""
 
     def __init__(self, graph: Graph | Expr) -> None:
         self._graph = graph
@@ -57,7 +57,7 @@ class Matcher:
 
     @property
     def graph(self) -> Graph:
-        """The graph that is matched in."""
+        """The graph that contains the candidates."""
         if not isinstance(self._graph, Graph):
             self._graph = Graph(self._graph)
         return self._graph
@@ -120,7 +120,8 @@ class Matcher:
         return len(p.args) == 2 and named(p.op) in ("add", "multiply") and self._all(p.args[::-1], e.args)
 
     def _reassociated(self, p: CallPattern, e: Call) -> bool:
-        """The pattern `a * b / c` on the expression `a * (b / c)`, and the pattern `a / b * c` on `(a * c) / b`."""
+        """Match the pattern `a * b / c` with the expression `a * (b / c)`, or the pattern `a / b * c` with `(a * c) /
+        b`."""
         outer, inner = named(p.op), e.op.name if isinstance(e.op, Op) else ""
         if p.args is None or len(p.args) != 2 or {outer, inner} != {"multiply", "divide"}:
             return False
@@ -237,13 +238,13 @@ def _is_call_of(p: Any, name: str) -> TypeGuard[CallPattern]:
 
 
 def _values(e: Expr) -> tuple[Expr, ...]:
-    """The operands of a node that are not the function called."""
+    """Return the operands of a node except a called function."""
     return e.args if isinstance(e, Call) else operands(e)
 
 
 def attribute(e: Any, name: str) -> Any:
-    """An attribute of an operator (`TOpPattern` or a registered one), of a call's operator, or of a function; None
-    without it."""
+    """Return an attribute of an operator (`TOpPattern` or a registered one), of a call's operator, or of a function;
+    None if it is absent."""
     if isinstance(e, Op) or (isinstance(e, type) and issubclass(e, Op)):
         return int(e.kind) if name == "TOpPattern" else op_attr(e.name, name)
     if isinstance(e, Call) and isinstance(e.op, Op):
@@ -256,7 +257,7 @@ def _same(value: Any, wanted: Any) -> bool:
 
 
 def root_keys(p: DFPattern) -> set[Key] | None:
-    """The keys of the nodes that a pattern may match; None where it may match any."""
+    """Return the keys of the nodes that a pattern may match; None if it may match any node."""
     match p:
         case AltPattern():
             left, right = root_keys(p.left), root_keys(p.right)

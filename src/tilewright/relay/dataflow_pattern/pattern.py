@@ -1,10 +1,10 @@
-"""The patterns of subgraphs, built as Python expressions.
+"""Patterns of subgraphs, built as Python expressions.
 
     conv = is_op("nn.conv2d")(wildcard(), is_constant())
     pattern = is_op("nn.relu")(conv.optional(lambda x: is_op("nn.bias_add")(x, is_constant())))
 
-Patterns are compared by identity: one pattern object that occurs twice stands for one expression. A pattern prints as
-the Python text that builds it.
+Patterns are compared by identity: a pattern object that occurs twice matches the same expression twice. A pattern
+prints as the Python text that builds it.
 
     pattern ::= ExprPattern(expr) | VarPattern(name) | ConstantPattern() | WildcardPattern() | CallPattern(op, args)
               | FunctionPattern(params, body) | IfPattern(cond, then, else) | LetPattern(var, value, body)
@@ -47,19 +47,19 @@ class DFPattern:
         return AltPattern(self, option_constructor(self))
 
     def has_attr(self, attrs: Mapping[str, Any]) -> DFPattern:
-        """This pattern, where the call, the operator or the function has these attributes."""
+        """Return this pattern, restricted to calls, operators or functions with these attributes."""
         return AttrPattern(self, attrs)
 
     def has_type(self, ttype: Type) -> DFPattern:
-        """This pattern, where the value has this type."""
+        """Return this pattern, restricted to values of this type."""
         return TypePattern(self, ttype)
 
     def has_dtype(self, dtype: str | DataType) -> DFPattern:
-        """This pattern, where the value is a tensor of this dtype."""
+        """Return this pattern, restricted to tensors of this dtype."""
         return has_dtype(dtype, self)
 
     def has_shape(self, shape: Sequence[Any]) -> DFPattern:
-        """This pattern, where the value is a tensor of this shape."""
+        """Return this pattern, restricted to tensors of this shape."""
         return has_shape(shape, self)
 
     def dominates(self, parent: DFPattern, path: DFPattern | None = None) -> DominatorPattern:
@@ -67,14 +67,14 @@ class DFPattern:
         return DominatorPattern(parent, wildcard() if path is None else path, self)
 
     def match(self, expr: Expr) -> bool:
-        """Whether `expr` looks like this pattern."""
+        """Return whether `expr` matches this pattern."""
         from tilewright.relay.dataflow_pattern.match import match
 
         return match(self, expr)
 
     def partition(self, expr: Expr, attrs: Mapping[str, Any] | None = None,
                   check: Callable[[Expr], bool] = lambda expr: True) -> Expr:
-        """Return `expr` with each match as a call of a function of its own.
+        """Return `expr` with each match outlined as a call of a function.
 
         The functions have the attributes `attrs` and `PartitionedFromPattern`, the names of their operators. Matches
         that `check` rejects stay, as do matches with an inner value that is used outside.
@@ -84,7 +84,7 @@ class DFPattern:
         return partition(self, expr, attrs, check)
 
     def inside(self) -> Parts:
-        """The patterns that this one is made of."""
+        """Return the direct subpatterns."""
         return ()
 
     def __repr__(self) -> str:
@@ -95,15 +95,15 @@ class DFPattern:
 
 @node
 class ExprPattern(DFPattern):
-    """An expression that is structurally equal to `expr`; or an operator, by its class, or by an object with its
-    attributes."""
+    """An expression structurally equal to `expr`; or an operator, given as its class or as an object with attributes.
+    """
 
     expr: Expr | Op | type[Op]
 
 
 @node
 class VarPattern(DFPattern):
-    """A variable, of that name unless the name is empty."""
+    """A variable, of the given name unless it is empty."""
 
     name: str = ""
 
@@ -129,7 +129,7 @@ class CallPattern(DFPattern):
     """A call of `op` on `args` (None: any arguments). Sums and products match in either order."""
 
     op: DFPattern
-    args: tuple[DFPattern, ...] | None
+    args: Sequence[DFPattern] | None
 
     def __post_init__(self) -> None:
         _sequence(self, "args")
@@ -142,7 +142,7 @@ class CallPattern(DFPattern):
 class FunctionPattern(DFPattern):
     """A function with the parameters `params` (None: any), whose body matches `body`."""
 
-    params: tuple[DFPattern, ...] | None
+    params: Sequence[DFPattern] | None
     body: DFPattern
 
     def __post_init__(self) -> None:
@@ -180,13 +180,13 @@ class LetPattern(DFPattern):
 class TuplePattern(DFPattern):
     """A tuple of `fields` (None: any)."""
 
-    fields: tuple[DFPattern, ...] | None
+    fields: Sequence[DFPattern] | None
 
     def __post_init__(self) -> None:
         _sequence(self, "fields")
 
     def inside(self) -> Parts:
-        return self.fields or ()
+        return tuple(self.fields or ())
 
 
 @node
@@ -202,7 +202,7 @@ class TupleGetItemPattern(DFPattern):
 
 @node
 class AltPattern(DFPattern):
-    """`left`, or else `right`."""
+    """`left`, or otherwise `right`."""
 
     left: DFPattern
     right: DFPattern
@@ -213,7 +213,7 @@ class AltPattern(DFPattern):
 
 @node
 class TypePattern(DFPattern):
-    """`pattern`, of the type `type`. A value of unknown type does not match."""
+    """`pattern`, restricted to values of the type `type`. A value of unknown type does not match."""
 
     pattern: DFPattern
     type: Type
@@ -224,7 +224,7 @@ class TypePattern(DFPattern):
 
 @node
 class DataTypePattern(DFPattern):
-    """`pattern`, a tensor of `dtype`."""
+    """`pattern`, restricted to tensors of `dtype`."""
 
     pattern: DFPattern
     dtype: DataType
@@ -238,7 +238,7 @@ class DataTypePattern(DFPattern):
 
 @node
 class ShapePattern(DFPattern):
-    """`pattern`, a tensor of `shape`."""
+    """`pattern`, restricted to tensors of `shape`."""
 
     pattern: DFPattern
     shape: tuple[Any, ...]
@@ -252,8 +252,8 @@ class ShapePattern(DFPattern):
 
 @node
 class AttrPattern(DFPattern):
-    """`pattern`, with these attributes: of a call, of a function, or (`TOpPattern` and those registered) of an
-    operator."""
+    """`pattern`, restricted to matches with these attributes: of a call, of a function, or (`TOpPattern` and registered
+    ones) of an operator."""
 
     pattern: DFPattern
     attrs: Mapping[str, Any]
@@ -267,9 +267,8 @@ class AttrPattern(DFPattern):
 
 @node
 class DominatorPattern(DFPattern):
-    """`child`, if all paths up from it end at one `parent` through values that match `path`, and no path down leaves
-    them.
-    """
+    """`child`, if all paths up from it end at one `parent` through values that match `path`, and no path down from the
+    parent leaves them."""
 
     parent: DFPattern
     path: DFPattern
@@ -280,7 +279,7 @@ class DominatorPattern(DFPattern):
 
 
 def _sequence(pattern: Any, name: str) -> None:
-    """A field that is a sequence of patterns, or None, as a tuple."""
+    """Convert a field that is a sequence of patterns, or None, to a tuple."""
     given = getattr(pattern, name)
     if given is None:
         return
@@ -292,17 +291,18 @@ def _sequence(pattern: Any, name: str) -> None:
 
 
 def is_var(name: str = "") -> VarPattern:
-    """A variable, of that name when one is given."""
+    """Return the pattern of a variable, of the given name unless it is empty."""
     return VarPattern(name)
 
 
 def is_constant() -> ConstantPattern:
-    """A constant. It stays inside a partition, where a constant that a wildcard matched becomes an argument."""
+    """Return the pattern of a constant. The constant stays inside a partition; one matched by a wildcard becomes an
+    argument."""
     return ConstantPattern()
 
 
 def is_expr(expr: Expr) -> ExprPattern:
-    """An expression structurally equal to `expr`."""
+    """Return the pattern of an expression structurally equal to `expr`."""
     return ExprPattern(expr)
 
 
@@ -312,12 +312,12 @@ def is_op(op_name: str) -> ExprPattern:
 
 
 def is_tuple(fields: Sequence[DFPattern] | None) -> TuplePattern:
-    """A tuple of these fields, or of any."""
+    """Return the pattern of a tuple of these fields; None matches any fields."""
     return TuplePattern(None if fields is None else tuple(fields))
 
 
 def is_tuple_get_item(tuple_value: DFPattern, index: int | None = None) -> TupleGetItemPattern:
-    """A field of a tuple, or any field of it."""
+    """Return the pattern of the field `index` of a tuple; None matches any field."""
     return TupleGetItemPattern(tuple_value, index)
 
 
@@ -332,22 +332,22 @@ def is_let(var: DFPattern, value: DFPattern, body: DFPattern) -> LetPattern:
 
 
 def wildcard() -> WildcardPattern:
-    """Anything."""
+    """Return a pattern that matches anything."""
     return WildcardPattern()
 
 
 def has_type(ttype: Type, pattern: DFPattern | None = None) -> TypePattern:
-    """A value of that type (which looks like `pattern`)."""
+    """Return `pattern` (default: anything), restricted to values of that type."""
     return TypePattern(wildcard() if pattern is None else pattern, ttype)
 
 
 def has_dtype(dtype: str | DataType, pattern: DFPattern | None = None) -> DataTypePattern:
-    """A tensor of that dtype (which looks like `pattern`)."""
+    """Return `pattern` (default: anything), restricted to tensors of that dtype."""
     return DataTypePattern(wildcard() if pattern is None else pattern, DataType(dtype))
 
 
 def has_shape(shape: Sequence[Any], pattern: DFPattern | None = None) -> ShapePattern:
-    """A tensor of that shape (which looks like `pattern`)."""
+    """Return `pattern` (default: anything), restricted to tensors of that shape."""
     return ShapePattern(wildcard() if pattern is None else pattern, tuple(shape))
 
 
@@ -362,7 +362,7 @@ def dominates(parent: DFPattern, path: DFPattern, child: DFPattern) -> Dominator
 
 
 def pattern_nodes(root: DFPattern) -> list[DFPattern]:
-    """Every pattern that `root` is made of, once each, the innermost first."""
+    """Return the subpatterns of `root`, itself included, once each and innermost first."""
     order: dict[DFPattern, None] = {}
     entered: set[DFPattern] = set()
     stack: list[tuple[DFPattern, bool]] = [(root, False)]

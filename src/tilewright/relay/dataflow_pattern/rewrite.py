@@ -1,4 +1,4 @@
-"""Rewrite the matches of patterns until nothing changes, or move them into functions of their own.
+"""Rewrite the matches of patterns until nothing changes, or outline them as functions.
 
     class RemoveDoubleNegation(DFPatternCallback):
         def __init__(self):
@@ -28,7 +28,7 @@ from tilewright.relay.expr import Call, Expr, Function, GlobalVar
 from tilewright.relay.visitor import free_vars, operands, with_operands
 
 _ROUNDS: Final = 100
-"""Rounds after which callbacks undo each other's work, or one never stops."""
+"""Number of rounds after which rewriting is assumed not to terminate."""
 
 Replace = Callable[[Group, Expr, dict[Expr, Expr]], Expr]
 
@@ -36,7 +36,7 @@ Replace = Callable[[Group, Expr, dict[Expr, Expr]], Expr]
 class DFPatternCallback:
     """A pattern, and the replacement of its matches. A subclass sets `pattern` and defines `callback`.
 
-    `require_type`: every type is known before matching. `rewrite_once`: one round only.
+    `require_type`: infer all types before matching. `rewrite_once`: run a single round.
     """
 
     pattern: DFPattern
@@ -46,7 +46,7 @@ class DFPatternCallback:
         self.rewrite_once = rewrite_once
 
     def rewrite(self, expr: Expr) -> Expr:
-        """`expr` with everything that the pattern matches rewritten."""
+        """Rewrite all matches of the pattern in `expr`."""
         return rewrite(self, expr)
 
     def callback(self, pre: Expr, post: Expr, node_map: NodeMap) -> Expr:
@@ -91,7 +91,7 @@ def rewrite(callbacks: DFPatternCallback | Sequence[DFPatternCallback], expr: Ex
 
 
 def partition(pattern: DFPattern, expr: Expr, attrs: Mapping[str, Any] | None, check: Callable[[Expr], bool]) -> Expr:
-    """Move the matches of `pattern` in `expr` into functions; see `DFPattern.partition`."""
+    """Outline the matches of `pattern` in `expr` as functions; see `DFPattern.partition`."""
     graph = Graph(expr)
     found = groups(pattern, graph)
     numbers = {root: i for i, root in enumerate(found)}
@@ -119,7 +119,7 @@ def _rewritten(c: DFPatternCallback, graph: Graph) -> Expr:
 
 
 def _replaced(graph: Graph, found: Mapping[Expr, Group], replace: Replace) -> Expr:
-    """The root of the graph after `replace` put something in place of the root of each group."""
+    """Return the root of the graph after `replace` has replaced the root of each group."""
     new: dict[Expr, Expr] = {}
     first = min((graph.position[e] for e in found), default=len(graph.order))
     for e in graph.order[first:]:
@@ -134,7 +134,7 @@ def _replaced(graph: Graph, found: Mapping[Expr, Group], replace: Replace) -> Ex
 
 
 def _typed(graph: Graph, mod: IRModule | None) -> Graph:
-    """The graph with every type known."""
+    """Return the graph with all types inferred."""
     if all(e.known_type() is not None or isinstance(e, GlobalVar) for e in graph.order):
         return graph
     from tilewright.relay.transform.infer_type import InferType

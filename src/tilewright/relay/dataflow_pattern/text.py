@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from tilewright.relay.dataflow_pattern.pattern import (
@@ -27,7 +27,7 @@ from tilewright.relay.dataflow_pattern.pattern import (
 
 
 def text_of(p: DFPattern) -> str:
-    """The text of a pattern; one that contains itself is `...` there."""
+    """Return the text of a pattern; a recursive reference is `...`."""
     return _text(p, ())
 
 
@@ -73,7 +73,7 @@ def _attrs(p: AttrPattern, inner: Inner) -> str:
     return f"{_grouped(p.pattern, inner)}.has_attr({{{', '.join(f'{k!r}: {v!r}' for k, v in attrs.items())}}})"
 
 
-def _list(patterns: tuple[DFPattern, ...], inner: Inner) -> str:
+def _list(patterns: Sequence[DFPattern], inner: Inner) -> str:
     return ", ".join(map(inner, patterns))
 
 

@@ -1,4 +1,4 @@
-"""Readers of trained models, one package a format. Importing this package imports none of them."""
+"""Importers of trained models, one package for each format. Importing this package imports none of them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A network that is written in Relay, as a model file: `model.relay`, whose constants stand behind `#[metadata]`."""
+"""Imports `model.relay`: a network in Relay text, with its constants after `#[metadata]`."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from tilewright.relay.visitor import substitute
 
 
 def from_text(text: str, shapes: Mapping[str, Sequence[Any]] | None = None, name: str = "model.relay") -> IRModule:
-    """The module that a text spells, its `main` with these shapes of inputs, where the text leaves sizes open.
+    """Parse Relay text; `shapes` set the dynamic dimensions of the inputs of `main`.
 
-    Raises `ParseError` for what is no Relay, `ModelError` for a module without a `main` over tensors, `InputError` for
-    shapes that do not fit.
+    Raises `ParseError` for invalid text, `ModelError` for a module without a `main` over tensors, and `InputError` for
+    shapes that do not match.
     """
     module = parse(text, name)
     main = dict(module.items()).get("main")
@@ -36,7 +36,7 @@ def from_text(text: str, shapes: Mapping[str, Sequence[Any]] | None = None, name
 
 
 def _of_shape(p: Var, shape: Sequence[Any], name: str) -> Var:
-    """The parameter, of this shape."""
+    """The parameter with its dynamic dimensions replaced by those of `shape`."""
     old = p.tensor_type
     fits = len(shape) == len(old.shape) and all(a == b for a, b in zip(old.shape, shape, strict=True)
                                                 if isinstance(a, int))

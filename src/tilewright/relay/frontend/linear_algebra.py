@@ -27,35 +27,35 @@ from tilewright.relay.frontend.shaping import (
 
 
 def transposed(x: Expr) -> Expr:
-    """Every matrix transposed."""
+    """Transpose every matrix."""
     n = rank(x)
     return transpose(x, (*range(n - 2), n - 1, n - 2))
 
 
 def spread_lead(x: Expr, lead: Sequence[int]) -> Expr:
-    """Matrices repeated to stand in a stack of the dimensions `lead`."""
+    """Broadcast matrices to a stack with leading dimensions `lead`."""
     whole = (*lead, *shape_of(x)[-2:])
     return x if shape_of(x) == whole else op.broadcast_to(x, shape=whole)
 
 
 def aligned(*stacks: Expr) -> list[Expr]:
-    """Stacks of matrices, repeated to have the same dimensions before the last two."""
+    """Broadcast stacks of matrices to the same leading dimensions."""
     lead = np.broadcast_shapes(*(shape_of(x)[:-2] for x in stacks))
     return [spread_lead(x, lead) for x in stacks]
 
 
 def identity(n: int, like: Expr, lead: Sequence[int] = ()) -> Expr:
-    """A stack of identity matrices of the element type of `like`."""
+    """A stack of identity matrices with the element type of `like`."""
     return Constant(np.broadcast_to(np.eye(n, dtype=dtype_of(like).numpy()), (*lead, n, n)).copy())
 
 
 def filled(shape: Sequence[int], like: Expr, value: float = 0.0) -> Expr:
-    """A constant tensor of the element type of `like`."""
+    """A constant tensor filled with `value`, with the element type of `like`."""
     return Constant(np.full(tuple(shape), value, dtype_of(like).numpy()))
 
 
 def product(a: Expr, b: Expr) -> Expr:
-    """The products of the matrices of two stacks."""
+    """The matrix product of two stacks."""
     a, b = aligned(a, b)
     *lead, m, k = shape_of(a)
     n, count = shape_of(b)[-1], math.prod(lead)
@@ -68,7 +68,6 @@ def product(a: Expr, b: Expr) -> Expr:
 
 
 def diagonal(x: Expr) -> Expr:
-    """The diagonals of matrices."""
     *lead, m, n = shape_of(x)
     count = min(m, n)
     if not count:
@@ -78,12 +77,12 @@ def diagonal(x: Expr) -> Expr:
 
 
 def triangle(x: Expr, upper: bool, offset: int = 0) -> Expr:
-    """Matrices with zeros on the other side of a diagonal."""
+    """The upper or lower triangle of matrices from diagonal `offset`; the other elements are zero."""
     return x if not math.prod(shape_of(x)) else op.trilu(x, Constant(np.asarray(offset, np.int64)), upper=upper)
 
 
 def rows_taken(x: Expr, rows: Expr) -> Expr:
-    """Matrices whose row k is row `rows[..., k]` of those given."""
+    """Gather the rows of matrices: row k of the result is row `rows[..., k]` of `x`."""
     *lead, m, n = shape_of(x)
     if not math.prod(shape_of(x)):
         return x
@@ -98,7 +97,7 @@ def lu(a: Expr, pivot: bool = True) -> tuple[Expr, Expr, Expr]:
 
 
 def lu_solve(packed: Expr, pivots: Expr, b: Expr, adjoint: bool = False) -> Expr:
-    """X of A @ X = B, of A transposed when `adjoint`, by the factors of A."""
+    """Solve A @ X = B, or with A transposed if `adjoint`, given the LU factors of A."""
     packed, b = aligned(packed, b)
     *lead, n, _ = shape_of(packed)
     order = op.linalg.permutation(pivots, size=n)
@@ -112,19 +111,19 @@ def lu_solve(packed: Expr, pivots: Expr, b: Expr, adjoint: bool = False) -> Expr
 
 
 def solve(a: Expr, b: Expr) -> Expr:
-    """X of A @ X = B."""
+    """Solve A @ X = B."""
     packed, pivots, _ = lu(a)
     return lu_solve(packed, pivots, b)
 
 
 def inverse(a: Expr) -> Expr:
-    """The inverse of square matrices; not finite where there is none."""
+    """The inverse of square matrices; not finite if a matrix is singular."""
     *lead, n, _ = shape_of(a)
     return solve(a, identity(n, a, lead))
 
 
 def sign_and_log(a: Expr) -> tuple[Expr, Expr]:
-    """The sign of the determinant and the logarithm of its size."""
+    """The sign of the determinant and the logarithm of its absolute value."""
     packed, pivots, _ = lu(a)
     along = (rank(a) - 2,)
     values = diagonal(packed)
@@ -143,19 +142,18 @@ def swaps_sign(pivots: Expr, like: Expr) -> Expr:
 
 
 def determinant(a: Expr) -> Expr:
-    """The determinants of square matrices."""
     return determinant_of(*lu(a)[:2])
 
 
 def determinant_of(packed: Expr, pivots: Expr) -> Expr:
-    """The determinants of matrices by their triangular factors."""
+    """The determinants of matrices, given their LU factors."""
     if not shape_of(packed)[-1]:
         return filled(shape_of(packed)[:-2], packed, 1.0)
     return op.multiply(swaps_sign(pivots, packed), op.prod(diagonal(packed), axis=(rank(packed) - 2,)))
 
 
 def qr(a: Expr, complete: bool) -> tuple[Expr, Expr]:
-    """Q and R; all columns of Q and rows of R when `complete`, else as many as the matrix has rows or columns."""
+    """Q and R: all columns of Q and rows of R if `complete`, otherwise the first min(rows, columns)."""
     *_, m, n = shape_of(a)
     packed, factors = fields(op.linalg.geqrf(a), 2)
     count = m if complete else min(m, n)
@@ -164,7 +162,7 @@ def qr(a: Expr, complete: bool) -> tuple[Expr, Expr]:
 
 
 def reflections(packed: Expr, factors: Expr, count: int) -> Expr:
-    """The first `count` columns of the product of the reflections that `linalg.geqrf` gives."""
+    """The first `count` columns of the product of the reflections from `linalg.geqrf`."""
     *lead, m, n = shape_of(packed)
     if count > n:
         packed = op.concatenate(Tuple((packed, filled((*lead, m, count - n), packed))), axis=len(lead) + 1)
@@ -174,7 +172,7 @@ def reflections(packed: Expr, factors: Expr, count: int) -> Expr:
 
 
 def svd(a: Expr, full: bool = False) -> tuple[Expr, Expr, Expr]:
-    """U, the singular values and V transposed; `full` completes U and V to square matrices."""
+    """U, the singular values and V transposed; with `full`, U and V are square."""
     *lead, m, n = shape_of(a)
     if m < n:
         u, s, vh = svd(transposed(a), full)
@@ -189,13 +187,13 @@ def svd(a: Expr, full: bool = False) -> tuple[Expr, Expr, Expr]:
 
 
 def eigh(a: Expr, lower: bool = True) -> tuple[Expr, Expr]:
-    """The eigenvalues of symmetric matrices, ascending, and their vectors as columns."""
+    """The eigenvalues of symmetric matrices in ascending order, and the eigenvectors as columns."""
     values, vectors = fields(op.linalg.eigh(a, lower=lower), 2)
     return values, vectors
 
 
 def power(a: Expr, n: int) -> Expr:
-    """A to a whole power, by repeated squaring."""
+    """A to an integer power, by repeated squaring."""
     *lead, size, _ = shape_of(a)
     base, left = (inverse(a), -n) if n < 0 else (a, n)
     found: Expr | None = None
@@ -208,7 +206,7 @@ def power(a: Expr, n: int) -> Expr:
 
 
 def kept_values(values: Expr, atol: Any, rtol: Any) -> Expr:
-    """Which of the last dimension's values, zero or more, are above both `atol` and `rtol` times the greatest."""
+    """Whether each value (>= 0) of the last dimension exceeds both `atol` and `rtol` times the greatest value."""
     greatest = op.max(values, axis=(rank(values) - 1,), keepdims=True)
     bounds = [v if not isinstance(v, Expr) or not rank(v) else op.expand_dims(v, axis=rank(v)) for v in (atol, rtol)]
     absolute, relative = (cast(v, dtype_of(values)) if isinstance(v, Expr) else scalar(v, values) for v in bounds)

@@ -1,4 +1,4 @@
-"""Tables looked up by numbers or by strings: natively where numbers go in and out."""
+"""Lookup tables with numbers or strings as keys; numeric tables become native code."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Array = np.ndarray[Any, Any]
 
 
 def looked_up(x: Expr, keys: Array, values: Array, default: Any, node: Refusing) -> Expr:
-    """The value at the key that each element of `x` equals, the last of equal keys; `default` where there is none."""
+    """The value at the key equal to each element of `x`: for equal keys the last value, for a missing key `default`."""
     if len(keys) != len(values):
         node.refuse(f"{len(keys)} keys and {len(values)} values are given; there must be one value for each key")
     if (dtype_of(x) == "string") != (keys.dtype == object):
@@ -25,7 +25,7 @@ def looked_up(x: Expr, keys: Array, values: Array, default: Any, node: Refusing)
 
 
 def _places(x: Expr, keys: Array) -> Expr:
-    """Where each element stands among the keys; their number where it does not."""
+    """The index of each element among the keys; their number for a missing key."""
     if keys.dtype == object:
         return op.string_index(x, Constant(keys))
     typed = keys.astype(dtype_of(x).numpy())

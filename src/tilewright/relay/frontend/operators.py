@@ -10,7 +10,7 @@ from tilewright.relay.op import registry
 
 
 class Operators:
-    """The operators whose names begin with `prefix`, each looked up when it is first used."""
+    """The operators whose names begin with `prefix`, each looked up at its first use."""
 
     def __init__(self, prefix: str) -> None:
         self._prefix = prefix
@@ -22,7 +22,7 @@ class Operators:
 
 
 class AllOperators(Operators):
-    """The operators, and those of some families by the names of the families."""
+    """All operators; attributes such as `nn` and `linalg` give the families."""
 
     dyn: Final = Operators("dyn.")
     nn: Final = Operators("nn.")

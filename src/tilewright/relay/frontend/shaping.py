@@ -1,4 +1,4 @@
-"""Small graph builders that the converters of all frontends share. All of them leave out what would do nothing."""
+"""Small graph builders shared by the converters of all frontends. They omit operators that would have no effect."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Array = np.ndarray[Any, Any]
 
 
 class Refusing(Protocol):
-    """A node of a model while it is converted."""
+    """A node of a model that can raise errors with its origin."""
 
     def refuse(self, why: str) -> NoReturn:
         """Raise a `ModelError` at the node."""
@@ -35,30 +35,30 @@ def dtype_of(x: Expr) -> DataType:
 
 
 def scalar(value: Any, like: Expr) -> Constant:
-    """A constant number of the element type of `like`."""
+    """A scalar constant with the element type of `like`."""
     return Constant(np.asarray(value, dtype_of(like).numpy()))
 
 
 def number(value: Any, dtype: str = "int64") -> Constant:
-    """A constant number."""
+    """A scalar constant."""
     return Constant(np.asarray(value, dtype))
 
 
 def axis_of(axis: int, ndim: int, node: Refusing) -> int:
-    """`axis` counted from the front; an axis that is not there is the node's fault."""
-    most = max(ndim, 1)  # a tensor without dimensions is taken as a vector of one
+    """`axis` counted from the front; refuses an axis out of range."""
+    most = max(ndim, 1)  # a scalar counts as a vector of one element
     if not -most <= axis < most:
         node.refuse(f"axis {axis} is outside its input of {ndim} dimensions; it must be in [{-most}, {most - 1}]")
     return axis % ndim if ndim else 0
 
 
 def cast(x: Expr, dtype: str | DataType) -> Expr:
-    """`x` as `dtype`; `x` itself when it is that already."""
+    """`x` as `dtype`; `x` itself if it already has that dtype."""
     return x if dtype_of(x) is DataType(dtype) else op.cast(x, dtype=DataType(dtype))
 
 
 def reshape(x: Expr, shape: Sequence[Any]) -> Expr:
-    """`x` in another shape, -1 for what is left over. Dimensions may be symbolic; there 0 and -1 are preferred."""
+    """`x` in another shape, which may have one -1. Symbolic dimensions are replaced by 0 or -1 where possible."""
     old, new = shape_of(x), tuple(int(d) if isinstance(d, np.integer) else d for d in shape)
     if len(old) == len(new) and all(a is b or (isinstance(a, int) and isinstance(b, int) and a == b)
                                     for a, b in zip(old, new, strict=True)):
@@ -76,7 +76,7 @@ def reshape(x: Expr, shape: Sequence[Any]) -> Expr:
 
 
 def _reshaped_constant(x: Expr, shape: tuple[int, ...]) -> Expr | None:
-    """A constant under another shape is a view of it, whatever its size."""
+    """A view of a constant with another shape; None if the shape does not match its size."""
     if (isinstance(x, Constant) and (-1 in shape or math.prod(shape) == x.value.size)
             and (-1 not in shape or x.value.size)):
         known = math.prod(d for d in shape if d != -1)
@@ -86,7 +86,7 @@ def _reshaped_constant(x: Expr, shape: tuple[int, ...]) -> Expr | None:
 
 
 def transpose(x: Expr, axes: Sequence[int]) -> Expr:
-    """`x` with its dimensions in the order `axes`; of a constant, a view."""
+    """Permute the dimensions of `x` to the order `axes`; for a constant, a view."""
     if tuple(axes) == tuple(range(rank(x))):
         return x
     if isinstance(x, Constant) and sorted(axes) == list(range(rank(x))):
@@ -95,23 +95,23 @@ def transpose(x: Expr, axes: Sequence[int]) -> Expr:
 
 
 def per_channel(v: Expr, ndim: int, axis: int = 1) -> Expr:
-    """A vector as a tensor that broadcasts along `axis` of a tensor of `ndim` dimensions."""
+    """Reshape a vector so that it broadcasts along `axis` of a tensor with `ndim` dimensions."""
     after = ndim - axis - 1
     return reshape(v, (*shape_of(v), *[1] * after)) if after else v
 
 
 def slice_axis(x: Expr, axis: int, begin: int, end: int) -> Expr:
-    """The part from `begin` to `end` along one axis."""
+    """The elements [begin, end) along one axis."""
     return op.strided_slice(x, begin=(begin,), end=(end,), strides=(1,), axes=(axis,))
 
 
 def fields(call: Expr, count: int) -> tuple[Expr, ...]:
-    """The results of an operator that has several."""
+    """The results of an operator with several outputs."""
     return tuple(TupleGetItem(call, k) for k in range(count))
 
 
 def pad(x: Expr, widths: Sequence[tuple[int, int]], value: Any = 0.0, mode: str = "constant") -> Expr:
-    """`x` with `widths[k]` elements more before and after dimension k."""
+    """`x` with `widths[k]` = (before, after) elements added to dimension k."""
     if not any(a or b for a, b in widths):
         return x
     fill = value if isinstance(value, Expr) else scalar(value, x)
@@ -119,14 +119,14 @@ def pad(x: Expr, widths: Sequence[tuple[int, int]], value: Any = 0.0, mode: str 
 
 
 def is_negative(x: Expr) -> Expr:
-    """Whether numbers of a float type are less than zero, or a zero with a minus sign; NaN is not."""
+    """Whether floats are negative, including negative zero; False for NaN."""
     zero = scalar(0, x)
     below = op.less(op.divide(scalar(1, x), x), zero)
     return op.logical_or(op.less(x, zero), op.logical_and(op.equal(x, zero), below))
 
 
 def log_1p(x: Expr) -> Expr:
-    """log(1 + x) of a float type, and where 1 + x has lost digits, by what it has lost: log(u) * x / (u - 1)."""
+    """log(1 + x) for floats. With u = 1 + x rounded, log(u) * x / (u - 1) compensates the rounding."""
     zero, one = scalar(0, x), scalar(1, x)
     u = op.add(one, x)
     lost = op.subtract(u, one)
@@ -135,7 +135,10 @@ def log_1p(x: Expr) -> Expr:
 
 
 def mish(x: Expr) -> Expr:
-    """x * tanh(log(1 + e^x)) as x * n / (n + 2) with n = e^x * (e^x + 2); the quotient is 1 before n overflows."""
+    """x * tanh(log(1 + e^x)), computed as x * n / (n + 2) with n = e^x * (e^x + 2).
+
+    The exponent is clamped so that n does not overflow; the quotient is 1 there.
+    """
     two = scalar(2, x)
     power = op.exp(op.minimum(x, scalar(5.5 if dtype_of(x) == DataType("float16") else 20, x)))
     n = op.multiply(power, op.add(power, two))
@@ -143,9 +146,9 @@ def mish(x: Expr) -> Expr:
 
 
 def angle_of(y: Expr, x: Expr) -> Expr:
-    """The angle of the point (x, y) in radians, as C's `atan2` for zeros, infinities and NaN; one float type."""
+    """The angle of the point (x, y) in radians, like C's `atan2` for zeros, infinities and NaN; one float type."""
     high, wide = op.abs(y), op.abs(x)
-    # Equal lengths have no quotient where both are zero or infinite.
+    # If both lengths are zero or infinite, their quotient is NaN; use the known angle.
     level = op.where(op.equal(high, scalar(0, x)), scalar(0, x), scalar(math.pi / 4, x))
     angle = op.where(op.equal(high, wide), level, op.atan(op.divide(high, wide)))
     angle = op.where(is_negative(x), op.subtract(scalar(math.pi, x), angle), angle)

@@ -1,5 +1,5 @@
-"""Which operators accelerators take, and why not the others: `explain_offload`, its report, and the edits that would
-move them."""
+"""Explains which operators accelerators support, and why not the others: `explain_offload`, its report, and its edits.
+"""
 
 from tilewright.relay.offload.assignments import partition, table_of
 from tilewright.relay.offload.changes import Edit

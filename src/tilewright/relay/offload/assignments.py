@@ -1,4 +1,5 @@
-"""The target that a partition assigns to each operator, found by running it: numbers as origins identify the calls."""
+"""The target that a partition assigns to each operator. The partition runs on a copy whose calls have numbered origins.
+"""
 
 from __future__ import annotations
 
@@ -33,8 +34,7 @@ class Fate:
 
 
 def table_of(target: str, tables: Mapping[str, PatternTable] | None = None) -> PatternTable:
-    """The pattern table of a target, empty where it has none. Raises `OptionError` for a name that nothing is known of.
-    """
+    """Return the pattern table of a target; empty if it has none. Raises `OptionError` for an unknown target."""
     given = (tables or {}).get(target)
     table = given if given is not None else get_pattern_table(target)
     if table is None and target not in (known := known_targets()):
@@ -57,10 +57,10 @@ def partition(mod: IRModule, targets: Sequence[str], tables: Mapping[str, Patter
 
 
 def fates(mod: IRModule, divide: Partition) -> tuple[dict[Call, Fate], IRModule, dict[Expr, Call]]:
-    """The fate of every call of an operator of `mod` under a partition, the partitioned module, and which call each of
-    its calls was.
+    """Return the fate of every operator call of `mod` under a partition, the partitioned module, and the original call
+    of each call in it.
 
-    A call that is nowhere afterwards was rewritten by the target that took it.
+    A call that is absent afterwards was rewritten by the target that took it.
     """
     numbered: dict[str, Call] = {}
     marked = mod.map_functions(lambda f: _numbered(f, numbered) if "Compiler" not in f.attrs else f, Function)
@@ -93,7 +93,8 @@ def _numbered(function: Function, numbered: dict[str, Call]) -> Function:
 
 
 def _note(function: Function, target: str, found: dict[str, Fate]) -> None:
-    """Note the fates of the calls in a function; the CPU's count before a target's where a call is in both."""
+    """Record the fates of the calls in a function. For a call in several functions, the CPU takes precedence over
+    targets."""
     rows: dict[Expr, str] = {}
     order = post_order(function)
     for f in order:

@@ -1,4 +1,4 @@
-"""Edits of a program: replacements of nodes, with everything above them rebuilt.
+"""Edits of a program: replacements of nodes; all users are rebuilt.
 
 A `Change` returns the replacement of one node over its rewritten operands. Several changes are applied in one walk.
 """
@@ -16,14 +16,13 @@ from tilewright.relay.expr import Expr, Function
 from tilewright.relay.visitor import free_vars, operands, post_order, with_operands
 
 Now = Callable[[Expr], Expr]
-"""What stands for a node of the program before."""
+"""Maps a node of the original program to its replacement."""
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
     """The replacement, by `step`, of the node `at` over its rewritten operands; or of its operand `position`, unless
-    negative.
-    """
+    negative."""
 
     at: Expr
     step: Callable[[Expr, Now], Expr]
@@ -48,14 +47,14 @@ class Edit:
 
     @property
     def can_apply(self) -> bool:
-        """Whether `apply` does something."""
+        """Whether `apply` can perform the edit."""
         return bool(self.changes or self.passes or self.needs)
 
     def apply(self, mod: IRModule, params: Mapping[str, Any] | None = None) -> IRModule:
-        """`mod`, the module that was explained, with the edit; `params` has the values that it needs, by name.
+        """Return `mod`, the explained module, with the edit applied; `params` has the values in `needs`, by name.
 
-        Raises `OptionError` where these are missing, or where the edit is one of the table or for a human being, and
-        `CompileError` where the rest of the program has no type with it.
+        Raises `OptionError` if values are missing or the edit cannot be applied to the module, and `CompileError` if
+        the rest of the program does not type-check afterwards.
         """
         if not self.can_apply:
             raise OptionError(f"this edit cannot be applied automatically: {self.text}", code="TW0909")
@@ -63,7 +62,7 @@ class Edit:
 
 
 def applied(mod: IRModule, edits: Iterable[Edit], params: Mapping[str, Any] | None = None) -> IRModule:
-    """Return `mod` with several edits: the changes first, in one walk, then each pass once."""
+    """Return `mod` with several edits applied: the changes first, in one walk, then each pass once."""
     from tilewright.relay.transform.bind_params import bind_params
 
     edits = list(edits)
@@ -85,7 +84,7 @@ def applied(mod: IRModule, edits: Iterable[Edit], params: Mapping[str, Any] | No
 
 
 def changed(root: Expr, changes: Sequence[Change], without: Iterable[Expr] = ()) -> Expr:
-    """Return `root` after the changes; the nodes `without` are kept, unless a change is at them."""
+    """Return `root` after the changes; the nodes `without` are kept unless a change applies to them."""
     at: dict[Expr, list[Change]] = {}
     for c in changes:
         at.setdefault(c.at, []).append(c)
@@ -111,7 +110,7 @@ def changed(root: Expr, changes: Sequence[Change], without: Iterable[Expr] = ())
 
 
 def changed_function(function: Function, changes: Sequence[Change]) -> Function:
-    """Return a function after the changes; its parameters are the used ones, then the new ones."""
+    """Return a function after the changes. Its parameters are those still used, then the new ones."""
     nodes = set(post_order(function.body))
     mine = [c for c in changes if c.at in nodes or c.at in function.params]
     if not mine:
@@ -129,18 +128,18 @@ def changed_function(function: Function, changes: Sequence[Change]) -> Function:
 
 
 def operand_change(user: Expr, position: int, make: Callable[[Expr], Expr]) -> Change:
-    """Return the change of operand `position` of `user` by `make`."""
+    """Return a change that applies `make` to operand `position` of `user`."""
     return Change(user, lambda e, now: make(e), position)
 
 
 def node_change(at: Expr, make: Callable[[Expr], Expr]) -> Change:
-    """Return the change of the node itself by `make`."""
+    """Return a change that applies `make` to the node itself."""
     return Change(at, lambda e, now: make(e))
 
 
 def copied(inside: Sequence[Expr]) -> Callable[[Expr, int, Expr], Change]:
-    """Changes that give an operand's users outside of a match a copy of it: nodes of `inside`, in order, are built
-    again for them."""
+    """Return a function that makes changes: each gives a user outside of a match a copy of an operand, for which the
+    nodes of `inside` are rebuilt."""
     made_for: list[tuple[Now, dict[Expr, Expr]]] = []
 
     def at(user: Expr, position: int, value: Expr) -> Change:

@@ -1,8 +1,8 @@
-"""Find the single change for which a check accepts a match: the check is called with one attribute, batch or type
+"""Finds a single change for which a check accepts a match: the check is called with one attribute, batch or type
 changed.
 
-A check is a function of the accelerator's author that rejects without a reason; the accepted neighbours of the match
-are the reason.
+A check is a function by the accelerator's author that rejects without a reason. An accepted neighbour of the match
+reveals the reason.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ from tilewright.relay.transform.infer_type import InferType
 from tilewright.relay.visitor import operands
 
 _MOST: Final = 200
-"""Questions that a check is asked at most for one match."""
+"""Largest number of calls of a check for one match."""
 
 
 @dataclass
 class Questions:
-    """The number of calls of checks left for one report: a call may take milliseconds, and every match may be rejected.
+    """The number of calls of checks left for one report. A call may take milliseconds, and every match may be rejected.
     """
 
     left: int = 2_000
 
 
 NO_PROGRAM: Final = (CompileError, ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
-"""What attributes that no program has make of a type rule, or of a check that never saw them: not an answer."""
+"""Errors of a type rule or a check for attributes that occur in no program; they do not count as answers."""
 _LAYOUTS: Final = ("NCHW", "NHWC")
 _MOVES: Final = ("transpose", "layout_transform")
 _TYPES: Final = ("int8", "uint8", "int16", "int32", "float16", "float32")
@@ -43,8 +43,8 @@ _TYPES: Final = ("int8", "uint8", "int16", "int32", "float16", "float32")
 
 def probe(check: Callable[[Any], Any], root: Expr, inside: Sequence[Expr], inputs: Sequence[Expr],
           questions: Questions) -> Edit | None:
-    """The first change of the match that ends at `root` with which the check agrees: of one attribute of a call
-    `inside`, of the batch of inputs of the program, of the type that all is computed in. None without one."""
+    """Return the first change of the match with the root `root` that the check accepts, or None. Changes are: one
+    attribute of a call in `inside`, the batch of program inputs, the type of the whole computation."""
     tries = itertools.chain(_attributes(inside), _batches(inputs), _types(root, inside))
     for trial, edit in itertools.islice(tries, min(_MOST, questions.left)):
         questions.left -= 1
@@ -96,7 +96,7 @@ def _converted(root: Expr, inputs: Sequence[Expr], edit: Edit) -> Expr:
 
 
 Trial = tuple[Sequence[Change], Edit]
-"""The changes inside of the match that the check is asked about, and the edit."""
+"""The changes inside the match to be checked, and the corresponding edit."""
 
 
 def _attributes(inside: Sequence[Expr]) -> Iterator[Trial]:
@@ -134,8 +134,8 @@ def _setting(call: Call, name: str, value: Any) -> Change:
 
 
 def _others(op: Op, name: str, value: Any) -> Iterator[Any]:
-    """Other values of an attribute, the plainest first: its default, a smaller number, the same for all axes, the other
-    truth value, another type."""
+    """Yield other values of an attribute, simplest first: its default, a smaller number, one value for all axes, the
+    negated flag, another type."""
     seen = [value]
     for other in _candidates(op, name, value):
         if other not in seen:

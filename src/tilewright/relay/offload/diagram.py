@@ -1,4 +1,4 @@
-"""Diagram of a partition: a self-contained SVG file with the operators from top to bottom in the order of execution.
+"""Diagram of a partition: a self-contained SVG file with the operators from top to bottom in evaluation order.
 
 Each function of a target is a frame in the target's colour; operators of the CPU are grey, with the reason beside them.
 Values that skip rows are arcs on the left. A tooltip shows the full reason of an operator.
@@ -21,9 +21,9 @@ ROW: Final = 26
 """Height of a row, in pixels, with the gap below it."""
 LEFT, WIDTH, BESIDE, GAP = 120, 430, 560, 30
 LETTERS: Final = 40
-"""Letters of a label; of a name that is longer the end is shown, which tells it from others."""
+"""Number of letters of a label. Longer names are cut at the front, since their ends distinguish them."""
 LONGEST: Final = 92
-"""Letters of a reason that are shown beside its operator."""
+"""Number of letters of a reason shown beside its operator."""
 COLOURS: Final = ("#2f7ed8", "#e08214", "#1b9e77", "#c2388a", "#7b61c9", "#a6761d")
 CPU: Final = "#8a8f98"
 
@@ -44,7 +44,7 @@ class Row:
 
 
 def to_svg(report: Offload) -> str:
-    """The picture of a report as the text of an SVG file."""
+    """Return the diagram of a report as SVG text."""
     rows = rows_of(report)
     tops = list(_tops(rows))
     height = (tops[-1] + ROW if tops else 60) + 30
@@ -62,13 +62,14 @@ def to_svg(report: Offload) -> str:
 
 
 def to_html(report: Offload) -> str:
-    """The same as a page."""
+    """Return the diagram of a report as an HTML page."""
     return ('<!doctype html>\n<html lang="en"><meta '
             f'charset="utf-8"><title>{escape(report.summary())}</title>\n<body>{to_svg(report)}</body></html>\n')
 
 
 def rows_of(report: Offload) -> list[Row]:
-    """The rows of the picture: calls of `main` in order, those of a target's function in the place of its call."""
+    """Return the rows of the diagram: the calls of `main` in order, with calls of a target's function replaced by its
+    rows."""
     mod = report.partitioned
     records = {r.call: r for r in report.records if r.call is not None}
     macs = {t.call: t.macs for t in report.taken}
@@ -142,7 +143,7 @@ def _legend(report: Offload, colour: dict[str, str]) -> Iterator[str]:
 
 
 def _frames(rows: list[Row], tops: list[int], colour: dict[str, str]) -> Iterator[str]:
-    """A frame around the rows of each function of a target."""
+    """Yield a frame around the rows of each function of a target."""
     start = 0
     for i in range(1, len(rows) + 1):
         if i < len(rows) and rows[i].region == rows[start].region:
@@ -160,7 +161,7 @@ def _frames(rows: list[Row], tops: list[int], colour: dict[str, str]) -> Iterato
 
 
 def _arcs(rows: list[Row], tops: list[int]) -> Iterator[str]:
-    """The values: a stroke to the next row, an arc to one further down."""
+    """Yield lines for the values: a stroke to the next row, an arc to a later one."""
     for i, row in enumerate(rows):
         for j in sorted(row.reads):
             if j == i - 1:

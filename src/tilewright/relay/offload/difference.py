@@ -1,5 +1,4 @@
-"""The differences between an expression and a pattern: a `Difference` for each place, and a `Way` for a whole
-comparison.
+"""Differences between an expression and a pattern: a `Difference` for each place, and a `Way` for a whole comparison.
 
 The cost of a difference is that of its edit, so the cheapest comparison has the smallest edit.
 """
@@ -22,27 +21,27 @@ class Kind(StrEnum):
     DTYPE = "dtype"
     SHAPE = "shape"
     TYPE = "type"
-    CONSTANT = "constant"  # a constant was wanted
-    VARIABLE = "variable"  # a variable was wanted, or one of another name
-    VALUE = "value"  # an expression was wanted that is structurally equal
-    EXTRA = "extra"  # an operator stands between two that belong together
-    MISSING = "missing"  # an operator of the pattern is not there
+    CONSTANT = "constant"  # a constant was expected
+    VARIABLE = "variable"  # a variable, or one of another name, was expected
+    VALUE = "value"  # a structurally equal expression was expected
+    EXTRA = "extra"  # an operator is between two that belong together
+    MISSING = "missing"  # an operator of the pattern is missing
     OPERATOR = "operator"  # another operator is in its place
     INDEX = "index"  # another field of a tuple
-    SAME = "same"  # one value was wanted in two places
-    OTHER = "other"  # something else altogether
-    CHECK = "check"  # the pattern fits, and the check of the row says no
-    SUPPORT = "support"  # the function of the attribute `target.<name>` says no
+    SAME = "same"  # one value was expected in two places
+    OTHER = "other"  # a completely different expression
+    CHECK = "check"  # the pattern fits, but the check of the row rejects it
+    SUPPORT = "support"  # the function of the attribute `target.<name>` rejects it
     ESCAPE = "escape"  # a value inside is used outside
-    TAKEN = "taken"  # an earlier row, an earlier target, or another match took a part
+    TAKEN = "taken"  # an earlier row, an earlier target, or another match took an operator of it
     NAME = "name"  # the row is named after another target
-    REGION = "region"  # all of it fits, and the partition left it, or gave it back
-    FOLDED = "folded"  # computed from constants: nothing is left of it when the program runs
-    UNKNOWN = "unknown"  # no row and no attribute speaks of the operator
+    REGION = "region"  # everything fits, but the partition left it or returned it to the CPU
+    FOLDED = "folded"  # computed from constants, so absent at run time
+    UNKNOWN = "unknown"  # no row and no attribute covers the operator
 
 
 NO_EDIT: Final = 4
-"""The cost of what no small edit mends."""
+"""The cost of a difference that no small edit removes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,9 +69,8 @@ class Difference:
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """A comparison of a pattern with an expression: differences, and the expressions of the parts; `matched` counts
-    fitting operators.
-    """
+    """A comparison of a pattern with an expression: the differences, and the expression of each subpattern. `matched`
+    counts the operators that fit."""
 
     differences: tuple[Difference, ...] = ()
     pairs: tuple[tuple[DFPattern, Expr], ...] = ()
@@ -81,14 +79,13 @@ class Way:
 
     @property
     def rank(self) -> tuple[int, int, int, int]:
-        """Sort key, smallest for the nearest comparison: cost, then unchanged operators, then length of the
-        description.
+        """Sort key, smallest for the nearest comparison: cost, then fitting operators, then length of the description.
         """
         return self.cost, -self.matched, len(self.differences), sum(d.kind is Kind.MISSING for d in self.differences)
 
     @property
     def effort(self) -> int:
-        """The cost, where constants, types and attributes that are mended in one go count once."""
+        """The cost, with constants, types and attributes that one edit changes together counted once."""
         once = {d.kind for d in self.differences if d.kind in (Kind.CONSTANT, Kind.DTYPE, Kind.ATTRIBUTE)
                 and d.cost == 1}
         return len(once) + sum(d.cost for d in self.differences if d.kind not in once or d.cost > 1)
@@ -103,7 +100,7 @@ class Way:
             [*found, *(d.at for d in self.differences if d.kind is Kind.EXTRA and isinstance(d.at, Call))]))
 
     def and_then(self, other: Way) -> Way:
-        """Both together."""
+        """Return the union of both comparisons."""
         if not self.pairs and not self.differences:
             return other
         if not other.pairs and not other.differences:
@@ -112,6 +109,6 @@ class Way:
                    self.cost + other.cost)
 
     def differing(self, *more: Difference) -> Way:
-        """The same with more differences."""
+        """Return the same comparison with more differences."""
         return Way(self.differences + more, self.pairs, self.matched,
                    self.cost + sum(d.cost for d in more)) if more else self

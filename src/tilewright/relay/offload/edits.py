@@ -1,4 +1,4 @@
-"""The edit that removes a difference, for each kind of difference; an edit for a human has no changes."""
+"""The edit that removes each kind of difference. Edits that only a person can make have no changes."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from tilewright.relay.visitor import operands, post_order
 
 _LAYOUTS: Final = ("data_layout", "kernel_layout", "layout")
 _OUT: Final = ("out_dtype", "dtype")
-"""Attributes that say the type of the elements of a result."""
+"""Attributes that determine the element type of a result."""
 
 
 def edit_of(way: Way) -> Edit | None:
@@ -60,12 +60,12 @@ def edit_of(way: Way) -> Edit | None:
 
 
 def together(edits: Iterable[Edit]) -> Edit | None:
-    """Several edits as one; None for none."""
+    """Combine several edits into one; None for an empty sequence."""
     edits = list(edits)
     if len(edits) < 2:
         return edits[0] if edits else None
     text = "; ".join(dict.fromkeys(e.text for e in edits))
-    if not all(e.can_apply or e.table is not None for e in edits):  # one of them is for a human being
+    if not all(e.can_apply or e.table is not None for e in edits):  # one of them needs a person
         return Edit(text, all(e.keeps_meaning for e in edits))
     passes = {repr(p): p for e in edits for p in e.passes}
     return Edit(
@@ -75,13 +75,13 @@ def together(edits: Iterable[Edit]) -> Edit | None:
 
 
 def at_use(d: Difference, make: Callable[[Expr], Expr]) -> Change:
-    """The change of a value where the match uses it; everywhere, where it is the result of the match."""
+    """Return a change of a value at its use by the match; if it is the result of the match, for all users."""
     return node_change(d.at, make) if d.user is None else operand_change(d.user, d.position, make)
 
 
 def with_attributes(call: Call, wanted: Mapping[str, Any]) -> Call:
-    """A call with other values of some attributes. Raises `CompileError` where its operator, or the type rule, does not
-    take them."""
+    """Return a call with other values of some attributes. Raises `CompileError` if its operator or type rule rejects
+    them."""
     assert isinstance(call.op, Op)
     return type(call.op)(**{**call.op.attributes(), **wanted})(*call.args, span=call.span)
 
@@ -96,7 +96,7 @@ def _attributes(at: Call, wanted: dict[str, Any]) -> Edit:
 
 
 def converted(at: Call, wanted: Mapping[str, Any]) -> Edit:
-    """The edit that gives an operator other layouts."""
+    """Return the edit that gives an operator other layouts."""
     assert isinstance(at.op, Op)
     data = wanted.get("data_layout", wanted.get("layout"))
     layouts = [data or at.op.attributes().get("data_layout") or "default",
@@ -107,7 +107,7 @@ def converted(at: Call, wanted: Mapping[str, Any]) -> Edit:
 
 
 def casted(e: Expr, dtype: DataType) -> Expr:
-    """The value in another type of elements; of a constant the constant."""
+    """Return a value cast to another dtype; a constant is converted."""
     if isinstance(e, Constant):
         return Constant(e.value.astype(dtype.numpy()), e.span)
     return get("cast")(dtype=str(dtype))(e, span=e.span)
@@ -142,7 +142,7 @@ def _is_var(d: Difference) -> bool:
 
 
 def _parts_of_calls(d: Difference, way: Way) -> set[Any]:
-    """Yield the patterns of calls that the condition of a difference applies to."""
+    """Return the call patterns that the condition of a difference applies to."""
     from tilewright.relay.dataflow_pattern.pattern import CallPattern, pattern_nodes
 
     return {p for p in pattern_nodes(d.pattern) if isinstance(p, CallPattern)}
@@ -167,7 +167,7 @@ def _computed_in(d: Difference, way: Way, wanted: DataType) -> Edit:
 
 
 def all_cast(calls: Sequence[Call], wanted: DataType, before: DataType) -> list[Change]:
-    """Return the edit that casts all inputs of the calls of a match."""
+    """Return changes that cast all inputs of the calls of a match."""
     inside = set(calls)
     readers: list[Expr] = [*calls, *dict.fromkeys(o for e in calls for o in operands(e) if isinstance(o, Tuple))]
     uses = [(e, i) for e in readers for i, o in enumerate(operands(e)) if o not in inside
@@ -176,14 +176,14 @@ def all_cast(calls: Sequence[Call], wanted: DataType, before: DataType) -> list[
 
 
 def computed_in(calls: Sequence[Call], root: Expr, wanted: DataType, before: DataType) -> Edit:
-    """The edit that computes a match in another type."""
+    """Return the edit that computes a match in another type."""
     changes = all_cast(calls, wanted, before)
     return Edit(f"compute it in {wanted} (it is {before}): cast what goes in, and the result back", False,
                 (*changes, _cast_back(root)))
 
 
 def _cast_back(root: Expr) -> Change:
-    """The result of a match that has another type now, for the users that read the type which it had."""
+    """Return a change that casts the result of a match back to its previous type for its users."""
     before = root.known_type()
 
     def step(e: Expr, now: Now) -> Expr:
@@ -196,7 +196,7 @@ def _cast_back(root: Expr) -> Change:
 
 
 def _retyped(d: Difference, wanted: TensorType) -> Edit | None:
-    """An input of another type."""
+    """Return the edit that changes the type of an input; None for other values."""
     at = d.at
     if not isinstance(at, Var):
         return None
@@ -220,7 +220,8 @@ def _shape(d: Difference, way: Way) -> Edit | None:
 
 
 def batch_of(values: Sequence[Expr], before: Any, wanted: int) -> Edit | None:
-    """Another first dimension for the inputs that the values are made of."""
+    """Return the edit that changes the batch of the inputs from which the values are computed; None without such
+    inputs."""
     inputs = [(v, v.tensor_type) for v in post_order(*values) if isinstance(v, Var)
               and isinstance(v.known_type(), TensorType) and v.tensor_type.shape[:1] == (before,)]
     if not inputs:
@@ -254,7 +255,7 @@ def _asking(d: Difference, wanted: Mapping[str, Any]) -> Difference:
 
 
 def _folded(differences: Iterable[Difference]) -> Edit:
-    """The values that are made of constants, computed now."""
+    """Return the edit that folds values computed from constants."""
     names = list(dict.fromkeys(short(d.at, 0) for d in differences))
     text = f"fold {' and '.join(names)}, computed from constants: relay.transform.FoldConstant(fold_qnn=True)"
     text += ", or relay.qnn.transform.Unify()" if "qnn." in text else ""
@@ -297,7 +298,7 @@ def _extra(d: Difference, way: Way) -> Edit | None:
 
 
 def _through(e: Expr) -> Expr:
-    """Return the call in between, or the call that its field is taken of."""
+    """Return the extra call, or the call whose field is taken."""
     return e.tuple_value if isinstance(e, TupleGetItem) else e
 
 

@@ -1,4 +1,4 @@
-"""Explain why an operator is not off-loaded: the nearest row of a pattern table, the differences, and the smallest
+"""Explains why an operator is not off-loaded: the nearest row of a pattern table, the differences, and the smallest
 edit.
 
     report = explain_offload(mod, "npu")
@@ -43,10 +43,10 @@ from tilewright.relay.transform.infer_type import InferType
 from tilewright.relay.visitor import operands
 
 _KEPT: Final = 3
-"""The rows that differ, of each end of a match, which are looked at for an operator: the nearest whose edit proves
-right is told."""
+"""Number of differing rows, per end of a match, that are examined for an operator; the nearest with a proven edit is
+reported."""
 _REACH: Final = 16
-"""Operators between one that is left and the end of a match that it could be part of, at most."""
+"""Largest number of operators between a remaining operator and the end of a match that could contain it."""
 
 
 def explain_offload(
@@ -56,8 +56,8 @@ def explain_offload(
     """Report, for every operator of `mod` (with bound parameters), which of `targets`, in their order, computes it, or
     why none does.
 
-    Targets are partitioned as by `relay.op.contrib.partition_for`, with their `options`. If a target prepares a network
-    first (one form of quantized operators, other layouts), the report is about the prepared network, its `mod`.
+    Targets are partitioned as by `relay.op.contrib.partition_for`, with their `options`. If a target first prepares a
+    network (one form of quantized operators, other layouts), the report is about the prepared network, its `mod`.
     `tables` replaces registered pattern tables. Raises `OptionError` for an unknown target.
     """
     names = (targets,) if isinstance(targets, str) else tuple(targets)
@@ -80,7 +80,7 @@ def explain_offload(
 
 def _report(mod: IRModule, names: tuple[str, ...], rows: Mapping[str, Sequence[tuple[Any, ...]]],
             divide: Partition) -> Offload:
-    """The report of targets that look for patterns in one module."""
+    """Return the report of targets that match patterns in one module."""
     fate, partitioned, origins = fates(mod, divide)
     records: list[Record] = []
     taken: list[Taken] = []
@@ -97,7 +97,7 @@ def _report(mod: IRModule, names: tuple[str, ...], rows: Mapping[str, Sequence[t
 
 @dataclass(frozen=True)
 class _Candidate:
-    """A row that an operator could be part of, and how near it is."""
+    """A row that could contain an operator, with its comparison."""
 
     target: str
     row: tuple[Any, ...]
@@ -111,7 +111,7 @@ class _Candidate:
 
 
 def _few(candidates: Iterable[_Candidate]) -> Iterator[_Candidate]:
-    """Return the nearest candidates: all that fit, and some of each end of the others, so that long matches remain."""
+    """Yield the nearest candidates: all that fit, and up to `_KEPT` others for each end of a match."""
     count: dict[Call, int] = {}
     for c in sorted(candidates, key=lambda c: c.rank):
         count[c.anchor] = count.get(c.anchor, 0) + bool(c.way.cost)
@@ -120,7 +120,7 @@ def _few(candidates: Iterable[_Candidate]) -> Iterator[_Candidate]:
 
 
 class _Explained:
-    """The operators of one function."""
+    """The explanations of the operators of one function."""
 
     def __init__(
         self, mod: IRModule, name: str, function: Function, targets: Sequence[str],
@@ -140,7 +140,7 @@ class _Explained:
         self.verdicts: dict[tuple[int, str, Call], Record | None] = {}
 
     def _names(self) -> dict[Call, str]:
-        """The model's name of each call, else its operator and a number."""
+        """Return the model's name of each call, else its operator and a number."""
         count: dict[str, int] = {}
         found: dict[Call, str] = {}
         for e in self.calls:
@@ -150,12 +150,12 @@ class _Explained:
         return found
 
     def taken(self) -> list[Taken]:
-        """Yield the operators that targets compute."""
+        """Return the operators that targets compute."""
         return [Taken(self.names[e], e.op.name, known_mac_number(e), self.fate[e].target, self.fate[e].row, e)
                 for e in self.calls if self.fate[e].target and isinstance(e.op, Op)]
 
     def records(self) -> Iterator[Record]:
-        """A record for each operator that is left."""
+        """Yield a record for each operator that stays on the CPU."""
         candidates = self._candidates()
         for e in self.left:
             assert isinstance(e.op, Op)
@@ -169,9 +169,8 @@ class _Explained:
             yield self._record(e, plain, candidates.get(e, []))
 
     def _record(self, e: Call, plain: Record, candidates: list[_Candidate]) -> Record:
-        """Return the first candidate whose edit is proven, else the nearest one, or the operator's attributes if those
-        are nearer.
-        """
+        """Return the record of the first candidate with a proven edit, else of the nearest one, or of the operator's
+        attributes if these are nearer."""
         asked = [r for t in self.targets if (r := self._asked(e, t, plain)) is not None]
         found: list[Record] = []
         fits: Record | None = None
@@ -195,7 +194,8 @@ class _Explained:
         return self._unknown(e, plain)
 
     def _unknown(self, e: Call, plain: Record) -> Record:
-        """Where no row has the operator; perhaps one has the quantized operator of the same meaning."""
+        """Return the record of an operator without a row; it names a row with the corresponding quantized operator, if
+        there is one."""
         assert isinstance(e.op, Op)
         of = ", ".join(self.targets)
         quantized = f"qnn.{e.op.name.removeprefix('nn.')}"
@@ -209,7 +209,7 @@ class _Explained:
                        "numbers", edit=Edit("quantize the network: tilewright.quantize(model, data)"))
 
     def _asked(self, e: Call, target: str, plain: Record) -> Record | None:
-        """Return the answer of the attribute `target.<name>` of the operator for a call."""
+        """Return the record of a call from the operator's attribute `target.<name>`; None without one."""
         assert isinstance(e.op, Op)
         says = op_attr(e.op.name, f"target.{target}")
         if says is None:
@@ -222,7 +222,7 @@ class _Explained:
         )
 
     def _candidates(self) -> dict[Call, list[_Candidate]]:
-        """For each operator that is left the nearest rows that it could be part of."""
+        """Return the nearest rows that could contain each remaining operator."""
         left = set(self.left)
         near = self._near(left)
         kinds = {type(e.op) for e in left}
@@ -252,9 +252,8 @@ class _Explained:
                     found.setdefault(call, []).append(c)
 
     def _near(self, left: set[Call]) -> dict[Call, int]:
-        """Yield the possible ends of a match with one of these operators, nearest first, each with the path to the
-        nearest operator.
-        """
+        """Return the possible ends of a match with one of these operators, with their distances to the nearest one;
+        users come first."""
         seen: dict[Expr, int] = dict.fromkeys(left, 0)
         layer: list[Expr] = list(left)
         for distance in range(1, _REACH):
@@ -264,7 +263,7 @@ class _Explained:
         return {e: seen[e] for e in reversed(self.calls) if e in seen}
 
     def _judged(self, e: Call, c: _Candidate, plain: Record) -> Record:
-        """The record of an operator by one row."""
+        """Return the record of an operator for one row."""
         key = (c.number, c.target, c.anchor)
         if key not in self.verdicts:
             self.verdicts[key] = self._fits(c, plain) if not c.way.cost else self._differs(c, plain)
@@ -277,7 +276,7 @@ class _Explained:
                        why=why)
 
     def _fits(self, c: _Candidate, plain: Record) -> Record:
-        """Where the pattern fits as a whole."""
+        """Return the record of a row whose pattern fits completely."""
         node_map = Matcher(self.graph).match(c.row[1], c.anchor)
         if node_map is None:
             reason = Reason(Kind.OTHER, f"row '{c.row[0]}' would fit, but the matcher takes the first alternative that "
@@ -294,7 +293,8 @@ class _Explained:
         )
 
     def _differs(self, c: _Candidate, plain: Record) -> Record:
-        """Where something differs: the first difference is the reason, and the edit takes all of them."""
+        """Return the record of a row that differs: the first difference is the reason, and the edit removes all of
+        them."""
         first, *more = c.way.differences
         edit = edit_of(c.way)
         proven = False
@@ -309,7 +309,8 @@ class _Explained:
         )
 
     def _tried(self, c: _Candidate, edit: Edit, again: bool = False) -> tuple[Edit | None, bool, list[str]]:
-        """Try the edit on the match alone, with the check's requirements; return it with the remaining differences."""
+        """Try the edit on the match alone, then extend it as the check requires. Return it, whether it is proven, and
+        the remaining problems."""
         if edit.passes or not (edit.changes or edit.needs):
             return edit, False, []
         inside = set(c.way.calls)
@@ -328,7 +329,7 @@ class _Explained:
             return edit, False, []
         try:
             answer = c.row[2](fitting) if len(c.row) == 3 else True
-        except NO_PROGRAM:  # the check cannot say of what stands there for the value of an input
+        except NO_PROGRAM:  # the check cannot handle the placeholder of an input
             return edit, False, []
         if answer:
             return edit, True, []
@@ -338,7 +339,8 @@ class _Explained:
 
 
 def _trial(edit: Edit, leaves: Sequence[Expr]) -> list[Change]:
-    """Constants in the place of variables that the edit binds, to try it without their values."""
+    """Return changes that replace variables bound by the edit by constants of ones, to try the edit without their
+    values."""
     import numpy as np
 
     found = []
@@ -351,7 +353,7 @@ def _trial(edit: Edit, leaves: Sequence[Expr]) -> list[Change]:
 
 
 def _sentence(who: str, pattern: DFPattern, d: Difference) -> str:
-    """A difference in words."""
+    """Return the text of a difference."""
     path = path_of(pattern, d.pattern)
     match d.kind:
         case Kind.ATTRIBUTE:
@@ -367,7 +369,7 @@ def _sentence(who: str, pattern: DFPattern, d: Difference) -> str:
 
 
 def _made_of_constants(graph: Graph) -> set[Expr]:
-    """The expressions that are made of constants only."""
+    """Return the expressions computed only from constants."""
     found: set[Expr] = set()
     for e in graph.order:
         if isinstance(e, Constant) or (isinstance(e, (Call, Tuple, TupleGetItem)) and (below := operands(e))

@@ -1,5 +1,4 @@
-"""Operators that can be put where one is missing, so that nothing changes: a bias of zeros, a pad by nothing, a clip
-that cuts nothing off.
+"""Builds operators that leave their input unchanged: a bias of zeros, an empty padding, a clip to the whole range.
 
     nn.conv2d(%x, w) -> nn.bias_add(nn.conv2d(%x, w), zeros)
 """
@@ -29,26 +28,26 @@ from tilewright.relay.op.registry import Fusion, Op, get
 
 Attrs = Mapping[str, Any]
 Made = tuple[Attrs, list[Constant]]
-"""The attributes of an operator that changes nothing, and its arguments after the value."""
+"""The attributes of an operator that changes nothing, and its other arguments."""
 
 
 CHANGE_NOTHING: Final = frozenset({"copy", "nn.dropout", "annotation.stop_fusion", "annotation.checkpoint"})
-"""Operators that can be taken out of a program for inference."""
+"""Operators that can be removed from a program for inference."""
 
 
 def has_neutral(name: str) -> bool:
-    """Whether the operator can be put anywhere without changing the value."""
+    """Return whether the operator has attributes and arguments for which it is the identity."""
     return name in _NEUTRAL
 
 
 def neutral_attributes(name: str, of: Type | None) -> Attrs:
-    """Return the attributes with which the operator is the identity for values of that type; None if there are none."""
+    """Return the attributes for which the operator is the identity on values of that type; empty if there are none."""
     make = _NEUTRAL.get(name)
     return make(of)[0] if make is not None and isinstance(of, TensorType) and of.is_static else {}
 
 
 def can_be_made(p: DFPattern) -> bool:
-    """Whether a constant would look like this pattern."""
+    """Return whether a constant would match this pattern."""
     match p:
         case AltPattern():
             return can_be_made(p.left) or can_be_made(p.right)
@@ -63,7 +62,7 @@ def can_be_made(p: DFPattern) -> bool:
 def inserted(name: str, value: Expr, argument: int, count: int, attrs: Attrs) -> Call:
     """Return a call of the operator with `value` as one of its `count` arguments, if possible one without effect.
 
-    Raises `CompileError` if other arguments would be needed that only the author of the model knows.
+    Raises `CompileError` if arguments are needed that only the author of the model knows.
     """
     make = _NEUTRAL.get(name)
     given, more = (_bias(value.tensor_type, _channels_of(value)) if name == "nn.bias_add" else make(value.tensor_type)
@@ -124,4 +123,4 @@ _NEUTRAL: Final[dict[str, Callable[[TensorType], Made]]] = {
     "transpose": lambda t: ({"axes": tuple(range(len(t.shape)))}, []),
     "qnn.requantize": _requantize,
 }
-"""By the operator's name: how it changes nothing, for a value of that type."""
+"""By operator name: the identity attributes and arguments for a value of that type."""

@@ -1,7 +1,7 @@
-"""Compare an expression with a pattern by the smallest edit: a matcher that explains.
+"""Compares an expression with a pattern and finds the smallest edit that makes it match.
 
 It follows `dataflow_pattern.match` case by case, and continues after a mismatch: another attribute, dtype or shape, a
-value that is not constant, an operator that is extra, missing, or of another kind. Recursive over the pattern, never
+value that is not constant, an operator that is extra, missing, or of another kind. Recursive over the pattern, but not
 over the graph.
 """
 
@@ -41,14 +41,14 @@ from tilewright.relay.visitor import operands
 Conditions = tuple[DFPattern, ...]
 _CONDITIONS: Final = (TypePattern, DataTypePattern, ShapePattern, AttrPattern)
 STEPS: Final = 2
-"""Operators in one line that may be missing or too many."""
+"""Largest number of consecutive operators that may be missing or extra."""
 
 
 class Nearest:
     """Compares patterns with the expressions of one graph."""
 
     def __init__(self, graph: Graph, constant: set[Expr]) -> None:
-        """`constant` are the expressions of the graph that are made of constants only."""
+        """`constant` are the expressions of the graph that are computed only from constants."""
         self.graph, self.constant = graph, constant
         self._sizes: dict[DFPattern, int] = {}
         self._known: dict[tuple[Conditions, DFPattern, Expr, int], Way] = {}
@@ -143,7 +143,7 @@ class Nearest:
         return min(ways, key=lambda w: w.rank)
 
     def _direct(self, conditions: Conditions, p: CallPattern, e: Expr, steps: int) -> Way | None:
-        """Where `e` is a call of the operator that is wanted."""
+        """Compare with `e` as a call of the expected operator; None if it is not one."""
         if not isinstance(e, Call):
             return None
         of = _operator_way(p.op, e)
@@ -198,7 +198,7 @@ class Nearest:
                         Difference(Kind.MISSING, p, e, _wanted_name(p), "nothing", cost, wanted=wanted))
 
     def _in_place_of_another(self, conditions: Conditions, p: CallPattern, e: Expr, steps: int) -> Iterator[Way]:
-        """`e` is a call of another operator on arguments as they are wanted, with an operator among them."""
+        """Compare with `e` as a call of a wrong operator whose arguments are as expected."""
         if not isinstance(e, Call) or not isinstance(e.op, Op) or p.args is None or len(p.args) != len(e.args):
             return
         for name, attrs in _wanted(conditions, p):
@@ -248,7 +248,7 @@ def _no_variable(p: VarPattern, e: Expr) -> Difference:
 
 
 def _other(p: DFPattern, e: Expr, calls: int = 1) -> Difference:
-    """Something else altogether, which costs the more the more calls were wanted there."""
+    """Return the difference to a completely different expression; its cost grows with the number of expected calls."""
     return Difference(Kind.OTHER, p, e, _wanted_name(p), short(e, 0) if not isinstance(e, Call)
                       or isinstance(e.op, Expr) else e.op.name, NO_EDIT * max(1, calls))
 
@@ -278,7 +278,7 @@ def _wanted(conditions: Conditions, p: CallPattern) -> list[tuple[str, dict[str,
 
 
 def _operator_way(p: DFPattern, e: Call) -> tuple[Difference, ...] | None:
-    """Compare the called operator; None if it is a different one."""
+    """Compare the operator of a call; None if it is a different one."""
     if isinstance(p, AltPattern):
         left, right = _operator_way(p.left, e), _operator_way(p.right, e)
         return left if right is None or (left is not None and len(left) <= len(right)) else right
@@ -309,7 +309,7 @@ def _attribute(p: DFPattern, at: Expr, name: str, wanted: Any, value: Any, cost:
 
 
 def _unmet(conditions: Conditions, e: Expr) -> Iterator[Difference]:
-    """The conditions that `e` does not fulfil."""
+    """Yield the conditions that `e` does not satisfy, as differences."""
     known = e.known_type()
     for c in conditions:
         match c:
@@ -326,7 +326,7 @@ def _unmet(conditions: Conditions, e: Expr) -> Iterator[Difference]:
 
 
 def _not_the_same(way: Way) -> Iterator[Difference]:
-    """Return the difference of a pattern object that matches two expressions."""
+    """Yield the difference of the first pattern object that matches two expressions."""
     first: dict[DFPattern, Expr] = {}
     for p, e in way.pairs:
         if first.setdefault(p, e) is not e and not isinstance(p, AltPattern):

@@ -1,4 +1,4 @@
-"""Paths in a pattern: the operators from the root to a part, and the operators that a pattern refers to."""
+"""Paths in a pattern from the root to a part, and the operators that a pattern refers to."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def _name(p: DFPattern) -> str:
 
 
 def calls_in(p: DFPattern, outer: frozenset[DFPattern] = frozenset()) -> int:
-    """How many calls a match of a pattern has at least."""
+    """Return the least number of calls in a match of a pattern."""
     if p in outer:
         return 0
     inside = outer | {p}
@@ -75,8 +75,8 @@ def calls_in(p: DFPattern, outer: frozenset[DFPattern] = frozenset()) -> int:
 
 
 def depth_of(p: DFPattern, outer: frozenset[DFPattern] = frozenset()) -> int:
-    """The most nodes from the end of a match up to one inside of it; many where a pattern contains itself, or
-    dominates."""
+    """Return the largest number of nodes between the end of a match and a node in it; `_DEEP` for recursive and
+    dominator patterns."""
     if p in outer or isinstance(p, DominatorPattern):
         return _DEEP
     below = (p.redirected,) if isinstance(p, WildcardPattern) and p.redirected is not None else p.inside()
@@ -85,7 +85,7 @@ def depth_of(p: DFPattern, outer: frozenset[DFPattern] = frozenset()) -> int:
 
 
 def operators_of(p: DFPattern) -> set[type[Op]] | None:
-    """The operators that a pattern speaks of; None where calls of any may match."""
+    """Return the operators that a pattern refers to; None if it matches calls of any operator."""
     found: set[type[Op]] = set()
     for q in pattern_nodes(p):
         if isinstance(q, ExprPattern) and not isinstance(q.expr, Op) and isinstance(q.expr, type):
@@ -98,7 +98,8 @@ def operators_of(p: DFPattern) -> set[type[Op]] | None:
 
 
 def tops_of(p: DFPattern, steps: int = 2) -> set[type[Op]] | None:
-    """Return the operators of calls that may end a match, if up to a few light ones are missing; None for any."""
+    """Return the operators of calls that may end a match, if up to `steps` light operators are missing; None for any.
+    """
     match p:
         case AttrPattern() | DataTypePattern() | ShapePattern() | TypePattern():
             return tops_of(p.pattern, steps)

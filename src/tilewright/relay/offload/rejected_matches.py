@@ -1,4 +1,4 @@
-"""Where the pattern of a row fits as a whole, and the operators stay on the CPU all the same: why."""
+"""Explains why operators stay on the CPU although the pattern of a row matches."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tilewright.relay.op.registry import Op
 from tilewright.relay.visitor import operands
 
 _REFUSALS: Final = 4
-"""Refusals of one match that are followed, one after another."""
+"""Largest number of successive refusals of one match that are followed."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ def why_not_taken(
     target: str, row: tuple[Any, ...], rows: Sequence[tuple[Any, ...]], group: Group, graph: Graph,
     fate: Mapping[Call, Fate], questions: Questions
 ) -> Reason:
-    """Why the match `group` of a row did not become a part of the target."""
+    """Return why the match `group` of a row was not assigned to the target."""
     name = row[0]
     gone = [(e, fate[e]) for e in own_nodes(group) if isinstance(e, Call) and e in fate and fate[e].target]
     if gone:
@@ -70,7 +70,7 @@ def why_not_taken(
 
 
 def why_not_supported(target: str, call: Call, says: Callable[[Any], Any], questions: Questions) -> Reason:
-    """Why the function of the attribute `target.<name>` does not want a call."""
+    """Return why the function of the attribute `target.<name>` rejects a call."""
     assert isinstance(call.op, Op)
     what = f"the attribute 'target.{target}' of {call.op.name}, {place_of(says)},"
     answer = says(call)
@@ -81,7 +81,7 @@ def why_not_supported(target: str, call: Call, says: Callable[[Any], Any], quest
 
 
 def refusal_edit(answer: Any, root: Expr) -> Edit | None:
-    """The edit that a refusal carries."""
+    """Return the edit attached to a refusal, or None."""
     if not isinstance(answer, Refusal) or not answer.edit:
         return None
     change = answer.change
@@ -106,8 +106,8 @@ def _refused(
 
 
 def _until_it_agrees(check: Callable[[Any], Any], answer: Any, root: Expr, inputs: Sequence[Expr]) -> Edit | None:
-    """The edits that refusals carry, one after another until the check agrees; in words only, where that does not come
-    about."""
+    """Apply the edits of successive refusals until the check accepts. If it never does, the returned edit is only a
+    description."""
     made: list[Change] = []
     texts: list[str] = []
     for _ in range(_REFUSALS):
@@ -120,7 +120,7 @@ def _until_it_agrees(check: Callable[[Any], Any], answer: Any, root: Expr, input
         made += edit.changes
         try:
             answer = check(changed(root, made, inputs))
-        except NO_PROGRAM:  # the check says nothing of what a change of its own makes
+        except NO_PROGRAM:  # the check fails on the result of its own change
             return Edit("; ".join(dict.fromkeys(texts)), False, tuple(made))
         if answer:
             return Edit("; ".join(dict.fromkeys(texts)), False, tuple(made))
@@ -157,7 +157,7 @@ def _user(e: Expr) -> str:
 
 
 def place_of(function: Callable[..., Any]) -> str:
-    """Where a function is written."""
+    """Return the name and source location of a function."""
     inner: Any = inspect.unwrap(function)
     while hasattr(inner, "func"):
         inner = inner.func

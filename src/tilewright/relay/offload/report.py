@@ -1,4 +1,4 @@
-"""The report: operators on the CPU with reason and smallest edit, and shares; as text and JSON."""
+"""The off-loading report: operators on the CPU with reason and smallest edit, and shares; as text and JSON."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from tilewright.relay.offload.difference import Kind
 class Record:
     """The reason why an operator stays on the CPU.
 
-    `row` is the nearest row of the pattern table of `target`, and `path` the place in its pattern: operators with
-    argument numbers. `expected` and `found` are the required and actual values; `more` are further differences of the
+    `row` is the nearest row of the pattern table of `target`, and `path` the position in its pattern: operators with
+    argument numbers. `expected` and `found` are the required and actual values; `more` are further differences from the
     same row. `proven`: the edit was tried, and the row accepts the result.
     """
 
@@ -42,7 +42,7 @@ class Record:
     mod: IRModule | None = field(default=None, repr=False, compare=False)
 
     def apply(self, mod: IRModule | None = None, params: Mapping[str, Any] | None = None) -> IRModule:
-        """The module that was explained (`mod`, when it is given, is that one) with the edit; see `Edit.apply`."""
+        """Apply the edit to the explained module (or the equal `mod`); see `Edit.apply`."""
         if self.edit is None:
             raise OptionError(f"there is no small edit that brings '{self.node}' to {self.target}: {self.why}",
                               code="TW0909")
@@ -51,14 +51,15 @@ class Record:
         return self.edit.apply(whole, params)
 
     def table(self, rows: Sequence[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
-        """The pattern table with the edit, where it is one of the table; raises `OptionError` where it is not."""
+        """Return the pattern table `rows` with the edit applied. Raises `OptionError` if the edit does not concern the
+        table."""
         if self.edit is None or self.edit.table is None:
             raise OptionError(f"the edit for '{self.node}' cannot be made automatically: "
                               f"{self.edit.text if self.edit else self.why}", code="TW0909")
         return self.edit.table(rows)
 
     def as_dict(self) -> dict[str, Any]:
-        """The record as JSON has it."""
+        """Return the record as JSON-compatible dictionaries and lists."""
         where = None if self.span is None else {"name": self.span.name, "kind": self.span.kind, "file": self.span.file,
             "line": self.span.line}
         edit = None
@@ -78,12 +79,12 @@ class Record:
 
     @property
     def called(self) -> str:
-        """The node, its operator and its size."""
+        """The node with its operator and its multiply-accumulates."""
         return f"{self.node} ({self.operator}{f', {shown_macs(self.macs)}' if self.macs else ''})"
 
     @property
     def reason(self) -> str:
-        """Why, and the edit: lines that several operators of one match share."""
+        """The reason and the edit; operators of one match share this text."""
         lines = [self.why, *(f"  and {m}" for m in self.more)]
         if self.edit is not None:
             keeps = "keeps the results" if self.edit.keeps_meaning else "changes the results"
@@ -93,7 +94,7 @@ class Record:
 
 @dataclass(frozen=True)
 class Taken:
-    """An operator that a target computes, and the row that took it; empty for an operator by itself."""
+    """An operator that a target computes, and the row that matched it; empty for a single operator."""
 
     node: str
     operator: str
@@ -115,7 +116,7 @@ class Offload(Sequence[Record]):
     mod: IRModule = field(repr=False)
     partitioned: IRModule = field(repr=False)
     origins: Mapping[Expr, Call] = field(repr=False)
-    """Which call of `mod` each call of `partitioned` was."""
+    """The original call in `mod` of each call of `partitioned`."""
 
     @overload
     def __getitem__(self, index: int) -> Record: ...
@@ -132,7 +133,7 @@ class Offload(Sequence[Record]):
 
     @property
     def left(self) -> tuple[Record, ...]:
-        """The records of operators on the CPU, except those that are folded while compiling."""
+        """The records of operators on the CPU, except those folded at compile time."""
         return tuple(r for r in self.records if r.kind is not Kind.FOLDED)
 
     @property
@@ -147,12 +148,12 @@ class Offload(Sequence[Record]):
 
     @property
     def share_of_macs(self) -> float:
-        """The share of multiply-accumulates that the targets compute; 1 for none at all."""
+        """The share of multiply-accumulates that the targets compute; 1 if the program has none."""
         return self.macs_taken / self.macs if self.macs else 1.0
 
     @property
     def share_of_operators(self) -> float:
-        """The share of operators that the targets compute; 1 for none at all."""
+        """The share of operators that the targets compute; 1 if the program has none."""
         return len(self.taken) / (len(self.taken) + len(self.left)) if self.taken or self.left else 1.0
 
     def require(self, share: float) -> None:
@@ -170,14 +171,15 @@ class Offload(Sequence[Record]):
         )
 
     def applied(self, params: Mapping[str, Any] | None = None, *, change_results: bool = False) -> IRModule:
-        """Return the module with all edits that keep its results, or on request with all that a program can make."""
+        """Return the module with all applicable edits that keep its results; with `change_results`, also those that
+        change them."""
         edits = [r.edit for r in self.records if r.mod is self.mod and r.edit is not None and r.edit.can_apply
                  and (change_results or r.edit.keeps_meaning)]
         usable = [e for e in edits if all(n in (params or {}) for n in e.needs)]
         return applied(self.mod, usable, params)
 
     def as_dict(self) -> dict[str, Any]:
-        """Everything as dictionaries and lists."""
+        """Return the report as JSON-compatible dictionaries and lists."""
         return {
             "targets": list(self.targets),
             "operators": {"offloaded": len(self.taken), "left": len(self.left), "share": self.share_of_operators},
@@ -188,23 +190,23 @@ class Offload(Sequence[Record]):
         }
 
     def to_json(self) -> str:
-        """The same as text."""
+        """Return the report as JSON text."""
         return json.dumps(self.as_dict(), indent=1, ensure_ascii=False) + "\n"
 
     def to_svg(self) -> str:
-        """A picture of the partition, the text of an SVG file."""
+        """Return a diagram of the partition as SVG text."""
         from tilewright.relay.offload.diagram import to_svg
 
         return to_svg(self)
 
     def to_html(self) -> str:
-        """The same as a page."""
+        """Return the diagram as an HTML page."""
         from tilewright.relay.offload.diagram import to_html
 
         return to_html(self)
 
     def summary(self) -> str:
-        """The shares, in one line."""
+        """Return the shares in one line."""
         return (
             f"{', '.join(self.targets)}: {len(self.taken)} of {len(self.taken) + len(self.left)} operators "
             f"({percent(self.share_of_operators)}), "
@@ -228,8 +230,7 @@ class Offload(Sequence[Record]):
 
 def one_after_another(targets: tuple[str, ...], reports: Sequence[Offload]) -> Offload:
     """Merge the reports of targets that were partitioned one after another; each operator gets the reason of the
-    nearest target.
-    """
+    nearest target."""
     last = reports[-1]
     earlier: dict[tuple[str, str, str], Record] = {}
     for report in reports[:-1]:
@@ -242,8 +243,8 @@ def one_after_another(targets: tuple[str, ...], reports: Sequence[Offload]) -> O
 
 
 class OffloadError(CompileError):
-    """A smaller share of a model is off-loaded than required. The message lists the operators on the CPU, with reasons.
-    """
+    """Raised if a smaller share of a model is off-loaded than required. The message lists the operators on the CPU,
+    with reasons."""
 
     code = "TW0908"
 

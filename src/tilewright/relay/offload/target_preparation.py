@@ -1,7 +1,7 @@
-"""The module after the preparation in a target's own `partition_for`, which the report is about.
+"""Finds the module that a target's `partition_for` has prepared for matching; the report is about this module.
 
-It is found by watching the passes: the module before the first pass that marks or composes, and the result of the
-remaining passes on it.
+It observes the passes: the module before the first pass that marks or composes, and the result of the remaining passes
+on it.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from tilewright.relay.transform.annotate_target import AnnotateTarget
 from tilewright.relay.transform.merge_composite import MergeComposite
 
 _FIRST: Final = (MergeComposite.__name__, AnnotateTarget.__name__)
-"""The passes that a partition begins with."""
+"""The passes that begin a partition."""
 _ALWAYS: Final = ("sequential", "InferType")
-"""Passes that run although they come before: those that run others, and the one that changes nothing."""
+"""Passes that always run: containers of other passes, and type inference."""
 
 
 class _Watch(PassInstrument):
-    """Keeps the module before the partition begins; with `leave_out`, the passes before it are left out."""
+    """Records the module before the partition begins. With `leave_out`, the preparing passes are skipped."""
 
     def __init__(self, leave_out: bool) -> None:
         self.leave_out = leave_out
@@ -37,14 +37,14 @@ class _Watch(PassInstrument):
 
 
 def prepared(target: str, mod: IRModule, options: Mapping[str, Any]) -> IRModule:
-    """`mod` as the partition for `target` sees it when it looks for patterns."""
+    """Return `mod` as the partition for `target` prepares it for matching."""
     watch = _Watch(leave_out=False)
     _watched(target, mod, options, watch)
     return mod if watch.found is None else watch.found
 
 
 def divided(target: str, mod: IRModule, options: Mapping[str, Any]) -> IRModule:
-    """`mod`, which is prepared, partitioned for `target`."""
+    """Return the prepared module `mod` partitioned for `target`."""
     watch = _Watch(leave_out=True)
     found = _watched(target, mod, options, watch)
     return found if watch.found is not None else partition_for(target, mod, {}, **options)

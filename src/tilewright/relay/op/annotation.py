@@ -1,4 +1,4 @@
-"""Marks: borders of the regions that a target computes, and devices of values.
+"""Annotations: borders of the regions that a target computes, and devices of values.
 
 A region starts at `compiler_begin` and ends at `compiler_end`; it is the nodes between marks of one target.
 `AnnotateTarget` inserts the marks, `PartitionGraph` makes functions of the regions.
@@ -118,7 +118,7 @@ class DeviceCopy(Passed):
     """Device that receives the copy, as "kind:index"."""
 
     def simplify(self, call: Call) -> Expr | None:
-        """Between two places that are one device, the value."""
+        """The value, if both names are the same device."""
         return call.args[0] if self.src_virtual_device == self.dst_virtual_device else None
 
 
@@ -158,7 +158,7 @@ class SimulatedQuantize(Op):
         return np.rint(np.clip(data / dom_scale, clip_min, clip_max)) * dom_scale
 
     def simplify(self, call: Call) -> Expr:
-        """The same in operators of real numbers."""
+        """The computation as float operators."""
         data, scale, low, high = call.args
         if not self.kind_of_value:
             return data
@@ -193,5 +193,5 @@ simulated_quantize: Final = function(SimulatedQuantize)
 
 
 def __getattr__(name: str) -> Any:
-    """Return a mark by its name; for a mark of an accelerator, raise the reason why it is left out."""
+    """Return a mark by its name; for a mark of an accelerator, raise the reason why it is not available."""
     return public_function("annotation." + name, __name__)

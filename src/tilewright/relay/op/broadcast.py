@@ -23,15 +23,15 @@ from tilewright.topi.transform import dims
 
 
 def common_order(perms: Sequence[Perm | None]) -> Perm | None:
-    """The order for tensors that meet elementwise: that of the first one that has any.
+    """The storage order for operands of an elementwise operator: that of the first one that has any.
 
-    A perm longer than a tensor's rank means that the tensor is first given leading dimensions of one.
+    A perm longer than a tensor's rank means that leading dimensions of one are added to the tensor first.
     """
     return next((p for p in perms if p is not None), None)
 
 
 class Broadcasting(Op):
-    """Base of the elementwise operators of several inputs, which must be stored in one order."""
+    """Base of the elementwise operators of several inputs, which must be stored in the same order."""
 
     def relayout(self, perms: Sequence[Perm | None]) -> Relaid:
         perm = common_order(perms)
@@ -99,7 +99,7 @@ Add = declare(Function2, "add", Fusion.BROADCAST, "x + y. Integers wrap around; 
 
 
 def difference(x: Array, y: Array) -> Any:
-    """x - y; of truth values, whether they differ."""
+    """x - y; for booleans, whether they differ."""
     return np.logical_xor(x, y) if x.dtype == np.bool_ else np.subtract(x, y)
 
 

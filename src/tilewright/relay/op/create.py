@@ -1,4 +1,4 @@
-"""Operators that make tensors: filled tensors, sequences, and the shapes of other tensors."""
+"""Operators that create tensors: filled tensors, sequences, and the shapes of other tensors."""
 
 from __future__ import annotations
 
@@ -149,7 +149,7 @@ class Arange(Op):
 
     def _count(self) -> Any:
         if isinstance(self.stop, (PrimExpr, OpenSize)) and self.step == 1 and isinstance(self.start, int):
-            return self.stop - self.start  # of open size
+            return self.stop - self.start  # a symbolic size
         return lookup.arange_count(self.start, self.stop, self.step)
 
     def infer(self) -> TensorType:

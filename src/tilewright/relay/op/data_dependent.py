@@ -1,5 +1,4 @@
-"""Operators whose number of result rows depends on the values of their arguments, so that it is known at run time only.
-"""
+"""Operators whose number of result rows depends on argument values, so it is known only at run time."""
 
 from __future__ import annotations
 
@@ -31,8 +30,7 @@ class SparseFillEmptyRows(Op):
                 or differ(where.shape[1], shape.shape[0])):
             raise ShapeError(
                 f"sparse_indices {text(where.shape)} must be points, one for each of the values {text(values.shape)}, "
-                "with a coordinate for each number of "
-                f"dense_shape {text(shape.shape)}"
+                f"with a coordinate for each number of dense_shape {text(shape.shape)}"
             )
         count = UnknownDim()
         return TupleType((TensorType((count, where.shape[1]), where.dtype), TensorType((count,), values.dtype),

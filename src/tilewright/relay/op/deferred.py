@@ -1,11 +1,10 @@
-"""Operators for nodes of a model that are converted when the values they ask for, and the types of their inputs, are
-known.
+"""Operators for deferred nodes, which are converted once the values they need and the types of their inputs are known.
 
     onnx.deferred(%data, %axes, op_type="ReduceSum", model="…")  ->  sum(%data, axis=[1])       once %axes is [1]
 
-The node is in the attributes of the operator, so that it can be printed, stored and moved like every other. Nothing is
-known of its type; operators that read it have no type either, until `resolve` has put the converted node in its place.
-Each frontend registers a `Resolver` for its format.
+The node is stored in the attributes of the operator, so the call can be printed, stored and moved like any other. Its
+type is unknown, and so are the types of its consumers, until `resolve` replaces it by the converted node. Each frontend
+registers a `Resolver` for its format.
 """
 
 from __future__ import annotations
@@ -21,34 +20,33 @@ from tilewright.relay.op.registry import Array, Fusion, Op, op
 from tilewright.relay.sequence_values import NOTHING
 
 Ask = Callable[[Expr], "Array | None"]
-"""Returns the value of an expression that a conversion needs, or None where it is not known yet."""
+"""Returns the value of an expression that a conversion needs, or None if it is not known yet."""
 
 
 class Resolver(Protocol):
-    """The part of a frontend that converts waiting nodes of its format."""
+    """The part of a frontend that converts deferred nodes of its format."""
 
     def convert(self, op: Deferred, call: Call, ask: Ask) -> Expr | None:
-        """The converted node, or None when `ask` does not know a value it needs; raises `CompileError` naming the
-        node."""
+        """The converted node, or None if `ask` lacks a value it needs; raises `CompileError` naming the node."""
 
     def is_branch(self, op: Deferred) -> bool:
-        """Whether the node chooses between graphs by its first input."""
+        """Whether the node selects one of its inner graphs by its first input."""
 
     def content(self, op: Deferred) -> Hashable:
-        """A key that is equal for nodes that are converted alike."""
+        """A key that is equal for nodes that convert alike."""
 
 
 RESOLVERS: Final[dict[str, Resolver]] = {}
-"""By the name of the format."""
+"""Resolvers by the name of the format."""
 
 
 def register_resolver(name: str, resolver: Resolver) -> None:
-    """Register the part of a frontend that converts waiting nodes of the format `name`."""
+    """Register the resolver of deferred nodes of the format `name`."""
     RESOLVERS[name] = resolver
 
 
 class Waiting(Op):
-    """Base of the operators that are replaced by a graph when values are known. Nothing is known of their type."""
+    """Base of the operators that are replaced by a graph once values are known. Their types are unknown."""
 
     objects = True
     random: bool
@@ -60,12 +58,11 @@ class Waiting(Op):
 
     @property
     def decides(self) -> bool:
-        """Whether the first argument decides which graph the operator is; the graph takes the other arguments, of
-        whatever types."""
+        """Whether the first argument selects the graph, which takes the other arguments, of any types."""
         return False
 
     def content(self) -> Hashable:
-        """A key of the conversion: two operators of the same content are converted alike."""
+        """A key of the conversion: operators of equal content convert alike."""
         return self
 
     def infer(self, *inputs: Any) -> Any:
@@ -84,7 +81,7 @@ class Waiting(Op):
 
 
 class Deferred(Waiting):
-    """A node of a model that could not be converted yet; a tuple where the node has several outputs."""
+    """A node of a model that could not be converted yet; a tuple if the node has several outputs."""
 
     source: str
     """The format of the model."""
@@ -92,11 +89,11 @@ class Deferred(Waiting):
     model: str
     """The node as text."""
     for_sizes: bool
-    """Whether the node waits for symbolic sizes of its inputs alone, which are numbers when the program is called."""
+    """Whether the node needs only symbolic sizes of its inputs, which are known when the program is called."""
 
     @property
     def resolver(self) -> Resolver:
-        """The part of the frontend that converts the node, which is imported if it is not yet."""
+        """The resolver of the model's format; imports the frontend if necessary."""
         if self.source not in RESOLVERS:
             load_frontend(self.source)
         return RESOLVERS[self.source]
@@ -114,40 +111,40 @@ class Deferred(Waiting):
 
 @op("frontend.deferred", kind=Fusion.OPAQUE)
 class DeferredNode(Deferred):
-    """A node of a model of any other format, which is converted when the values it needs are known."""
+    """A node of a model of any other format, which is converted once the values it needs are known."""
 
     source: str
     """Format of the model."""
     op_type: str
     """Operator of the node."""
     model: str
-    """Operator, attributes, and which inputs are left out, as JSON."""
+    """Operator, attributes, and which inputs are omitted, as JSON."""
     random: bool = False
     """True when two runs of the node may differ."""
     for_sizes: bool = False
-    """True when the node waits for symbolic sizes of its inputs alone."""
+    """True when the node needs only symbolic sizes of its inputs."""
 
 
 @op("onnx.deferred", kind=Fusion.OPAQUE)
 class DeferredOnnx(Deferred):
-    """A node of an ONNX model, which is converted when the values it needs are known."""
+    """A node of an ONNX model, which is converted once the values it needs are known."""
 
     source = "onnx"
     op_type: str
     """ONNX operator of the node."""
     model: str
-    """Model of this node alone, serialized, in base64."""
+    """A model with only this node, serialized, in base64."""
     config: tuple[tuple[str, Any], ...] = ()
     """Options of the importer, as pairs."""
     random: bool = False
     """True when two runs of the node may differ."""
     for_sizes: bool = False
-    """True when the node waits for symbolic sizes of its inputs alone."""
+    """True when the node needs only symbolic sizes of its inputs."""
 
 
 @op("tflite.deferred", kind=Fusion.OPAQUE)
 class DeferredTflite(Deferred):
-    """An operator of a TFLite model, which is converted when the values it needs are known."""
+    """An operator of a TFLite model, which is converted once the values it needs are known."""
 
     source = "tflite"
     op_type: str
@@ -155,15 +152,15 @@ class DeferredTflite(Deferred):
     model: str
     """Description of the operator and its tensors, as JSON."""
     file: str = ""
-    """Whole file in base64, for operators that run other graphs of it; "" for the others."""
+    """The complete file in base64, for operators that run its other graphs; "" for the others."""
     random: bool = False
     """True when two runs of the operator may differ."""
     for_sizes: bool = False
-    """True when the operator waits for symbolic sizes of its inputs alone."""
+    """True when the operator needs only symbolic sizes of its inputs."""
 
 
 def _given(value: Any) -> Expr:
-    """A value of the interpreter as an expression; an empty optional is None there."""
+    """A value of the interpreter as an expression; None is an empty optional."""
     if value is None:
         return NOTHING
     return Tuple(tuple(map(_given, value))) if isinstance(value, tuple) else Constant(np.asarray(value))
@@ -177,18 +174,18 @@ def _there(found: Expr, value: Any) -> Any:
 
 
 def _value(e: Expr) -> Array | None:
-    """The value of an expression over constants."""
+    """Evaluate an expression over constants."""
     from tilewright.relay.interpreter import evaluate
 
     return e.value if isinstance(e, Constant) else np.asarray(evaluate(Function((), e)))
 
 
 def pending(call: Expr) -> bool:
-    """Whether `call` is of an operator that waits for values."""
+    """Whether `call` is a call of a deferred operator."""
     return isinstance(call, Call) and hasattr(call.op, "resolve")
 
 
 def all_known(values: Sequence[Array | None]) -> list[Array] | None:
-    """`values` when none is missing."""
+    """`values`, or None if a value is missing."""
     known = [v for v in values if v is not None]
     return known if len(known) == len(values) else None

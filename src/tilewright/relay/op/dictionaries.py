@@ -1,6 +1,4 @@
-"""Operators between tensors and Python objects: label look-ups, dictionaries of scores. They run in Python between
-native steps.
-"""
+"""Operators between tensors and Python objects: label lookups, dictionaries of scores. They run in Python."""
 
 from __future__ import annotations
 

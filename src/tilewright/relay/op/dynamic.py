@@ -1,7 +1,7 @@
-"""Operators some of whose attributes are tensors, computed at run time: `dyn.reshape(data, newshape)`.
+"""Operators with tensors in place of some attributes, computed at run time: `dyn.reshape(data, newshape)`.
 
 Each corresponds to an operator with attributes; its last arguments hold the values of these attributes. Its type has
-unknown dimensions. On constants it becomes that operator (`Op.simplify`, `DynamicToStatic`).
+unknown dimensions. With constant arguments it becomes that operator (`Op.simplify`, `DynamicToStatic`).
 """
 
 from __future__ import annotations
@@ -37,22 +37,21 @@ class Dynamic(Op):
         return how.reference(*(a for k, a in enumerate(args) if k not in self.places))
 
     def resolve(self, call: Call, ask: Ask) -> Expr | None:
-        """Return a call of the static operator where `ask` knows all values that it depends on, else None."""
+        """The call of the static operator if `ask` knows all values that it depends on, otherwise None."""
         known = all_known([ask(call.args[k]) for k in self.places])
         if known is None:
             return None
         return Call(self.static(*known), [a for k, a in enumerate(call.args) if k not in self.places], span=call.span)
 
     def simplify(self, call: Call) -> Expr | None:
-        """Return a call of the static operator where all values that it depends on are constant, else None."""
+        """The call of the static operator if all values that it depends on are constant, otherwise None."""
         return self.resolve(call, lambda e: e.value if isinstance(e, Constant) else None)
 
 
 def with_tensor_attributes(cls: type[Op], args: Sequence[Any], named: Mapping[str, Any], span: Origin | None) -> Call:
-    """Return a call of an operator some of whose attributes are expressions: constants become attributes, others need
-    `dyn.…`.
+    """A call of an operator with expressions as attributes: constants become attributes, others need `dyn.…`.
 
-    Raises `CompileError` where the operator has no dynamic form with these arguments.
+    Raises `CompileError` if the operator has no dynamic form with these arguments.
     """
     plain = {n: v.value.tolist() if isinstance(v, Constant) else v for n, v in named.items()}
     if not any(isinstance(v, Expr) for v in plain.values()):
@@ -78,7 +77,7 @@ def _whole(value: Array) -> tuple[int, ...]:
 
 
 def _count(t: Type, what: str) -> int:
-    """Return the length of a vector of sizes, which is the rank of the result and must therefore be known."""
+    """The length of a vector of sizes, which is the rank of the result and must be known."""
     (v,) = tensors(t)
     if v.ndim != 1 or not isinstance(v.shape[0], int) or v.dtype.is_float:
         raise ShapeError(f"{what} must be a vector of integers of known length, and it is {v!r}")

@@ -1,4 +1,4 @@
-"""Einstein sums, and the matrix products that they are made of."""
+"""Einstein sums, and their decomposition into matrix products."""
 
 from __future__ import annotations
 
@@ -65,8 +65,7 @@ class Einsum(Op):
 
 
 def contracted(terms: Sequence[str], inputs: Sequence[Expr], result: str, sizes: dict[str, Any]) -> Expr:
-    """The sum of products as a graph: letters that nothing else has are summed first, then operands are multiplied in
-    order."""
+    """The einsum as a graph: private letters of an operand are summed first, then operands are multiplied in order."""
     operands: list[tuple[str, Expr]] = []
     for k, (term, x) in enumerate(zip(terms, inputs, strict=True)):
         others = set(result).union(*terms[:k], *terms[k + 1 :])
@@ -89,8 +88,7 @@ def _ordered(term: str, x: Expr, wanted: Sequence[str]) -> Expr:
 
 
 def _product(a_term: str, a: Expr, b_term: str, b: Expr, keep: set[str], sizes: dict[str, Any]) -> tuple[str, Expr]:
-    """Return two operands as one batched matrix product: common letters of the result are the batch, others are summed.
-    """
+    """The batched matrix product of two operands: common letters in `keep` are the batch, others are summed."""
     shared = [c for c in a_term if c in b_term]
     batch, summed = [c for c in shared if c in keep], [c for c in shared if c not in keep]
     rows, columns = [c for c in a_term if c not in shared], [c for c in b_term if c not in shared]

@@ -221,8 +221,7 @@ class BitwiseNot(Elementwise):
 
 
 def converted(data: Array, dtype: str) -> Array:
-    """Convert `data` to another type: floats lose their fraction, integers wrap around, strings are parsed as numbers.
-    """
+    """Convert `data` to another type: floats are truncated, integers wrap around, strings are parsed as numbers."""
     wanted = DataType(dtype)
     if wanted.is_object:
         return data.astype(np.str_).astype(object)
@@ -230,10 +229,10 @@ def converted(data: Array, dtype: str) -> Array:
         data = _numbers(data, wanted)
     source = DataType(data.dtype)
     with np.errstate(all="ignore"):
-        # each is a float32, and not all go into each other directly
+        # via float32, since not all small float types convert directly
         if source.code in MINIFLOATS and source is not wanted:
             data = data.astype(np.float32)
-        if wanted.is_integer and wanted.bits < 8:  # nor do integers that are wrapped around
+        if wanted.is_integer and wanted.bits < 8:  # wrapped integers do not either
             data = _wrapped(data.astype(np.int32 if source.is_float else np.int64), wanted)
         elif source.is_integer and source.bits < 8:
             data = data.astype(np.int8)
@@ -242,14 +241,14 @@ def converted(data: Array, dtype: str) -> Array:
 
 
 def _wrapped(whole: np.ndarray[Any, np.dtype[np.signedinteger[Any]]], wanted: DataType) -> Array:
-    """Return the lowest bits of integers as values of `wanted`, a type of less than 8 bits, one in each byte."""
+    """The lowest bits of integers as values of `wanted`, a type of less than 8 bits, one per byte."""
     low = whole & ((1 << wanted.bits) - 1)
     sign = 1 << (wanted.bits - 1) if wanted.code == "int" else 0
     return ((low ^ sign) - sign).astype(np.int8 if sign else np.uint8)
 
 
 def _numbers(data: Array, wanted: DataType) -> Array:
-    """Parse strings as float64, or as 64-bit integers where integers are wanted."""
+    """Parse strings as float64, or as 64-bit integers if `wanted` is an integer type."""
     read = (lambda s: int(s) if _WHOLE.fullmatch(s) else int(float(s))) if wanted.is_integer else float
     kind = np.float64 if not wanted.is_integer else np.int64 if wanted.code == "int" else np.uint64
     try:
@@ -260,7 +259,7 @@ def _numbers(data: Array, wanted: DataType) -> Array:
 
 @op("cast", kind=Fusion.ELEMWISE)
 class Cast(Elementwise):
-    """x converted to `dtype`: floats lose their fraction on the way to integers, integers wrap around.
+    """x converted to `dtype`: floats are truncated to integers, integers wrap around.
 
     Strings are parsed as numbers at run time; `InputError` for a string that is not a number.
     """
@@ -328,7 +327,7 @@ class Reinterpret(Elementwise):
 
     def compute(self, data: te.Tensor) -> te.Tensor:
         wanted = DataType(self.dtype)
-        if BOOL in (data.dtype, wanted):  # a truth value is a byte in memory alone
+        if BOOL in (data.dtype, wanted):  # a bool is one byte in memory
             return topi.elementwise(data, lambda x: topi.converted(x, wanted) if x.dtype == BOOL or x.dtype.is_integer
                                     else x, "reinterpret")
         return topi.elementwise(data, lambda x: I.reinterpret(x, dtype=wanted), "reinterpret")
@@ -358,7 +357,7 @@ class Clip(Elementwise):
 
 @op("copy", kind=Fusion.ELEMWISE)
 class Copy(Elementwise):
-    """x."""
+    """A copy of x."""
 
     objects = True
     precision = Precision.FOLLOW

@@ -59,8 +59,8 @@ class TreeEnsemble(Op):
         if (differ(t.shape[0], nodes) or len(c.shape) != 2 or differ(c.shape[0], nodes) or differ(c.shape[1], 2)
                 or differ(r.shape[0], d.shape[0])):
             raise ShapeError(f"features {text(f.shape)}, thresholds {text(t.shape)} and children {text(c.shape)} must "
-                             "be of the same nodes, "
-                             f"roots {text(r.shape)} and depths {text(d.shape)} of the same trees")
+                             f"be of the same nodes, roots {text(r.shape)} and depths {text(d.shape)} of the same "
+                             "trees")
         if w.ndim != 2 or (differ(w.shape[1], self.n_targets) and to.shape != w.shape):
             raise ShapeError(f"targets {text(to.shape)} must be given for each of the weights {text(w.shape)}")
         return TensorType((x.shape[0], self.n_targets), w.dtype)

@@ -1,4 +1,4 @@
-"""Calls of functions that another compiler took: opaque to every pass, and not ours to compute."""
+"""Calls of functions compiled by another code generator, which all passes treat as opaque."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tilewright.relay.op.registry import Fusion, Op, op
 
 @op("external_call", kind=Fusion.OPAQUE)
 class ExternalCall(Op):
-    """A call of the function `symbol` in a module made by another code generator; a tuple where there are several
+    """A call of the function `symbol` in a module made by another code generator; a tuple if there are several
     `shapes`.
 
     A device may keep state, so two equal calls are not merged.

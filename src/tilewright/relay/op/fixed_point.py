@@ -1,4 +1,4 @@
-"""Integers times fixed-point numbers, as in the arithmetic of quantized networks (gemmlowp)."""
+"""Products of integers and fixed-point numbers, as in the arithmetic of quantized networks (gemmlowp)."""
 
 from __future__ import annotations
 

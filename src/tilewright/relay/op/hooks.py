@@ -1,7 +1,7 @@
-"""Hooks of programs for operators by name, which change how passes treat their calls.
+"""Hooks that programs register for operators by name, to change how passes treat their calls.
 
-Each function registers a hook, or returns a decorator without one; a hook of a higher level replaces one of a lower.
-The keys are those of TVM, so `tvm.ir.register_op_attr(name, "FTVMLegalize", f)` is equivalent.
+Each function registers a hook, or returns a decorator if called without one. A hook of a higher level replaces one of a
+lower level. The keys are those of TVM, so `tvm.ir.register_op_attr(name, "FTVMLegalize", f)` is equivalent.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ PATTERN: Final = "TOpPattern"
 
 
 class OpPattern(enum.IntEnum):
-    """Classes of fusion with TVM's names and numbers; the attribute `TOpPattern` of an operator."""
+    """Fusion classes with TVM's names and numbers: values of the operator attribute `TOpPattern`."""
 
     ELEMWISE = Fusion.ELEMWISE
     BROADCAST = Fusion.BROADCAST
@@ -37,64 +37,65 @@ class OpPattern(enum.IntEnum):
     OPAQUE = Fusion.OPAQUE
 
 
-Registered = Callable[[Any], Any] | Any
+Function = Callable[..., Any]
 
 
-def register_legalize(op_name: str, legal_op: Any = None, level: int = 10) -> Registered:
-    """The hook of `Legalize`: `f(attrs, inputs, types)` -> an expression of the same type, or None."""
+def register_legalize(op_name: str, legal_op: Function | None = None, level: int = 10) -> Function:
+    """Register the hook of `Legalize`: `f(attrs, inputs, types)` returns an expression of the same type, or None."""
     return register_op_attr(op_name, LEGALIZE, legal_op, level)
 
 
-def register_qnn_legalize(op_name: str, legal_op: Any = None, level: int = 10) -> Registered:
-    """The hook of `qnn.transform.Legalize`, like that of `register_legalize`."""
+def register_qnn_legalize(op_name: str, legal_op: Function | None = None, level: int = 10) -> Function:
+    """Register the hook of `qnn.transform.Legalize`, with the signature of `register_legalize`'s."""
     return register_op_attr(op_name, QNN_LEGALIZE, legal_op, level)
 
 
-def register_alter_op_layout(op_name: str, alter_layout: Any = None, level: int = 10) -> Registered:
-    """The hook of `AlterOpLayout`: `f(attrs, inputs, tinfos, out_type)` -> an operator in other layouts over `inputs`,
-    or None."""
+def register_alter_op_layout(op_name: str, alter_layout: Function | None = None, level: int = 10) -> Function:
+    """Register the hook of `AlterOpLayout`.
+
+    `f(attrs, inputs, tinfos, out_type)` returns an operator with other layouts applied to `inputs`, or None.
+    """
     return register_op_attr(op_name, ALTER_OP_LAYOUT, alter_layout, level)
 
 
-def register_convert_op_layout(op_name: str, convert_layout: Any = None, level: int = 10) -> Registered:
-    """The hook of `ConvertLayout`: `f(attrs, inputs, types, desired_layouts)` -> the operator in those layouts over
-    `inputs`, or None."""
+def register_convert_op_layout(op_name: str, convert_layout: Function | None = None, level: int = 10) -> Function:
+    """Register the hook of `ConvertLayout`.
+
+    `f(attrs, inputs, types, desired_layouts)` returns the operator with those layouts applied to `inputs`, or None.
+    """
     return register_op_attr(op_name, CONVERT_OP_LAYOUT, convert_layout, level)
 
 
-def register_mixed_precision_conversion(op_name: str, func: Any = None, level: int = 10) -> Registered:
-    """The hook of `ToMixedPrecision`: `f(call, mixed_precision_type)` -> `[category, accumulation dtype, output
-    dtype]`.
+def register_mixed_precision_conversion(op_name: str, func: Function | None = None, level: int = 10) -> Function:
+    """Register the hook of `ToMixedPrecision`.
 
-    The category is 0 (always in 16 bits), 1 (where its arguments are) or 2 (never). An operator that has an `out_dtype`
-    sums in the second, and where a call is computed in 16 bits its result is cast to the third; each is that type or
-    "float32".
+    `f(call, mixed_precision_type)` returns `[category, accumulation dtype, output dtype]`. The category is 0 (always in
+    16 bits), 1 (if its arguments are) or 2 (never). Each dtype is the given type or "float32": an operator with an
+    `out_dtype` accumulates in the first, and the result of a call in 16 bits is cast to the second.
     """
     return register_op_attr(op_name, MIXED_PRECISION, func, level)
 
 
 def is_replaced(op_name: str) -> bool:
-    """Whether a program registered how this operator is computed or scheduled; passes then leave its attributes as they
-    are."""
+    """Whether a program registered how to compute or schedule the operator; passes then keep its attributes."""
     return any((op_name, key) in OP_ATTRIBUTES for key in (STRATEGY, SCHEDULE, COMPUTE))
 
 
-def register_compute(op_name: str, compute: Any = None, level: int = 10) -> Registered:
+def register_compute(op_name: str, compute: Function | None = None, level: int = 10) -> Function:
     """Register the computation of an operator: `f(attrs, inputs, out_type)` returns the list of the output tensors."""
     return register_op_attr(op_name, COMPUTE, compute, level)
 
 
-def register_strategy(op_name: str, fstrategy: Any = None, level: int = 10) -> Registered:
+def register_strategy(op_name: str, fstrategy: Function | None = None, level: int = 10) -> Function:
     """Register the strategy of an operator: `f(attrs, inputs, out_type, target)` returns a `relay.op.OpStrategy`."""
     return register_op_attr(op_name, STRATEGY, fstrategy, level)
 
 
-def register_schedule(op_name: str, schedule: Any = None, level: int = 10) -> Registered:
-    """Register the schedule of an operator: `f(attrs, outs, target)` returns the te schedule of a kernel with the
-    results `outs`."""
+def register_schedule(op_name: str, schedule: Function | None = None, level: int = 10) -> Function:
+    """Register the schedule of an operator: `f(attrs, outs, target)` returns the te schedule of a kernel."""
     return register_op_attr(op_name, SCHEDULE, schedule, level)
 
 
-def register_pattern(op_name: str, pattern: int, level: int = 10) -> Registered:
-    """Register how an operator fuses with others, a value of `OpPattern`."""
+def register_pattern(op_name: str, pattern: int, level: int = 10) -> int:
+    """Register the fusion class of an operator, a value of `OpPattern`."""
     return register_op_attr(op_name, PATTERN, pattern, level)

@@ -187,7 +187,7 @@ class Enlarged(Spatial):
     precision = Precision.FOLLOW
 
     def _resize(self, t: TensorType) -> Resize:
-        """Return the resize for data of that type."""
+        """Return the resize for data of type `t`."""
         raise NotImplementedError
 
     def _sizes(self, t: TensorType) -> Shape:

@@ -1,5 +1,4 @@
-"""Images from the bytes of a file (ONNX ImageDecoder), by Pillow where it is installed. Runs in Python: the size is in
-the file."""
+"""Decoding of image files with Pillow (ONNX ImageDecoder). Runs in Python, because the size is in the file."""
 
 from __future__ import annotations
 

@@ -19,11 +19,11 @@ from tilewright.topi.shapes import differ, inverse, require_rank, require_same_d
 from tilewright.topi.windows import both_sides, per_dimension
 
 Taps = list[tuple[Any, Any]]
-"""Indices (-1 for a zero) and weights along one dimension."""
+"""Indices (-1 for a zero element) and weights along one dimension."""
 
 
 def _weighted(read: Callable[..., Array], taps: Sequence[Taps]) -> Any:
-    """Return the sum of `read` at all combinations of taps, multiplied by the weights of the taps."""
+    """The sum of `read` over all combinations of taps, multiplied by their weights."""
     total: Any = 0
     for chosen in itertools.product(*taps):
         outside = np.any(np.broadcast_arrays(*(i < 0 for i, _ in chosen)), axis=0)
@@ -105,7 +105,7 @@ class GridSample(Op):
         return np.clip(x, 0, size - 1)
 
     def _index(self, place: Array, size: int) -> Array:
-        """Pixels as indices: -1 for those of zeros."""
+        """Pixel coordinates as indices; -1 for zero padding."""
         if self.padding_mode == "zeros":
             return np.where((place >= 0) & (place < size), place, -1).astype(int)
         return self._inside(place, size).astype(int)

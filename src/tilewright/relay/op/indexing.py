@@ -73,7 +73,7 @@ class Take(Op):
         return np.stack([self._taken(x, i, axis) for x, i in rows]).reshape(shape)
 
     def meaning(self, known: Sequence[Array | None]) -> Callable[[Array], Array] | None:
-        """A look-up in a constant vector of objects."""
+        """A lookup in a constant vector of objects."""
         if known[0] is None or known[0].dtype != object or known[1] is not None or known[0].ndim != 1:
             return None
         take, mode = known[0].take, "wrap" if self.mode == "wrap" else "clip"
@@ -184,7 +184,7 @@ class GatherNd(Op):
         b = self.batch_dims
         batch = np.indices(indices.shape[1:], sparse=True)[:b] if b else ()
         found = data[(*batch, *(_positive(x, data.shape[b + k]) for k, x in enumerate(indices)))]
-        # of no coordinates, all of a batch
+        # without coordinates, a point is the whole batch element
         return found if len(indices) else np.broadcast_to(found, self._shape(data.shape, indices.shape)).copy()
 
     def compute(self, data: te.Tensor, indices: te.Tensor) -> te.Tensor:

@@ -1,8 +1,7 @@
-"""Dense linear algebra on stacks of matrices, from which frontends compose further functions
-(`frontend/linear_algebra.py`).
+"""Dense linear algebra on stacks of matrices, from which frontends compose further functions.
 
 The last two dimensions are the matrix. Kernels are in `topi/linalg.py`; they compute in float64 and round to the dtype
-of the argument.
+of the argument. The compositions are in `frontend/linear_algebra.py`.
 """
 
 from __future__ import annotations
@@ -39,9 +38,9 @@ class Factorization(Op):
 
     precision = Precision.NEVER
     ranks: ClassVar[tuple[int, ...]] = (2,)
-    """For each argument, whether it is a stack of matrices (2) or of rows (1)."""
+    """Rank of each argument without its batch: 2 for matrices, 1 for rows."""
     count: ClassVar[int] = 1
-    """How many arrays are computed."""
+    """Number of results."""
 
     @property
     def results(self) -> int | None:
@@ -253,7 +252,7 @@ class HouseholderProduct(Factorization):
 
 
 def _signs(vectors: Array) -> Array:
-    """For each row the sign of its component that is greatest in size; of nearly equal ones, of the first."""
+    """The sign of the component with the greatest magnitude in each row; of nearly equal ones, of the first."""
     found = np.ones(len(vectors))
     for k, row in enumerate(vectors):
         size = -1.0
@@ -357,7 +356,7 @@ class MatrixExp(Factorization):
 
 
 _GROWTH: Final = (1 + 17**0.5) / 8
-"""Below this share of the greatest element of its column, a diagonal element is no pivot (Bunch and Kaufman, 1977)."""
+"""Smallest ratio of a pivot to the greatest element of its column (Bunch and Kaufman, 1977)."""
 
 
 @op("linalg.ldl_factor", kind=Fusion.OPAQUE)
@@ -401,7 +400,7 @@ class LDLFactor(Factorization):
 
 
 def _pivot(a: Array, k: int) -> tuple[int, int]:
-    """Return the row for the end of the next block, and whether the block has one or two rows."""
+    """The row to move to the end of the next block, and the size of the block (1 or 2)."""
     size = np.abs(a)
     column = size[k + 1 :, k]
     if not column.size or size[k, k] >= _GROWTH * column.max():

@@ -1,6 +1,4 @@
-"""Operators that read elements at positions computed from indices, lengths or coordinates, and that set slices of a
-tensor.
-"""
+"""Operators that read elements at positions from indices, lengths or coordinates, and that set slices."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
-"""Operators of strings that have kernels: words looked up and counted in the bytes of a program's inputs
-(`topi/texts.py`).
+"""Operators of strings with native kernels, which look up and count words in the bytes of the inputs (`topi/texts.py`).
 
-Frontends make the operators of `text.py` and `maps.py`; the pass `NativeTexts` replaces them by these.
+Frontends create the operators of `text.py` and `dictionaries.py`; the pass `NativeTexts` replaces them by these.
 """
 
 from __future__ import annotations
@@ -39,7 +38,8 @@ def _words(begins: Array, spelled: Array, numbers: Array) -> dict[bytes, int]:
 
 @op("text_index", kind=Fusion.OPAQUE)
 class TextIndex(Op):
-    """The number that a table has for each string of `data`, after its case is changed; `absent` for a missing string.
+    """The number that a table assigns to each string of `data`, after its case is changed; `absent` for a missing
+    string.
 
     `heads`, `hashes`, `begins`, `spelled` and `numbers` are the table (`topi.texts.word_table`); `letters` (256,) maps
     each byte before the comparison.
@@ -48,7 +48,7 @@ class TextIndex(Op):
     objects = True
     reads_texts = True
     absent: int
-    """Result for a string that the table lacks."""
+    """Result for a string that is not in the table."""
     case: str = "NONE"
     """Case of the strings before they are looked up: "NONE", "LOWER" or "UPPER"."""
 
@@ -75,8 +75,8 @@ class TextIndex(Op):
 class TextCount(Op):
     """The number of occurrences of the words of each column in each string of `data`: float32 (*shape, width).
 
-    Words are the runs of bytes for which `letters` is not 0. Shorter words than `shortest` and words that the table
-    lacks are not counted. The table is that of `text_index`.
+    Words are the runs of bytes for which `letters` is not 0. Words shorter than `shortest` and words that are not in
+    the table are not counted. The table is that of `text_index`.
     """
 
     objects = True
@@ -116,8 +116,8 @@ class TextCount(Op):
 
 @op("text_count_grams", kind=Fusion.OPAQUE)
 class TextCountGrams(TextCount):
-    """`text_count` of n-grams of `least` to `most` words, with up to `skips` words skipped between neighbours, always
-    as many.
+    """`text_count` of n-grams of `least` to `most` words, with the same number of up to `skips` words skipped between
+    all neighbours.
 
     `heads`, `keys`, `children` and `columns` of the tree map the numbers of the words of an n-gram to its column
     (`topi.texts.gram_tree`).

@@ -1,4 +1,4 @@
-"""The operators of neural networks, from the files of their families."""
+"""Forwards the names of `relay.nn`, so that `relay.op.nn.conv2d` works."""
 
 from __future__ import annotations
 
@@ -99,5 +99,5 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """`relay.op.nn.conv2d` is `relay.nn.conv2d`."""
+    """The attribute `name` of `relay.nn`."""
     return getattr(importlib.import_module("tilewright.relay.nn"), name)

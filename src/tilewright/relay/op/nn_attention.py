@@ -85,7 +85,7 @@ class Attention(Op):
         return np.asarray(context.swapaxes(1, 2).reshape(*query.shape[:2], -1), query.dtype)
 
     def _split(self, x: Array, start: int, size: int) -> Array:
-        """Return (batch, tokens, columns) as (batch, heads, tokens, size)."""
+        """Reshape (batch, tokens, columns) to (batch, heads, tokens, size)."""
         return x[:, :, start : start + self.heads * size].reshape(*x.shape[:2], self.heads, size).swapaxes(1, 2)
 
     def compute(self, query: te.Tensor, key: te.Tensor, value: te.Tensor, mask: te.Tensor | None = None) -> te.Tensor:

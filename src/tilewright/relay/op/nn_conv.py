@@ -1,7 +1,7 @@
 """Convolutions and transposed convolutions of one to three spatial dimensions.
 
-Padding is kept as all numbers before, then all numbers after: (top, left, bottom, right). Strides, dilation and kernel
-sizes are kept as one number for each spatial dimension; a single number stands for all.
+Padding is stored as all numbers before, then all numbers after: (top, left, bottom, right). Strides, dilation and
+kernel sizes are stored as one number per spatial dimension; a single number applies to all.
 """
 
 from __future__ import annotations
@@ -125,9 +125,7 @@ class Convolution(Op):
         return found
 
     def relayout(self, perms: Sequence[Perm | None]) -> Relaid | None:
-        """Channels-first data in any order -> channels-last data and HWIO kernels, also for groups and depthwise
-        convolutions.
-        """
+        """Channels-first data in any order -> channels-last data and HWIO kernels, also for groups and depthwise."""
         first, last = channels_first(self.rank), channels_last(self.rank)
         if self.data_layout != first or self.out_layout not in ("", first) or self.blocked:
             return (self, (None, None), None) if perms[0] is None else None
@@ -167,9 +165,7 @@ class Conv(Convolution):
                 and all(d == 1 for d in self.kernel_size))
 
     def mixed_precision(self, types: Sequence[Type]) -> Precision:
-        """16 bits pay where pairs of channels are multiplied, or rows of planes; other convolutions follow their
-        inputs.
-        """
+        """16 bits pay off if pairs of channels or rows of planes are multiplied; others follow their inputs."""
         _, depth, *ksize = self.kernel_shape(tensors(types[1])[0])
         pairs = isinstance(depth, int) and (
             depth % 2 == 0 or planes.multiplies_neighbours(self.data_layout, ksize, self.dilation, self.groups))
@@ -201,7 +197,7 @@ def narrowed(result: Array, dtype: DataType) -> Array:
 
 
 def _at(whole: int, *where: Any) -> tuple[Any, ...]:
-    """Return an index of `whole` complete dimensions, then `where`."""
+    """An index of `whole` full slices, then `where`."""
     return (*(slice(None),) * whole, *where)
 
 

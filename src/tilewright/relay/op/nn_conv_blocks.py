@@ -1,7 +1,7 @@
-"""Convolutions of tensors with blocked channels, which a hook of `AlterOpLayout` makes of `nn.conv2d`.
+"""Convolutions of tensors with blocked channels, which a hook of `AlterOpLayout` creates from `nn.conv2d`.
 
-`nn.conv2d` accepts the same layouts. These operators have names of their own, so that a hook of `nn.conv2d` is not
-called for them again.
+`nn.conv2d` accepts the same layouts. These operators have separate names, so that a hook of `nn.conv2d` is not called
+for them again.
 """
 
 from __future__ import annotations

@@ -16,12 +16,12 @@ from tilewright.topi.shapes import differ, require_rank, text
 from tilewright.topi.windows import window_count
 
 LAYOUTS = {"NCHW": ("OIHW", (0, 1, 2, 3), (0, 1, 2, 3)), "NHWC": ("HWIO", (0, 3, 1, 2), (3, 2, 0, 1))}
-"""For each layout of the data that of its kernels, and the orders that make them NCHW and OIHW."""
+"""For each data layout, the kernel layout, and the permutations to NCHW and OIHW."""
 
 
 @op("nn.deformable_conv2d", kind=Fusion.OPAQUE)
 class DeformableConv2d(Op):
-    """A convolution whose tap (ky, kx) reads the image at an offset of its own, in the channels of deformable group g.
+    """A convolution whose tap (ky, kx) reads the image at its own offset, in the channels of deformable group g.
 
     data (batch, in, height, width), offset (batch, deformable_groups * kh * kw * 2, height', width'), weight (out, in /
     groups, kh, kw). The offset holds y before x for each position of the result. The image is interpolated bilinearly
@@ -35,7 +35,7 @@ class DeformableConv2d(Op):
     dilation: tuple[int, ...] = (1, 1)
     """Distance of two taps of the kernel along height and width, in pixels."""
     deformable_groups: int = 1
-    """Number of groups of channels with offsets of their own."""
+    """Number of groups of channels with separate offsets."""
     groups: int = 1
     """Number of groups of channels that are convolved separately."""
     channels: int | None = None
@@ -59,8 +59,7 @@ class DeformableConv2d(Op):
         if not known or self.kernel_layout != known or self.out_layout not in ("", self.data_layout):
             raise ShapeError(
                 f"layouts {self.data_layout}, {self.kernel_layout} and {self.out_layout or self.data_layout} are not "
-                "made; data and result are NCHW with kernels OIHW, "
-                "or NHWC with HWIO"
+                "made; data and result are NCHW with kernels OIHW, or NHWC with HWIO"
             )
         return data, kernel
 
@@ -118,7 +117,7 @@ class DeformableConv2d(Op):
 
 
 def bilinear(image: Array, rows: Array, columns: Array) -> Array:
-    """The values of an image between its pixels; those outside are zero."""
+    """Bilinear interpolation of an image; pixels outside are zero."""
     low_y, low_x = np.floor(rows).astype(np.int64), np.floor(columns).astype(np.int64)
     total = np.zeros(rows.shape, image.dtype)
     for dy in (0, 1):

@@ -115,7 +115,7 @@ class CrossEntropy(CrossEntropyOf):
         return np.asarray(-(np.log(predictions) * targets).sum() / predictions.shape[0], predictions.dtype)
 
     def simplify(self, call: Call) -> Expr | None:
-        """Logarithm, product and sum, where the batch size is known."""
+        """Logarithm, product and sum, if the batch size is known."""
         predictions, targets = call.args
         if not targets.tensor_type.is_static:
             return None
@@ -130,6 +130,6 @@ class CrossEntropyWithLogits(CrossEntropyOf):
         return np.asarray(-(predictions * targets).sum() / predictions.shape[0], predictions.dtype)
 
     def simplify(self, call: Call) -> Expr | None:
-        """Product and sum, where the batch size is known."""
+        """Product and sum, if the batch size is known."""
         predictions, targets = call.args
         return self._mean(predictions, targets, call.span) if targets.tensor_type.is_static else None

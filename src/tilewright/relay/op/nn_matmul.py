@@ -18,9 +18,7 @@ from tilewright.topi.shapes import Perm, axis_of, broadcast_shapes, differ, requ
 
 
 def product_dtype(a: DataType, b: DataType, out_dtype: str) -> DataType:
-    """Return the dtype of a sum of products: `out_dtype`, or the common dtype. Two integer types may differ if
-    `out_dtype` is given.
-    """
+    """The dtype of a sum of products: `out_dtype`, or the common dtype. With `out_dtype`, integer types may differ."""
     if a is not b and not (out_dtype and a.is_integer and b.is_integer):
         raise ShapeError(f"dtypes {a} and {b} differ; cast one of the arguments"
                          + ("" if out_dtype else ", or give out_dtype for integers"))
@@ -28,8 +26,7 @@ def product_dtype(a: DataType, b: DataType, out_dtype: str) -> DataType:
 
 
 def accumulator(a: np.dtype[Any], b: np.dtype[Any]) -> np.dtype[Any]:
-    """Return numpy's dtype for sums of products: float32 for half floats; float64 for integers of up to 16 bits, exact
-    below 2^53.
+    """The accumulator dtype in numpy: float32 for half floats; float64 for integers of up to 16 bits, exact below 2^53.
     """
     kind = DataType(a)
     if kind.is_float:

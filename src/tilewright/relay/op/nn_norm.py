@@ -27,7 +27,7 @@ def _floating(t: TensorType) -> TensorType:
 
 
 def _wide(x: Array) -> Array:
-    """Return half floats as float32, the smallest type of sums."""
+    """Widen half floats to float32, the smallest type for sums."""
     return x.astype(np.float32) if x.dtype.itemsize < 4 else x
 
 
@@ -305,7 +305,7 @@ class GroupNorm(Normalization):
         return t
 
     def _grouped(self, shape: tuple[Any, ...]) -> tuple[tuple[Any, ...], tuple[int, ...]]:
-        """Return the shape with a dimension of its own for the groups, and the axes of the statistics."""
+        """The shape with a separate dimension for the groups, and the axes of the statistics."""
         axis = self.axis % len(shape)
         grouped = (*shape[:axis], self.num_groups, shape[axis] // self.num_groups, *shape[axis + 1 :])
         return grouped, tuple(d for d in range(1, len(grouped)) if d != axis)

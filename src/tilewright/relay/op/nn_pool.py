@@ -142,11 +142,11 @@ class Pool(Spatial):
         return TensorType(self._stored((*shape[:2], *self._sizes(shape[2:]))), tensors(data)[0].dtype)
 
     def _windows(self, x: Array, fill: Any) -> list[Array]:
-        """Return NC… data, padded with `fill`, as read by each tap of the window."""
+        """The view of NC… data, padded with `fill`, that each tap of the window reads."""
         return self._taps(padded(x, self._reaching(x.shape[2:]), fill), self._sizes(x.shape[2:]))
 
     def _taps(self, x: Array, out: Sequence[int]) -> list[Array]:
-        """Return data, padded to the end of the last window, as read by each tap of the window."""
+        """The view of the padded data that each tap of the window reads."""
         seen = []
         for tap in itertools.product(*map(range, self.pool_size)):
             where = (slice(t * d, t * d + (n - 1) * s + 1, s)
@@ -207,7 +207,7 @@ class AvgPool(Pool):
     def pooled(self, data: te.Tensor, pool: Callable[..., te.Tensor]) -> te.Tensor:
         """Return the pool as tensor expressions, where `pool` computes what `topi.pool.avg_pool` defines."""
         sizes = self._shape(TensorType(data.extents))[2:]
-        narrow = data.dtype.is_integer and data.dtype.bits < 32  # a sum of bytes is no byte
+        narrow = data.dtype.is_integer and data.dtype.bits < 32  # a sum of bytes exceeds a byte
         found = pool(cast(data, "int32") if narrow else data, self.pool_size, self.strides, self._reaching(sizes),
                      self.dilation, self.layout, self.count_include_pad, self.padding)
         found = cast(found, data.dtype) if narrow else found

@@ -1,5 +1,4 @@
-"""Products with sparse matrices: compressed rows (CSR: values, columns, row starts), or rows of blocks (BSR: values of
-three dimensions)."""
+"""Products with sparse matrices: compressed rows (CSR: values, columns, row starts) or rows of blocks (BSR)."""
 
 from __future__ import annotations
 
@@ -37,8 +36,7 @@ class SparseDense(Op):
                 or differ(values.shape[0], indices.shape[0])):
             raise ShapeError(
                 f"values {text(values.shape)}, columns {text(indices.shape)} and row starts {text(starts.shape)} are "
-                "no sparse matrix: "
-                "values are (count,) or (count, rows, columns) of a block, with one column each"
+                "no sparse matrix: values are (count,) or (count, rows, columns) of a block, with one column each"
             )
         rows = (starts.shape[0] - 1) * (values.shape[1] if values.ndim == 3 else 1)
         return TensorType((rows, dense.shape[0]) if self.sparse_lhs else (dense.shape[0], rows), dense.dtype)
@@ -142,13 +140,12 @@ class SparseAdd(Op):
 
 
 def _require_rows(values: TensorType, indices: TensorType, starts: TensorType) -> None:
-    """Raise `ShapeError` unless the arguments are a sparse matrix of scalars in compressed rows."""
+    """Raise `ShapeError` unless the arguments are a CSR matrix of scalars."""
     if values.ndim != 1 or indices.ndim != 1 or starts.ndim != 1 or differ(values.shape[0], indices.shape[0]) or not (
             indices.dtype.is_integer and starts.dtype.is_integer):
         raise ShapeError(
             f"values {values!r}, columns {indices!r} and row starts {starts!r} are no sparse matrix of single values: "
-            "all are vectors, with one column "
-            "for each value, and columns and row starts are integers"
+            "all are vectors, with one column for each value, and columns and row starts are integers"
         )
 
 
@@ -163,9 +160,9 @@ def unpacked(values: Array, indices: Array, starts: Array, columns: int) -> Arra
 
 
 def packed(dense: Array, block: tuple[int, int]) -> tuple[Array, Array, Array]:
-    """The blocks of a matrix that hold anything but zeros, their columns and where each row of blocks begins (int32).
+    """The nonzero blocks of a matrix, their columns, and the start of each row of blocks (int32).
 
-    Raises `ShapeError` when blocks do not divide the matrix.
+    Raises `ShapeError` if blocks do not divide the matrix.
     """
     height, width = block
     if dense.shape[0] % height or dense.shape[1] % width:

@@ -1,4 +1,4 @@
-"""Random numbers from the state of a generator (Threefry), which is a tensor: equal states give equal numbers."""
+"""Random numbers from a Threefry generator, whose state is a tensor: equal states give equal numbers."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def _state(key: Type) -> TensorType:
 
 
 def _hash(key: Array, counter: Array) -> Array:
-    """The words that Threefry makes of `counter` (numbers, 4) under `key` (4,)."""
+    """The Threefry hash of `counter` (numbers, 4) under `key` (4,)."""
     whole = np.append(key, np.bitwise_xor.reduce(np.append(key, np.uint64(topi.PARITY))))
     x = counter.astype(np.uint64)
     for step in range(topi.ROUNDS // 4):
@@ -48,7 +48,7 @@ def _next_place(state: Array) -> list[int]:
 
 
 def _words(state: Array, count: int) -> tuple[Array, Array]:
-    """The state afterwards, and `count` random words."""
+    """The next state, and `count` random words."""
     at = state.copy()
     if int(state[7]) >= topi.FULL - count:
         if not state[8] and not state[9]:
@@ -130,8 +130,7 @@ class Draw(Op):
         key, *scalars = tensors(*given)
         _state(key)
         if self.out_dtype not in ("float32", "float64"):
-            raise ShapeError(f"random numbers are float32 or float64, not {self.out_dtype}; cast them "
-                             "afterwards")
+            raise ShapeError(f"random numbers are float32 or float64, not {self.out_dtype}; cast them afterwards")
         for t in scalars:
             if product(t.shape) != 1 or t.dtype != DataType(self.out_dtype):
                 raise ShapeError(f"the limits, mean and scale must be scalars of {self.out_dtype}, and one is {t!r}")

@@ -89,7 +89,7 @@ class Reduction(Op):
         return type(self)(**attrs), (perm,) * len(perms), found[1]
 
     def reblock(self, orders: Sequence[Order | None], types: Sequence[TensorType]) -> Relaid | None:
-        """Reduce all blocks of the axes; with `keepdims` they stay, in blocks of one."""
+        """Reduce all blocks of the axes; with `keepdims` they remain, in blocks of one."""
         order = orders[0]
         if order is None or len(orders) > 1:
             return None

@@ -1,12 +1,12 @@
-"""Operators that programs register: their types by a Python function, their meaning by a tensor expression.
+"""Operators that programs register: a Python function infers the type, a tensor expression defines the values.
 
     relay.op.register("my.scale", "twice x")
     relay.op.get("my.scale").add_type_rel("MyScale", lambda arg_types, attrs: arg_types[0])
     relay.op.register_compute("my.scale", lambda attrs, inputs, out_type: [topi.multiply(inputs[0], 2.0)])
     relay.Call(relay.op.get("my.scale"), [x])
 
-Such an operator has no attributes; it infers its type, is printed and read, evaluated by running its tensor expression,
-and compiled.
+Such an operator has no attributes. Its calls can be printed, parsed, evaluated (by running the tensor expression) and
+compiled.
 """
 
 from __future__ import annotations
@@ -26,24 +26,22 @@ from tilewright.tir import interpreter
 from tilewright.topi.transform import dims
 
 TypeRelation = Callable[[Sequence[Type], Any], Type]
-"""From the types of the arguments and the operator, which has its attributes, to the type of the result."""
+"""Maps the types of the arguments, and the operator with its attributes, to the type of the result."""
 
 
 class Registered(Op):
-    """Base of the operators that `register` makes. Registered properties are stored on the class."""
+    """Base of the operators created by `register`. Registered properties are stored on the class."""
 
     relation: ClassVar[tuple[TypeRelation, ...]] = ()
-    """The type relation, or nothing."""
+    """The type relation, or empty."""
     num_inputs: ClassVar[int | None] = None
     support_level: ClassVar[int] = 10
     arguments: ClassVar[tuple[tuple[str, str, str], ...]] = ()
-    """Name, type and description of each argument, as far as they were given."""
+    """Name, type and description of each documented argument."""
 
     @classmethod
     def add_type_rel(cls, rel_name: str, type_rel_func: TypeRelation | None = None) -> None:
-        """Set the function that infers the type of a call. Raises `CompileError` without one, since TVM's C++ relations
-        are missing.
-        """
+        """Set the function that infers the type of a call. Raises `CompileError` without one."""
         if type_rel_func is None:
             raise CompileError(f"the type relation '{rel_name}' of {cls.name} is only a name; give its function: "
                                f"add_type_rel({rel_name!r}, lambda arg_types, attrs: …)", code="TW0312")
@@ -51,7 +49,7 @@ class Registered(Op):
 
     @classmethod
     def set_num_inputs(cls, n: int) -> None:
-        """How many arguments a call has."""
+        """Set the number of arguments of a call."""
         cls.num_inputs = n
 
     @classmethod
@@ -66,7 +64,7 @@ class Registered(Op):
 
     @classmethod
     def set_attr(cls, attr_name: str, value: Any, plevel: int = 10) -> None:
-        """Call `register_op_attr` for this operator; `TOpPattern` sets its class of fusion."""
+        """Call `register_op_attr` for this operator; `TOpPattern` also sets its fusion class."""
         super().set_attr(attr_name, value, plevel)
         if attr_name == "TOpPattern":
             cls.kind = Fusion(value)
@@ -102,8 +100,9 @@ class Registered(Op):
 
 
 def register(op_name: str, describe: str = "") -> None:
-    """Make an operator of that name; its type and computation are registered on `get(op_name)`. Raises `CompileError`
-    for an existing name.
+    """Declare an operator called `op_name`; its type and computation are registered on `get(op_name)`.
+
+    Raises `CompileError` for an existing name.
     """
     made = type(op_name.rpartition(".")[2], (Registered,),
                 {"__doc__": describe or f"{op_name}, which a program registered.", "__module__": __name__})

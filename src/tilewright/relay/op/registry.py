@@ -1,7 +1,7 @@
-"""`Op` and the `@op` decorator: an operator is one class, which holds everything that is known about it.
+"""`Op` and the `@op` decorator: each operator is one class with all its properties.
 
 An `Op` object is an operator with its attributes: `Softmax(axis=1)(x)` is a call. Passes read the properties declared
-here (`kind`, `relayout`, `simplify`). Only text formats and patterns look an operator up by its name.
+here (`kind`, `relayout`, `simplify`). Only text formats and patterns look up an operator by name.
 """
 
 from __future__ import annotations
@@ -30,30 +30,30 @@ Array = np.ndarray[Any, Any]
 T = TypeVar("T", bound="Op")
 Order = tuple[Any, ...]
 Relaid = tuple["Op", tuple[Order | None, ...], Order | None]
-"""An operator, the order in which it needs each argument, and the order of its result; None for the logical order."""
+"""An operator, the order that it needs for each argument, and the order of its result; None for the logical order."""
 
 
 class Fusion(enum.IntEnum):
-    """Class of fusion: how an operator joins others in one kernel. A larger value is harder to fuse."""
+    """Fusion class: how an operator joins others in one kernel. A larger value is harder to fuse."""
 
     ELEMWISE = 0  # out[i] from in[i]
-    BROADCAST = 1  # the same, some axes repeated
+    BROADCAST = 1  # the same, with some axes broadcast
     INJECTIVE = 2  # each output element from one element of each input: transpose, slice, concatenate, …
     REDUCE = 3  # sums over axes; takes elementwise producers
     OUT_FUSABLE = 4  # convolution, matrix product, pooling, softmax, norm: takes elementwise consumers
-    OPAQUE = 8  # alone
+    OPAQUE = 8  # never fused
 
 
 class Precision(enum.Enum):
     """Treatment of an operator when `ToMixedPrecision` converts a float32 graph to 16-bit floats."""
 
-    ALWAYS = "always"  # products: the time is in them, and they sum in float32
-    FOLLOW = "follow"  # in 16 bits where its arguments are, so that nothing is cast
-    NEVER = "never"  # loses too much: exponentials, long sums
+    ALWAYS = "always"  # products: they dominate the time, and accumulate in float32
+    FOLLOW = "follow"  # 16 bits if the arguments are, to avoid casts
+    NEVER = "never"  # too imprecise in 16 bits: exponentials, long sums
 
 
 class Op:
-    """Base of all operators. A subclass is a frozen dataclass of its attributes, made by `@op`.
+    """Base of all operators. A subclass is a frozen dataclass of its attributes, created by `@op`.
 
     A string literal below an attribute describes it, and the docstring of `infer` states the type of the result;
     `docs/operators` is derived from both.
@@ -67,30 +67,28 @@ class Op:
     view: ClassVar[bool] = False
     """True when the result is the first argument's elements, in the same row-major order, under another shape."""
     telling: ClassVar[bool] = False
-    """True when passes learn from a call of it on constants (that weights are quantized): not computed while importing.
-    """
+    """True when importers must not constant-fold it, because later passes match it (quantized weights)."""
     pure: ClassVar[bool] = True
     """False when two calls with equal arguments may differ (random numbers): never folded, never merged."""
 
     objects: ClassVar[bool] = False
     """True when it also works on tensors of Python objects (strings), by its reference."""
     reads_texts: ClassVar[bool] = False
-    """True when its kernel reads the strings of a program's inputs, as blocks of bytes (`topi/texts.py`)."""
+    """True when its kernel reads strings of the inputs, as blocks of bytes (`topi/texts.py`)."""
 
     takes_open_sizes: ClassVar[bool] = False
-    """True when its kernels were seen to give the right values at sizes that they were not made for
-    (`compiler/open_program.py`); elementwise ones do.
+    """True when its kernels are known to be correct at sizes other than those they were compiled for
+    (`compiler/open_program.py`).
 
-    That a kernel is the same for two samples is no proof for a third size, so an operator that was not tried is
-    refused.
+    Elementwise kernels always are. Equal kernels for two sample sizes prove nothing about a third, so untested
+    operators are refused.
     """
 
     attribute_names: ClassVar[tuple[str, ...]] = ()
     attribute_defaults: ClassVar[dict[str, Any]] = {}
 
     def __init__(self, *args: Any, **attrs: Any) -> None:
-        """Set the attributes, by position or by name, in their normal form. Raises `CompileError` with the known names.
-        """
+        """Set the attributes, by position or by name, in their normal form. Raises `CompileError` for unknown names."""
         names = self.attribute_names
         given = dict(zip(names, map(plain, args), strict=False))
         wrong = (f"takes {len(names)} attribute{'s' * (len(names) != 1)}, and was given {len(args)}"
@@ -113,7 +111,7 @@ class Op:
             raise CompileError(f"{self.name}: {error}; its attributes are: {', '.join(names)}", code="TW0307") from None
 
     def __post_init__(self) -> None:
-        """Bring attributes to their normal form."""
+        """Normalize the attributes."""
 
     def __setattr__(self, name: str, value: Any) -> None:
         raise dataclasses.FrozenInstanceError(f"cannot assign to field '{name}'")
@@ -122,9 +120,7 @@ class Op:
         raise dataclasses.FrozenInstanceError(f"cannot delete field '{name}'")
 
     def __eq__(self, other: object) -> bool:
-        """Compare with an operator of the same attributes, or with the class that `get` returns: `call.op ==
-        relay.op.get("add")`.
-        """
+        """Compare with an operator of equal attributes, or with its class: `call.op == relay.op.get("add")`."""
         if type(self) is not type(other):
             return type(self) is other
         return all(getattr(self, n) == getattr(other, n) for n in self.attribute_names)
@@ -134,14 +130,13 @@ class Op:
 
     @property
     def results(self) -> int | None:
-        """Number of fields of the result tuple; None for a single tensor, and where the attributes do not tell."""
+        """Number of fields of the result tuple; None for a tensor, or if the attributes do not determine it."""
         return None
 
     precision: ClassVar[Precision | None] = None
-    """The category in mixed precision; None where nothing is said of the operator (`ToMixedPrecision.missing_op_mode`).
-    """
+    """Category in mixed precision; None leaves it to `ToMixedPrecision.missing_op_mode`."""
     wide: ClassVar[tuple[int, ...]] = ()
-    """Arguments that stay in float32 where the others are of 16 bits."""
+    """Arguments that stay in float32 when the others have 16 bits."""
 
     def mixed_precision(self, types: Sequence[Type]) -> Precision | None:
         """Return the mixed-precision category of a call with arguments of these types."""
@@ -164,9 +159,7 @@ class Op:
 
     @classmethod
     def get_attr(cls, attr_name: str) -> Any:
-        """Return the value that `register_op_attr` set; for `TOpPattern` the class of fusion by default; None for other
-        names.
-        """
+        """The value that `register_op_attr` set; `TOpPattern` defaults to the fusion class, other names to None."""
         found = op_attr(cls.name, attr_name)
         return int(cls.kind) if found is None and attr_name == "TOpPattern" else found
 
@@ -216,17 +209,16 @@ class Op:
         raise NotImplementedError
 
     def meaning(self, known: Sequence[Array | None]) -> Callable[..., Any] | None:
-        """Return `reference` specialized to the constant arrays in `known` (None for the others), or None where that
-        saves nothing.
+        """`reference` specialized to the constant arrays in `known` (None for the others), or None if that saves
+        nothing.
 
-        The function takes the remaining arrays and returns one new array. What depends on the constants alone is
-        computed once.
+        The function takes the remaining arrays and returns a new array. Work that depends only on the constants is done
+        once.
         """
         return None
 
     def compute(self, *args: Any) -> Any:
-        """Return the result as tensor expressions: one `te.Tensor`, or a tuple. Raises `NoNativeKernel` where these
-        types have none.
+        """The result as tensor expressions: a `te.Tensor`, or a tuple. Raises `NoNativeKernel` for unsupported types.
         """
         raise NoNativeKernel(f"{self.name} has no tensor expression")
 
@@ -235,7 +227,7 @@ class Op:
         return None
 
     def relayout(self, perms: Sequence[Order | None]) -> Relaid | None:
-        """Return how the operator works on permuted tensors.
+        """The form of the operator for permuted tensors.
 
         `perms[k]` is the stored order of argument k (`stored = transpose(logical, perm)`), None for the logical order.
         The result is the operator to use, the order that it needs for each argument, and the order of its result. None
@@ -244,16 +236,14 @@ class Op:
         return None
 
     def reblock(self, orders: Sequence[Order | None], types: Sequence[TensorType]) -> Relaid | None:
-        """Return the same as `relayout` for arguments stored in blocks (`topi.orders`); `types` are the types of the
-        arguments.
+        """`relayout` for arguments stored in blocks (`topi.orders`); `types` are the types of the arguments.
 
-        A result is never padded: None where the blocks do not divide it.
+        A result is never padded: None if the blocks do not divide it.
         """
         return None
 
     def resized(self, shape: tuple[Any, ...]) -> Op:
-        """Return the operator with `shape` in place of the shape of its result, where that shape is an attribute;
-        itself otherwise.
+        """The operator with `shape` as the shape of its result, if that is an attribute; otherwise the operator itself.
         """
         return self
 
@@ -266,7 +256,7 @@ class Op:
         return None
 
     def reads_once(self, argument: int) -> bool:
-        """Return whether no element of that argument is read twice, so that its producer can be fused into the kernel.
+        """Whether each element of the argument is read at most once, so that its producer can be fused into the kernel.
 
         An anchor's kernel first copies such an argument into its own order, unless the argument is a constant.
         """
@@ -325,7 +315,8 @@ OPS: Final[dict[str, type[Op]]] = {}
 def attributes(cls: type[T]) -> type[T]:
     """Make the annotated fields of a base class attributes of the operators below it, before their own.
 
-    `Op` has what dataclasses generate: each generated method would cost a millisecond of import time.
+    `Op` itself has the methods that dataclasses generate, because each generated method costs about 1 ms of import
+    time.
     """
     return dataclasses.dataclass(init=False, repr=False, eq=False)(cls)
 
@@ -333,9 +324,7 @@ def attributes(cls: type[T]) -> type[T]:
 @dataclass_transform(frozen_default=True, eq_default=True)
 def op(name: str, kind: Fusion, *, variadic: bool = False,
         takes_open_sizes: bool = False) -> Callable[[type[T]], type[T]]:
-    """Declare an operator. The annotated fields of the class are its attributes, with the defaults of the
-    specification.
-    """
+    """Declare an operator. The annotated fields of the class are its attributes, with the specification's defaults."""
 
     def declare(cls: type[T]) -> type[T]:
         _repeat_defaults(cls, getattr(cls, "rank", 1))
@@ -362,7 +351,7 @@ def declare(base: type[T], name: str, kind: Fusion, meaning: str, **members: Any
 
 
 def _repeat_defaults(cls: type[Op], rank: int) -> None:
-    """Repeat inherited defaults of one number, such as `strides = (1,)`, for each of the `rank` spatial dimensions."""
+    """Expand inherited defaults of one number, such as `strides = (1,)`, to `rank` spatial dimensions."""
     for name, field in getattr(cls, "__dataclass_fields__", {}).items():
         if rank > 1 and name not in cls.__annotations__ and type(field.default) is tuple and len(field.default) == 1:
             cls.__annotations__[name] = field.type
@@ -370,8 +359,7 @@ def _repeat_defaults(cls: type[Op], rank: int) -> None:
 
 
 def plain(value: Any) -> Any:
-    """Return an attribute in its normal form: tuples for sequences, Python numbers for numpy's, `DataType` for types.
-    """
+    """The normal form of an attribute: tuples for sequences, Python numbers for numpy's, `DataType` for types."""
     if isinstance(value, (list, tuple)):
         return tuple(map(plain, value))
     if isinstance(value, np.ndarray):
@@ -382,9 +370,7 @@ def plain(value: Any) -> Any:
 
 
 def get(name: str) -> type[Op]:
-    """Return the operator class of that name. Raises `CompileError` with the nearest names, or the reason for leaving
-    it out.
-    """
+    """The operator class called `name`. Raises `CompileError` with similar names or the reason for its absence."""
     found = OPS.get(name)
     if found is None:
         import difflib
@@ -440,9 +426,7 @@ def function(cls: type[Op]) -> Callable[..., Call]:
 
 
 def public_function(name: str, module: str) -> Callable[..., Call]:
-    """Return the function of the operator `name`, for a module's `__getattr__`. Raises `AttributeError` for unknown
-    names.
-    """
+    """The function of the operator `name`, for a module's `__getattr__`. Raises `AttributeError` for unknown names."""
     cls = OPS.get(name)
     missing = left_out(name) if cls is None else None
     if missing is not None:
@@ -458,7 +442,7 @@ def operator_names(prefix: str) -> list[str]:
 
 
 def without_unknown_terms(t: Type) -> Type:
-    """Return `t` with every size that is computed from an unknown size replaced by an unknown size."""
+    """`t` with every size that depends on an unknown size replaced by an unknown size."""
     if isinstance(t, TensorType):
         if not any(isinstance(d, PrimExpr) and not isinstance(d, ScalarVar)
                    and any(isinstance(v, UnknownDim) for v in walk(d)) for d in t.shape):
@@ -471,7 +455,7 @@ def without_unknown_terms(t: Type) -> Type:
 
 
 def _refuse_sizes(found: Type | None) -> None:
-    """Refuse a result that exceeds the memory of any machine, or has a negative size."""
+    """Raise `ShapeError` for a result that exceeds any machine's memory, or has a negative size."""
     for t in (found,) if type(found) is TensorType else found.fields if isinstance(found, TupleType) else ():
         if isinstance(t, TensorType) and (why := refused_size(t.shape, t.dtype.itemsize)):
             raise ShapeError(why)
@@ -487,7 +471,7 @@ def _refuse_objects(types: Sequence[Type]) -> None:
 
 
 def tensors(*types: Any) -> tuple[TensorType, ...]:
-    """Return the arguments as tensor types. Raises `ShapeError` for a tuple or a function among them."""
+    """The arguments as tensor types. Raises `ShapeError` for a tuple or a function."""
     for t in types:
         if not isinstance(t, TensorType):
             raise ShapeError(f"a tensor was expected, and {t!r} was given")

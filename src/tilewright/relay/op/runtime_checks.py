@@ -64,5 +64,5 @@ class RequireZero(Op):
         return data
 
     def compute(self, data: te.Tensor, faults: te.Tensor) -> te.Tensor:
-        """`data` itself: the program looks at `faults` before it calls the kernel that this is in."""
+        """`data` itself: the program checks `faults` before it calls the kernel that contains this."""
         return elementwise(data, lambda x: x, "require_zero")

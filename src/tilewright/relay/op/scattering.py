@@ -1,4 +1,4 @@
-"""Operators that put elements at computed places: by other names, of sparse tensors, and of permutations."""
+"""Operators that write elements at computed positions: TVM's older scatters, sparse tensors, permutations."""
 
 from __future__ import annotations
 

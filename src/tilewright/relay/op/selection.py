@@ -1,7 +1,7 @@
 """Operators whose result sizes depend on the data: nonzero elements, distinct slices.
 
-Where a count can be computed first, the operator becomes a graph: a result of maximal size, and its used part
-(`dyn.strided_slice`). The other ones run in numpy between the stages of a program.
+If the count can be computed first, the operator becomes a graph: a result of maximal size, and its used part
+(`dyn.strided_slice`). The other operators run in numpy between the steps of a program.
 """
 
 from __future__ import annotations
@@ -47,13 +47,13 @@ class TruePlaces(Op):
 
 
 def first_of(rows: Expr, count: Expr) -> Call:
-    """The first `count` (a row of one number) of `rows` along their first axis."""
+    """The first `count` (a vector of one number) of `rows` along their first axis."""
     return DynStridedSlice()(rows, Constant(np.zeros(1, np.int64)), count, Constant(np.ones(1, np.int64)),
                              span=getattr(rows, "span", None))
 
 
 def places_of(mask: Expr) -> Call:
-    """Where a row of bool is true: as many places as there are."""
+    """The positions of the true elements of a bool vector; their number is known at run time."""
     whole = TruePlaces()(mask)
     return first_of(TupleGetItem(whole, 0), TupleGetItem(whole, 1))
 
@@ -76,7 +76,7 @@ class ArgWhere(Op):
         return np.argwhere(condition).astype(self.dtype)
 
     def resolve(self, call: Call, ask: Ask) -> Expr | None:
-        """The places of the elements in a row, as indices of each dimension."""
+        """Flat positions of the nonzero elements, converted to indices of each dimension."""
         (x,) = call.args
         shape = x.tensor_type.concrete_shape
         flat = Reshape((math.prod(shape),), allowzero=True)(x)

@@ -1,4 +1,4 @@
-"""Operators that give the same elements, in the same order, another shape."""
+"""Operators that keep the elements and their order, and change the shape."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from tilewright.topi.shapes import (
 
 
 class View(Op):
-    """Base of the operators that change the shape only."""
+    """Base of the operators that only change the shape."""
 
     objects = True
     precision = Precision.FOLLOW
@@ -89,7 +89,7 @@ class Reshape(View):
         """Return the new shape with 0, -2, -3 and -4 resolved; -1 stays."""
         result: list[Any] = []
         wanted = list(self.newshape)
-        at = 0  # dimensions of the input used so far
+        at = 0  # number of input dimensions used so far
 
         def take(code: int) -> Any:
             nonlocal at
@@ -121,7 +121,7 @@ class Reshape(View):
 
 
 def sized(shape: Shape) -> Reshape:
-    """Return a reshape to these sizes, where 0 is a size."""
+    """A reshape to these sizes, in which 0 is an actual size."""
     return Reshape(tuple(shape), allowzero=any(isinstance(d, int) and d == 0 for d in shape))
 
 
@@ -184,7 +184,7 @@ class Squeeze(View):
         return squeezed(shape, self.axis)
 
     def reblock(self, orders: Sequence[Order | None], types: Sequence[TensorType]) -> Relaid | None:
-        """Remove all blocks of the removed dimensions, which are of size one."""
+        """Remove all blocks of the removed dimensions, whose size is one."""
         order, (t,) = orders[0], types
         gone = (axes_of(self.axis, t.ndim) if self.axis is not None
                 else tuple(d for d, n in enumerate(t.shape) if same(n, 1)))

@@ -1,16 +1,17 @@
-"""Strategies of programs for operators: `tvm.relay.op.strategy`.
+"""Strategies that programs register for operators: `tvm.relay.op.strategy`.
 
     @relay.op.strategy.dense_strategy.register("cpu")
-    def dense_of_mine(attrs, inputs, out_type, target):
+    def my_dense_strategy(attrs, inputs, out_type, target):
         strategy = relay.op.OpStrategy()
         strategy.add_implementation(relay.op.strategy.wrap_compute_dense(compute),
-        relay.op.strategy.wrap_topi_schedule(schedule), "dense.mine", 20) return strategy
+                                    relay.op.strategy.wrap_topi_schedule(schedule), "dense.mine", 20)
+        return strategy
 
-A strategy lists implementations: a computation as tensor expressions, its te schedule, and a priority level. While
-compiling, each call of the operator takes the implementation with the highest level whose conditions hold, and the
-kernel around it follows its schedule. There are three doors: the generic function `<operator>_strategy` of this module,
-`register_strategy`, and the pair of `register_compute` and `register_schedule`. Without any of them the strategies of
-the back end apply.
+A strategy lists implementations: a computation as tensor expressions, its te schedule, and a priority level. Each call
+of the operator uses the implementation with the highest level whose conditions hold, and its kernel follows the
+schedule. There are three ways to register: the generic function `<operator>_strategy` of this module,
+`register_strategy`, and the pair of `register_compute` and `register_schedule`. Otherwise the strategies of the back
+end apply.
 """
 
 from __future__ import annotations
@@ -43,12 +44,12 @@ Compute = Callable[[Any, list[te.Tensor], Type], Any]
 ScheduleOf = Callable[[Any, list[te.Tensor], Target], Schedule]
 """`schedule(attrs, outs, target)` returns the te schedule of a kernel with the results `outs`."""
 Seconds = Callable[[tuple[Any, ...]], float | None]
-"""The measured time of a tuning task, by its workload; None where there is no record."""
+"""The measured time of a tuning task by its workload, in seconds; None without a record."""
 
 
 @dataclass(frozen=True, slots=True)
 class OpImplementation:
-    """One way to compute an operator. The implementation with the highest `plevel` is taken."""
+    """One implementation of an operator. The highest `plevel` is used."""
 
     fcompute: Compute
     fschedule: ScheduleOf | None
@@ -70,7 +71,7 @@ class OpImplementation:
 
 @dataclass(slots=True)
 class OpSpecialization:
-    """The implementations under one condition, which is None for those that always apply."""
+    """The implementations under one condition; None means unconditional."""
 
     condition: SpecializedCondition | None
     implementations: list[OpImplementation] = field(default_factory=list)
@@ -78,14 +79,14 @@ class OpSpecialization:
 
 @dataclass(slots=True)
 class OpStrategy:
-    """The implementations of one operator for the shapes and the target at hand."""
+    """The implementations of one operator for given shapes and a given target."""
 
     specializations: list[OpSpecialization] = field(default_factory=list)
 
     def add_implementation(
         self, compute: Compute, schedule: ScheduleOf | None = None, name: str = "default", plevel: int = 10
     ) -> None:
-        """Add an implementation, under the condition of the enclosing `te.SpecializedCondition` if there is one."""
+        """Add an implementation, under the condition of the enclosing `te.SpecializedCondition`, if any."""
         condition = SpecializedCondition.current()
         known = next((s for s in self.specializations if s.condition is condition), None)
         if known is None:
@@ -99,8 +100,7 @@ class OpStrategy:
 
 
 class _StrategyOf(GenericFunc):
-    """The strategy of an operator by target key. It becomes an attribute of the operator with its first
-    implementation."""
+    """The strategy of an operator by target key. Its first registration sets the operator's attribute."""
 
     def __init__(self, op_name: str) -> None:
         super().__init__(f"{op_name.rpartition('.')[2]}_strategy", _of_the_compiler)
@@ -116,8 +116,7 @@ class _StrategyOf(GenericFunc):
 
 @cache
 def generic_strategy(op_name: str) -> GenericFunc:
-    """Return the generic function that gives the strategy of an operator; its default lists the implementation of the
-    compiler."""
+    """The generic strategy function of an operator; by default it lists the compiler's implementation."""
     return _StrategyOf(op_name)
 
 
@@ -131,7 +130,7 @@ def _of_the_compiler(attrs: Any, inputs: Sequence[te.Tensor], out_type: Type, ta
 
 
 def built_in_compute(attrs: Any, inputs: Sequence[te.Tensor], out_type: Type) -> list[te.Tensor]:
-    """Return the output tensors of an operator by the strategy of the current back end, or its plain definition."""
+    """The output tensors of an operator, from the current back end's strategy or the plain definition."""
     options = current()
     strategies = find_backend(options.machine.backend).strategies
     made = strategies.compute(attrs, options, *((tuple(inputs),) if attrs.variadic else inputs))
@@ -141,8 +140,7 @@ def built_in_compute(attrs: Any, inputs: Sequence[te.Tensor], out_type: Type) ->
 def get_valid_implementations(
     op: type[Op], attrs: Any, inputs: Sequence[te.Tensor], out_type: Type, target: Target
 ) -> list[OpImplementation]:
-    """Return the implementations of an operator whose conditions hold; those of the compiler where no strategy is
-    registered."""
+    """The implementations of an operator whose conditions hold; by default those of the compiler."""
     strategy = op_attr(op.name, STRATEGY)
     if strategy is None and (op_attr(op.name, SCHEDULE) or op_attr(op.name, COMPUTE)):
         return [_of_parts(op.name)]
@@ -158,10 +156,9 @@ def get_valid_implementations(
 def registered_implementation(
     op: Op, inputs: Sequence[te.Tensor], out_type: Type, target: Target, seconds: Seconds = lambda workload: None,
 ) -> tuple[OpImplementation, list[te.Tensor]] | None:
-    """Return the implementation that programs registered for an operator, with its outputs; None where the back end's
-    strategy applies.
+    """The implementation that programs registered for an operator, with its outputs; None if there is no registration.
 
-    Raises `CompileError` where a registered strategy has no implementation for these shapes.
+    Raises `CompileError` if a registered strategy has no implementation for these shapes.
     """
     strategy, compute = op_attr(op.name, STRATEGY), None if isinstance(op, Registered) else op_attr(op.name, COMPUTE)
     if isinstance(strategy, _StrategyOf) and strategy.implementation(target) is None:
@@ -177,9 +174,9 @@ def select(
     found: Sequence[OpImplementation], attrs: Any, inputs: Sequence[te.Tensor], out_type: Type, target: Target,
     seconds: Seconds,
 ) -> tuple[OpImplementation, list[te.Tensor]]:
-    """Return the implementation that was measured to be fastest, else the one with the highest level, and its outputs.
+    """The implementation that was measured to be fastest, otherwise that with the highest level, and its outputs.
 
-    Raises `CompileError` where there is none.
+    Raises `CompileError` if `found` is empty.
     """
     if not found:
         shapes = ", ".join(map(repr, inputs))
@@ -202,8 +199,7 @@ def select(
 
 
 def workload_of(outs: Sequence[te.Tensor], task_name: str | None = None) -> tuple[Any, ...] | None:
-    """Return the workload of the tuning task that computed `outs` (`autotvm.register_topi_compute`); None where there
-    is none."""
+    """The workload of the tuning task that computed `outs` (`autotvm.register_topi_compute`), or None."""
     for op in reversed(producers_first([t.op for t in outs])):
         workload: tuple[Any, ...] | None = op.attrs.get("workload") if isinstance(op, ComputeOp) else None
         if workload is not None and task_name in (None, workload[0]):
@@ -212,7 +208,7 @@ def workload_of(outs: Sequence[te.Tensor], task_name: str | None = None) -> tupl
 
 
 def _of_parts(op_name: str) -> OpImplementation:
-    """The implementation that `register_compute` and `register_schedule` describe."""
+    """The implementation given by `register_compute` and `register_schedule`."""
     return OpImplementation(
         op_attr(op_name, COMPUTE) or built_in_compute,
         op_attr(op_name, SCHEDULE) or wrap_topi_schedule(topi_x86.schedule_anchor), "registered"
@@ -220,20 +216,20 @@ def _of_parts(op_name: str) -> OpImplementation:
 
 
 def result_of(made: Sequence[te.Tensor], out_type: Type) -> te.Tensor | tuple[te.Tensor, ...]:
-    """Return the output tensors of an implementation as the value of a call: a tuple where the type is one."""
+    """The output tensors of an implementation as the value of a call: a tuple for a tuple type."""
     return tuple(made) if isinstance(out_type, TupleType) else made[0]
 
 
-# Wrappers: functions of `topi` as the parts of an implementation.
+# Wrappers that turn functions of `topi` into parts of an implementation.
 
 
 def naive_schedule(attrs: Any, outs: Sequence[te.Tensor], target: Target) -> Schedule:
-    """Return plain loops, nothing inlined."""
+    """A schedule of plain loops without inlining."""
     return te.create_schedule([t.op for t in outs])
 
 
 def wrap_topi_schedule(topi_schedule: Callable[[list[te.Tensor]], Schedule]) -> ScheduleOf:
-    """Return `schedule(attrs, outs, target)` for a function of `outs`, which is called inside `with target`."""
+    """`schedule(attrs, outs, target)` for a function of `outs`, which is called inside `with target`."""
 
     def schedule(attrs: Any, outs: list[te.Tensor], target: Target) -> Schedule:
         with target:
@@ -248,8 +244,7 @@ schedule_default = wrap_topi_schedule(topi_generic.schedule_default)
 
 
 def register_injective_schedule(op_name: str, level: int = 10) -> Any:
-    """Register the compiler's own schedule for an operator: vectors over elementwise loops, tiles around products and
-    reductions."""
+    """Register the default schedule for an operator: vectorized elementwise loops, tiled products and reductions."""
     return register_schedule(op_name, schedule_injective, level)
 
 
@@ -259,8 +254,7 @@ register_broadcast_schedule = register_reduce_schedule = register_injective_sche
 def _wrapped(
     topi_compute: Callable[..., Any], arguments: Callable[[Any, list[te.Tensor], Any], Iterable[Any]]
 ) -> Compute:
-    """Return `compute(attrs, inputs, out_type)` for a function that is called with `arguments(attrs, inputs,
-    out_type)`."""
+    """`compute(attrs, inputs, out_type)` for a function that is called with `arguments(attrs, inputs, out_type)`."""
 
     def compute(attrs: Any, inputs: list[te.Tensor], out_type: Type) -> list[te.Tensor]:
         made = topi_compute(*arguments(attrs, inputs, out_type))
@@ -299,8 +293,7 @@ def wrap_compute_matmul(topi_compute: Callable[..., Any], *options: bool, **more
 def wrap_compute_batch_matmul(
     topi_compute: Callable[..., Any], *options: bool, need_out_dtype: bool = False, **more: bool
 ) -> Compute:
-    """Wrap `f(a, b, out_shape, out_dtype, transpose_a, transpose_b)`; the dtype is None unless `need_out_dtype` is
-    set."""
+    """Wrap `f(a, b, out_shape, out_dtype, transpose_a, transpose_b)`; out_dtype is None without `need_out_dtype`."""
     return _wrapped(
         topi_compute,
         lambda attrs, inputs, out: (
@@ -372,10 +365,10 @@ def _whole(attrs: Any, name: str) -> Any:
 
 
 def __getattr__(name: str) -> Any:
-    """Return the generic function `<operator>_strategy`, or `<operator>_strategy_cpu`, the strategy of the compiler.
+    """The generic function `<operator>_strategy`, or `<operator>_strategy_cpu`, the compiler's strategy.
 
-    The name of the operator may stand without `nn.`, `image.` or `vision.`. The modules `generic`, `x86` and `arm_cpu`
-    are this module.
+    The operator's name may omit `nn.`, `image.` or `vision.`. The modules `generic`, `x86` and `arm_cpu` are this
+    module.
     """
     if name in ("generic", "x86", "arm_cpu"):
         return sys.modules[__name__]

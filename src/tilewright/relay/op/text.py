@@ -1,6 +1,6 @@
 """Operators of strings, which run in Python between native steps.
 
-A result whose size depends on the data has an unknown dimension in its type.
+If the size of a result depends on the data, its type has an unknown dimension.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class StringNormalize(Op):
     """The strings of a vector, or of a matrix of one row, without stop words and in another case (ONNX
     StringNormalizer).
 
-    One empty string is left where all strings are stop words.
+    If all strings are stop words, the result is one empty string.
     """
 
     objects = True
@@ -126,21 +126,21 @@ class RegexFullMatch(Op):
 
 
 _PLAIN: Final = re.compile(r"(\\[wdsWDS]|\[\^?\]?[^\[\]]*\]|[^\\\[\](){}|*+?.^$])([+*]|\{\d+(,\d*)?\})?")
-"""Expressions of one kind of characters, repeated: their first match is their longest."""
+"""Expressions of one repeated character class: their first match is the longest."""
 _OF_BYTES: Final = re.compile(
     r"(\\[wdsWDS]|\[\^?(?:\\[wdsWDStnrfv]|\\[^\w\x80-\U0010ffff]|[^\\\[\]\x80-\U0010ffff])+\]"
     r"|[^\\\[\](){}|*+?.^$\x80-\U0010ffff])[+*]?")
-"""Those of one class of characters that has all characters beyond ASCII, or none."""
+"""Expressions of one character class that contains all non-ASCII characters, or none."""
 _PLACED: Final = re.compile(r"\^(?<!\[\^)|\$|\\[bBAZz]|\(\?[=!<P:#a-zA-Z-]*[=!<]")
-"""What says where in the string it matches, not what."""
+"""Parts of expressions that match a position instead of characters."""
 
 
 @op("string_tokenize", kind=Fusion.OPAQUE)
 class StringTokenize(Op):
     """The tokens of each string along a new last axis, padded with `pad` (Tokenizer of com.microsoft).
 
-    Tokens are the text between the matches of `separators`, or the longest matches of `expression`, or single
-    characters where neither is given. With `mark`, start and end tokens are added unless no string has a token.
+    Tokens are the text between the matches of `separators`, the longest matches of `expression`, or, without either,
+    single characters. With `mark`, start and end tokens are added unless no string has a token.
     """
 
     objects = True
@@ -202,9 +202,7 @@ def _between(separator: str, text: str) -> Iterator[str]:
 
 
 def _matches(expression: str, text: str) -> Iterator[tuple[int, int]]:
-    """Yield the nonempty matches, each the longest one at the first position that has one. Classes such as `\\w` are
-    ASCII.
-    """
+    r"""Yield the nonempty matches, each the longest at the first matching position. Classes such as `\w` are ASCII."""
     pattern, begin = re.compile(expression, re.ASCII), 0
     while begin < len(text) and (first := pattern.search(text, begin)) is not None:
         a, b = first.span()
@@ -269,7 +267,7 @@ class TfIdfVectorize(Op):
 
     @lazy_attribute
     def columns(self) -> tuple[dict[Any, int], Array]:
-        """The column of each n-gram (of each item, where only single items are counted), and the weight of each column.
+        """The column of each n-gram (or of each item, if only single items are counted), and the weight of each column.
         """
         columns = {gram[0] if self.is_single else gram: column
                    for gram, column in zip(self.grams(), self.ngram_indexes, strict=False) if not self.is_single
@@ -334,8 +332,8 @@ class TokensTfIdf(TfIdfVectorize):
         return StringTokenize(self.pad, self.fewest, False, self.separators, self.expression)
 
     def letters(self) -> Array | None:
-        """Return the class of each byte, 0 between tokens, if tokens are runs of characters of one class; None for
-        other expressions.
+        """The class of each byte, 0 between tokens, if tokens are runs of characters of one class; None for other
+        expressions.
 
         All non-ASCII characters belong to one class in these expressions, and so do their bytes; a zero character must
         belong to the same class.

@@ -80,7 +80,8 @@ class Transpose(Op):
         return None
 
     def relayout(self, perms: Sequence[Perm | None]) -> Relaid:
-        """stored = logical by perm: the result is `stored` with axes from perm to the requested order"""
+        """For stored = transpose(logical, perm), the result is `stored` transposed from `perm` to the requested order.
+        """
         perm = perms[0]
         if perm is None:
             return self, (None,), None
@@ -143,7 +144,7 @@ class Concatenate(Op):
         return Concatenate(axis=perm.index(self.axis % len(perm))), (perm,) * len(perms), perm
 
     def reblock(self, orders: Sequence[Order | None], types: Sequence[TensorType]) -> Relaid | None:
-        """Tensors of whole blocks are joined block by block."""
+        """Join tensors of whole blocks block by block."""
         order = next(o for o in orders if has_blocks(o))
         if order is None or not all(fits(order, t.shape) for t in types):
             return None
@@ -215,14 +216,14 @@ class Split(Op):
         return tuple(topi.part(data, axis, a, b) for a, b in itertools.pairwise(self._cuts(topi.dims(data)[axis])))
 
     def relayout(self, perms: Sequence[Perm | None]) -> Relaid:
-        """All parts have the order of the data."""
+        """Give all parts the order of the data."""
         perm = perms[0]
         if perm is None:
             return self, (None,), None
         return Split(self.indices_or_sections, axis=perm.index(self.axis % len(perm))), (perm,), perm
 
     def reblock(self, orders: Sequence[Order | None], types: Sequence[TensorType]) -> Relaid | None:
-        """Parts of whole blocks are split block by block."""
+        """Split parts of whole blocks block by block."""
         order, axis = orders[0], self.axis % types[0].ndim
         points = self._cuts(types[0].shape[axis])
         size = 1 if order is None else block(order, axis)
@@ -367,7 +368,7 @@ class Pad(Op):
         return Pad(_permuted(self.pad_width, perm), self.pad_mode), (perm, None), perm
 
     def reblock(self, orders: Sequence[Order | None], types: Sequence[TensorType]) -> Relaid | None:
-        """Axes in blocks are padded by whole blocks of one value only."""
+        """Pad blocked axes only by whole blocks of one value."""
         order = orders[0]
         if order is None or any(n % block(order, d) or (n and block(order, d) > 1 and self.pad_mode != "constant")
                                 for d, w in enumerate(self.pad_width) for n in w):

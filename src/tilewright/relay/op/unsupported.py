@@ -1,5 +1,4 @@
-"""Operators of TVM that are left out, each with the reason and a replacement: the text of the error that a use raises.
-"""
+"""Unsupported operators of TVM, each with the reason and a replacement for the error message."""
 
 from __future__ import annotations
 
@@ -57,16 +56,16 @@ LEFT_OUT: Final[dict[str, str]] = {
     "contrib.ethosu.identity": _HARDWARE,
     "image.resize": "TVM replaced it; use image.resize2d",
 }
-"""Operator name -> the reason, and the replacement."""
+"""The reason and the replacement, by operator name."""
 
 
 class OperatorLeftOut(CompileError, AttributeError):
-    """A use of an operator of TVM that is left out. It is also an `AttributeError`, so that `hasattr` returns False."""
+    """The use of an unsupported operator of TVM. It is also an `AttributeError`, so that `hasattr` returns False."""
 
     code = "TW0309"
 
 
 def left_out(name: str) -> OperatorLeftOut | None:
-    """Return the error for a use of the operator `name`, or None if it was not left out."""
+    """The error for a use of the operator `name`, or None if it is not listed."""
     why = LEFT_OUT.get(name)
     return None if why is None else OperatorLeftOut(f"the operator '{name}' is not supported: {why}")

@@ -16,12 +16,11 @@ from tilewright.topi.shapes import Shape, differ, require_rank, require_same_dty
 from tilewright.topi.vision import suppression as topi
 
 _COMPARED: Final = 64
-"""So many boxes are compared with all others at once."""
+"""Number of boxes compared with all others at once."""
 
 
 def overlap(a: Array, b: Array, one: float = 0) -> Any:
-    """Return the intersection over union of two boxes given by opposite corners; `one` is added to each side's length.
-    """
+    """The intersection over union of two boxes given by opposite corners; `one` is added to each side's length."""
     low_a, high_a, low_b, high_b = (np.minimum(a[:2], a[2:]), np.maximum(a[:2], a[2:]), np.minimum(b[:2], b[2:]),
                                     np.maximum(b[:2], b[2:]))
     kind = a.dtype.type

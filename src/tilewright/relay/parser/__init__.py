@@ -18,11 +18,11 @@ MetaTable = Mapping[str, Sequence[Any]]
 
 def parse(source: str, source_name: str = "from_string", init_module: IRModule | None = None, init_meta_table: MetaTable
           | None = None) -> IRModule:
-    """The module that `source` spells; an expression becomes its `main`.
+    """Parse `source` as a module; a bare expression becomes its `main`.
 
-    `source_name` is for messages. The functions and data types of `init_module` can be used, and are in the result.
-    `init_meta_table`, `{"relay.Constant": [array, …]}`, has the constants of a text without `#[metadata]`. Raises
-    `ParseError`.
+    `source_name` is used in messages. The result includes the functions and data types of `init_module`, which `source`
+    can use. `init_meta_table`, `{"relay.Constant": [array, …]}`, has the constants of a text without `#[metadata]`.
+    Raises `ParseError`.
     """
     module, expr = ModuleReader(source, source_name, init_module, init_meta_table).read()
     if expr is not None:
@@ -34,7 +34,7 @@ def parse_expr(
     source: str, source_name: str = "from_string", init_module: IRModule | None = None, init_meta_table: MetaTable
     | None = None
 ) -> Expr:
-    """The expression or function that `source` spells. Raises `ParseError`."""
+    """Parse `source` as an expression or function. Raises `ParseError`."""
     reader = ModuleReader(source, source_name, init_module, init_meta_table)
     _, expr = reader.read()
     if expr is None:
@@ -43,7 +43,7 @@ def parse_expr(
 
 
 def fromtext(source: str, source_name: str = "from_string") -> IRModule:
-    """`parse`, under the name of its first years."""
+    """Parse a module: the former name of `parse`."""
     return parse(source, source_name)
 
 

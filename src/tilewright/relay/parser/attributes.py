@@ -31,7 +31,7 @@ _WORDS: Final[dict[str, Any]] = {
 
 
 class AttributeReader(TypeReader):
-    """Reads attributes. `meta` are the entries of the meta data, by their class."""
+    """Reads attributes. `meta` has the metadata entries by class."""
 
     def __init__(self, source: Source, meta: Mapping[str, Sequence[Any]]) -> None:
         super().__init__(source)
@@ -48,7 +48,7 @@ class AttributeReader(TypeReader):
         return string_value(token) if token.kind == "string" else plain_word(token.text)
 
     def attribute(self) -> Any:
-        """The value of an attribute. Raises `ParseError`."""
+        """Read the value of an attribute. Raises `ParseError`."""
         token = self.take()
         match token.kind:
             case "number":
@@ -95,7 +95,7 @@ class AttributeReader(TypeReader):
                 _ = self.expect(",", "',' or '}'")
         return entries
 
-    # The meta data.
+    # Metadata.
     def meta_entry(self, start: Token) -> Any:
         """Read `[relay.Constant][3]` after `meta`; each reference returns the same object."""
         _ = self.expect("[", "'['")
@@ -123,8 +123,8 @@ class AttributeReader(TypeReader):
 
     # Scalar constants.
     def literal(self, token: Token, negative: bool = False) -> Constant:
-        """A scalar constant: `2f` is float32, `1.5f64` float64, `7` int32, `7i64` int64. Raises `ParseError` where it
-        does not fit."""
+        """Return a scalar constant: `2f` is float32, `1.5f64` float64, `7` int32, `7i64` int64. Raises `ParseError` for
+        values out of range."""
         digits, suffix = _parts(token.text)
         whole = digits.isdigit()
         dtype = DataType(_dtype_of(suffix) or ("int32" if whole else "float32"))
@@ -140,7 +140,7 @@ class AttributeReader(TypeReader):
         return Constant(np.asarray(value).astype(dtype.numpy()) if dtype != "uint64" else np.asarray(value, "uint64"))
 
     def operator(self, kind: type[Op], attrs: Mapping[str, tuple[Any, Token]], start: Token) -> Op:
-        """An operator with its attributes. Raises `ParseError` at one that it does not have, or that is missing."""
+        """Return an operator with its attributes. Raises `ParseError` for unknown or missing attributes."""
         fields = {f.name: f for f in dataclasses.fields(kind)}  # type: ignore[arg-type]
         for name, (_, token) in attrs.items():
             if name not in fields:

@@ -1,4 +1,4 @@
-"""Where in a text something is wrong: the file, the line and the column, the line itself, and a caret under it."""
+"""Error positions: file, line and column, with the line's text and a caret below it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Final
 from tilewright.base.errors import Origin, ParseError, excerpt
 
 MOST_ERRORS: Final = 10
-"""Errors that are reported together; what comes after is mostly their consequence."""
+"""Largest number of errors reported together; later ones are mostly consequences."""
 
 
 class Source:
@@ -20,7 +20,7 @@ class Source:
         self._starts = [0, *(i + 1 for i, c in enumerate(text) if c == "\n")]
 
     def place(self, position: int) -> tuple[int, int]:
-        """Line and column of a position, from 1."""
+        """Return the line and column of a position, both from 1."""
         line = bisect_right(self._starts, position)
         return line, position - self._starts[line - 1] + 1
 
@@ -30,7 +30,7 @@ class Source:
         return Origin(f"{line}:{column}", kind, self.name, line)
 
     def error(self, position: int, length: int, message: str) -> ParseError:
-        """An error there: `net.relay:3:8: …`, the line, and a caret."""
+        """Return the error for this position: `net.relay:3:8: …`, the line, and a caret."""
         line, column = self.place(position)
         end = self._starts[line] - 1 if line < len(self._starts) else len(self.text)
         shown = self.text[self._starts[line - 1] : end].rstrip()
@@ -39,7 +39,7 @@ class Source:
 
 
 def together(errors: Sequence[ParseError]) -> ParseError:
-    """Several errors as one."""
+    """Combine several errors into one."""
     if len(errors) == 1:
         return errors[0]
     shown = [e.message for e in errors[:MOST_ERRORS]]

@@ -1,8 +1,8 @@
-"""Expressions: `%0 = nn.relu(%x);` line by line, `let`, `if`, `match`, functions, infix operators.
+"""Parses expressions: `%0 = nn.relu(%x);` line by line, `let`, `if`, `match`, functions, infix operators.
 
-Sequences of lines are read in a loop; nested expressions recurse. Nodes are built and type-checked while they are read,
-so a rejection is an error at the position of the call. After an error in a line, the next lines are read, too; the name
-that the line defines has no type.
+Sequences of lines are read in a loop; nested expressions recurse. Nodes are type-checked as they are built, so errors
+have the position of the call. After an error, parsing continues with the next line, and the name defined by the failed
+line has no type.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ Bound = tuple[Var, Expr, Origin]
 
 
 class ExprReader(AttributeReader):
-    """Reads expressions. `constructors` are those of the module's data types, by name and by `Type.Name`."""
+    """Reads expressions. `constructors` maps `Name` and `Type.Name` to the constructors of the module's data types."""
 
     def __init__(self, source: Source, meta: Mapping[str, Sequence[Any]]) -> None:
         super().__init__(source, meta)
@@ -70,7 +70,7 @@ class ExprReader(AttributeReader):
         self._names: list[dict[str, Expr]] = [{}]
 
     def global_var(self, token: Token) -> Expr:
-        """The function of the module that `@name` means."""
+        """Return the function of the module named `@name`."""
         raise self.fail(f"there is no function {token.text}: this text is not a module", token)
 
     # Names.
@@ -78,7 +78,7 @@ class ExprReader(AttributeReader):
         self._names[-1][name] = value
 
     def start(self) -> None:
-        """Forget all names: a new definition begins."""
+        """Clear all names for a new definition."""
         self._names, self.sizes = [{}], {}
 
     def _local(self, token: Token) -> Expr:
@@ -90,7 +90,7 @@ class ExprReader(AttributeReader):
         raise self.fail(f"{token.text} is not bound here{similar(token.text, known)}", token)
 
     def build(self, token: Token, make: Callable[[], Expr]) -> Expr:
-        """A node; where its types do not go together, an error at `token`."""
+        """Build a node; report a type error at `token`."""
         try:
             return make()
         except ParseError:
@@ -100,14 +100,14 @@ class ExprReader(AttributeReader):
 
     # Scopes.
     def braces(self) -> Expr:
-        """`{ … }`."""
+        """Read `{ … }`."""
         _ = self.expect("{", "'{'")
         found = self.scope()
         _ = self.expect("}", "';' or '}'")
         return found
 
     def scope(self, names: Mapping[str, Expr] | None = None) -> Expr:
-        """Read lines, the last of which is the value; their names are local."""
+        """Read the lines of a scope with local names; the last line is its value."""
         self._names.append(dict(names or {}))
         lets: list[Bound] = []
         depth, type_vars = len(self._names), self.type_vars
@@ -131,7 +131,7 @@ class ExprReader(AttributeReader):
         return found
 
     def _line(self, lets: list[Bound]) -> Expr | None:
-        """One line: None for one that binds a name, the value for the last one."""
+        """Read a line; return None if it binds a name, else its value."""
         token = self.token
         if token.kind == "word" and token.text == "let":
             self._let(lets)
@@ -158,7 +158,7 @@ class ExprReader(AttributeReader):
         var = Var(name.text[1:], annotation, self.span(name, "let"))
         first = self.token
         outer = self._names[-1]
-        if first.kind == "word" and first.text == "fn":  # which may call itself
+        if first.kind == "word" and first.text == "fn":  # it can be recursive
             outer[name.text] = var
         value = self.expr()
         if annotation is None:
@@ -197,14 +197,14 @@ class ExprReader(AttributeReader):
         return True
 
     def _fits(self, given: Type | None, wanted: Type | None, what: str, token: Token) -> None:
-        """An error where a value contradicts the type that was written for it."""
+        """Raise a `ParseError` if a value contradicts its annotation."""
         if given is None or wanted is None or given == wanted or bind_types(wanted, given, frozenset(), {}):
             return
         raise self.fail(f"{what} {wanted!r}, and its value is {given!r}", token)
 
     # Operators between values.
     def expr(self, level: int = 1) -> Expr:
-        """An expression. Raises `ParseError`."""
+        """Read an expression. Raises `ParseError`."""
         found = self._unary()
         while True:
             token = self.token
@@ -228,7 +228,7 @@ class ExprReader(AttributeReader):
         return found
 
     def _after(self, found: Expr) -> Expr:
-        """Read the fields and calls after a value."""
+        """Read the field accesses and calls after a value."""
         while True:
             token = self.token
             if token.kind == "field":
@@ -268,7 +268,7 @@ class ExprReader(AttributeReader):
         raise self.fail(f"a value is expected here, and this is {shown(token)}", token)
 
     def _parentheses(self, token: Token) -> Expr:
-        """`()`, `(a,)`, `(a, b)`, or one value, which may have lines of its own."""
+        """Read `()`, `(a,)`, `(a, b)`, or a parenthesized value, which can have several lines."""
         if self.accept(")"):
             return Tuple((), self.span(token, "tuple"))
         fields = [self.scope()]
@@ -322,7 +322,7 @@ class ExprReader(AttributeReader):
             raise self.fail(f"{made!r} cannot be applied to these arguments: {error}", token) from None
 
     def _arguments(self, kind: type[Op] | None = None) -> tuple[list[Expr], dict[str, tuple[Any, Token]]]:
-        """Values, then attributes, with the places of these."""
+        """Read arguments, then attributes with their tokens."""
         _ = self.expect("(", "'('")
         args: list[Expr] = []
         attrs: dict[str, tuple[Any, Token]] = {}
@@ -342,9 +342,9 @@ class ExprReader(AttributeReader):
                 _ = self.expect(",", "',' or ')'")
         return args, attrs
 
-    # Words with a form of their own.
+    # Keywords with their own syntax.
     def _if(self, token: Token) -> Expr:
-        """`if (…) {…} else if (…) {…} else {…}`, however long."""
+        """Read `if (…) {…} else if (…) {…} else {…}` of any length iteratively."""
         cases: list[tuple[Token, Expr, Expr]] = []
         while True:
             _ = self.expect("(", "'(' and the condition")
@@ -439,7 +439,7 @@ class ExprReader(AttributeReader):
         return Constant(np.asarray(token.text == "True"))
 
     def _bare_constructor(self, token: Token) -> Expr:
-        """`constructor(Nil)`: the constructor itself, where the name alone is a value."""
+        """Read `constructor(Nil)`, the constructor itself; `Nil` alone is a value."""
         args = self.expect("(", "'('"), self.expect("word", "the name of a constructor"), self.expect(")", "')'")
         made = self.constructors.get(plain_word(args[1].text), [])
         if len(made) != 1:
@@ -447,7 +447,7 @@ class ExprReader(AttributeReader):
         return made[0]
 
     def _reference_form(self, token: Token) -> Expr:
-        """`ref(value)`, `ref_read(ref)`, `ref_write(ref, value)`."""
+        """Read `ref(value)`, `ref_read(ref)` or `ref_write(ref, value)`."""
         make: Any = {"ref": RefCreate, "ref_read": RefRead, "ref_write": RefWrite}[token.text]
         args, attrs = self._arguments()
         wanted = 2 if token.text == "ref_write" else 1
@@ -457,7 +457,7 @@ class ExprReader(AttributeReader):
         return self.build(token, lambda: make(*args, self.span(token, token.text)))
 
     def _nested_lines(self, token: Token) -> Expr:
-        """Read a `let` in place of a value, up to the end of its scope."""
+        """Read a `let` used as a value, up to the end of its scope."""
         self.at -= 1
         return self.scope()
 
@@ -470,7 +470,7 @@ class ExprReader(AttributeReader):
 
     # Functions.
     def signature(self) -> tuple[list[Var], dict[str, Any], list[TypeVar], Type | None]:
-        """`<A>(%x: A, Primitive=1) -> A`: parameters, attributes, type variables, and the type of the result."""
+        """Read `<A>(%x: A, Primitive=1) -> A`: parameters, attributes, type variables, and the type of the result."""
         type_params = self.generics()
         _ = self.expect("(", "'(' and the parameters")
         params: list[Var] = []
@@ -520,7 +520,7 @@ def _typed(name: str, known: Type | None) -> Var:
 
 
 def similar(name: str, known: Iterable[str]) -> str:
-    """The nearest of some names that begin with a mark, `%` or `@`, as `nearest` does for words; nothing for numbers.
+    """Return a hint at the known name (`%…` or `@…`) nearest to `name`, as `nearest` does for words; empty for numbers.
     """
     found = "" if name[1:].isdigit() else nearest(name[1:], [n[1:] for n in known if not n[1:].isdigit()])
     return found.replace(" '", f" '{name[0]}")

@@ -1,8 +1,8 @@
-"""Relay's text as tokens: `(kind, text, position)`.
+"""Tokens of Relay text: `(kind, text, position)`.
 
-The kind of a mark (`(`, `=>`, …) is the mark itself; the others are `local` (`%x`), `global` (`@main`), `field` (`.0`,
-of a tuple), `number`, `word` (names of operators, types and attributes, with dots), `string`, and `end`. Comments,
-which may have comments inside, are passed over.
+The kind of a mark (`(`, `=>`, …) is the mark itself. The other kinds are `local` (`%x`), `global` (`@main`), `field`
+(`.0`, of a tuple), `number`, `word` (dotted names of operators, types and attributes), `string`, and `end`. Comments
+can be nested and are skipped.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def tokens_of(source: Source) -> list[Token]:
 
 
 def _end_of_comment(source: Source, at: int) -> int:
-    """Where a comment that has comments inside ends; raises `ParseError` where it does not."""
+    """Return the end of a nested comment. Raises `ParseError` if it is not closed."""
     depth = 0
     for mark in _COMMENT_MARK.finditer(source.text, at):
         depth += 1 if mark[0] == "/*" else -1
@@ -82,7 +82,7 @@ def _no_token(source: Source, at: int) -> ParseError:
 
 
 def string_value(token: Token) -> str:
-    """The value of a `string`, or of the quoted part of a name."""
+    """Return the value of a `string`, or of a quoted global name."""
     text = token.text.lstrip("@")
     if text.startswith("'"):
         text = '"' + text[1:-1].replace('\\\'', "'").replace('"', '\\"') + '"'
@@ -91,5 +91,5 @@ def string_value(token: Token) -> str:
 
 
 def plain_word(text: str) -> str:
-    """A word without its back quotes."""
+    """Return a word without its back quotes."""
     return re.sub(r"`((?:[^`\\]|\\.)*)`", lambda m: str(json.loads(f'"{m[1]}"')), text) if "`" in text else text

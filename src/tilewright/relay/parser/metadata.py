@@ -2,8 +2,8 @@
 
     {"relay.Constant": [{"dtype": "float32", "shape": [2], "data": "AACAPwAAAEA="}]}
 
-That is what the printer writes: base64 of the little-endian contents. The form that TVM writes, a graph of nodes with
-arrays beside it (`root`, `nodes`, `b64ndarrays`), is read as well.
+This is the printer's form: base64 of the little-endian contents. TVM's form, a graph of nodes and separate arrays
+(`root`, `nodes`, `b64ndarrays`), is supported as well.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tilewright.base.types import DataType
 
 
 def read_metadata(text: str) -> dict[str, list[Any]]:
-    """The entries by class: arrays for `relay.Constant`. Raises `CompileError` where the section is damaged."""
+    """Return the entries by class: arrays for `relay.Constant`. Raises `CompileError` if the section is damaged."""
     try:
         found = read_json(text)
         return _tvm_form(found) if "b64ndarrays" in found else {kind: [_entry(e) for e in entries]
@@ -36,7 +36,7 @@ def _entry(entry: Any) -> Any:
 
 
 def _tvm_form(graph: Any) -> dict[str, list[Any]]:
-    """The map at the root, from class to array of nodes; a constant names its array by number."""
+    """Return the entries by class from TVM's form, in which a constant refers to its array by index."""
     nodes, arrays = graph["nodes"], [read_array(base64.b64decode(a)) for a in graph["b64ndarrays"]]
     root = nodes[graph["root"]]
     found: dict[str, list[Any]] = {}

@@ -1,4 +1,4 @@
-"""Whole texts: the version, the definitions of a module, and its meta data.
+"""Parses whole texts: the version, the definitions of a module, and its metadata.
 
     #[version = "0.0.5"]
     attributes { "key" = 1 }
@@ -7,8 +7,8 @@
     def @main[A](%x: A, Primitive=1) -> A { … }
     @T.prim_func …                                  a function of loops, in the language of `tir/parser.py`
 
-The data types and the signatures of functions are read before the bodies, so that definitions may stand in any order.
-Each body is read on its own: the errors of all of them are reported together.
+Data types and signatures are read before the bodies of functions, so definitions can be in any order. Each body is read
+separately, and the errors of all bodies are reported together.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ _LOOPS: Final = re.compile(
     r"^@T\.prim_func.*?(?=^(?:def @|type |extern |attributes |#\[|@T\.prim_func|//|fn |free_var )|\Z)", re.M | re.S)
 _MARK: Final = "#loops"
 DEEPEST: Final = 5_000
-"""Brackets within each other."""
+"""Largest nesting depth of brackets."""
 
 
 @dataclass
 class _Definition:
-    """A function of the module: its signature, and where its body begins."""
+    """A function of the module: its signature, and the position of its body."""
 
     name: str
     token: Token
@@ -66,7 +66,7 @@ class _Definition:
 
 
 class ModuleReader(ExprReader):
-    """Reads one text. `init_module` has definitions that it may use."""
+    """Reads one text, which can use the definitions of `init_module`."""
 
     def __init__(self, text: str, name: str, init_module: IRModule | None = None, meta: Mapping[str, Sequence[Any]]
                  | None = None) -> None:
@@ -122,8 +122,8 @@ class ModuleReader(ExprReader):
         return found
 
     def _nesting(self) -> int:
-        """How deep reading may nest: brackets within each other, and functions that are read for their types. Raises
-        `ParseError` at too many."""
+        """Return the necessary recursion depth: that of brackets, plus one for each function that may be read on
+        demand. Raises `ParseError` if it exceeds `DEEPEST`."""
         depth = most = functions = 0
         for token in self.tokens:
             depth += (token.kind in OPEN) - (token.kind in CLOSE)
@@ -152,7 +152,7 @@ class ModuleReader(ExprReader):
             self.bind(name.text,
                       Var(name.text[1:], self.annotation() if self.accept(":") else None, self.span(name, "variable")))
             _ = self.expect(";", "';'")
-        # A definition after the expression would be read before its body; the expression is therefore the last.
+        # A definition after the expression would be used before its body is read, so the expression must be last.
         for definition in list(self._definitions.values()):
             at, names, sizes = self.at, self._names, self.sizes
             self._body(definition)
@@ -164,7 +164,7 @@ class ModuleReader(ExprReader):
 
     # Data types.
     def _name_types(self) -> None:
-        """The names of the data types, which may be used before they are defined."""
+        """Declare the names of all data types, which can be used before their definitions."""
         for i, token in enumerate(self.tokens[:-1]):
             if token.kind == "word" and token.text == "type" and self.tokens[i + 1].kind == "word":
                 name = plain_word(self.tokens[i + 1].text)
@@ -219,7 +219,7 @@ class ModuleReader(ExprReader):
             self.module.attrs[name] = self.attribute()
 
     def _signature(self) -> None:
-        """`def @name(…) -> …`; the body is passed over."""
+        """Read `def @name(…) -> …`, and skip the body."""
         _ = self.take()
         token = self.expect("global", "the name of the function, such as @main,")
         name = _global_name(token)
@@ -238,7 +238,7 @@ class ModuleReader(ExprReader):
         self._pass_over(token)
 
     def _pass_over(self, token: Token) -> None:
-        """Skip the body that begins here."""
+        """Skip the body that starts at the current token."""
         if self.kind != "{":
             raise self.fail(f"'{{' and the body of the function are expected here, and this is {shown(self.token)}")
         depth = 0
@@ -250,7 +250,8 @@ class ModuleReader(ExprReader):
         raise self.fail(f"the body of {token.text} is not closed; write }} at its end", token)
 
     def _body(self, d: _Definition) -> None:
-        """Read the body of a function, if it was not read yet; its errors are kept, for all to be reported together."""
+        """Read the body of a function unless it has been read; its errors are recorded, so that all are reported
+        together."""
         if d.function is not None or d.reading:
             return
         d.reading = True
@@ -286,7 +287,7 @@ class ModuleReader(ExprReader):
         return self._variable(definition)
 
     def _loop_function(self, name: str | None) -> None:
-        """Read a function of loops."""
+        """Read a TIR function."""
         token = self.expect(_MARK, "a function of loops")
         text = self._loops[len(self._loop_functions)]
         line = self.source.place(token.position)[0]
@@ -304,13 +305,13 @@ def _global_name(token: Token) -> str:
 
 
 def _split(text: str) -> tuple[str, str]:
-    """The program and its meta data."""
+    """Split a text into the program and its metadata."""
     m = _METADATA.search(text)
     return (text, "") if m is None else (text[: m.start()], text[m.end() :])
 
 
 def _without_loops(text: str) -> tuple[str, list[str]]:
-    """The text with a mark, and as many lines, in place of each function of loops."""
+    """Replace each TIR function by a marker with the same number of lines; return the text and the functions."""
     found: list[str] = []
 
     def mark(m: re.Match[str]) -> str:

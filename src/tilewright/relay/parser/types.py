@@ -1,4 +1,4 @@
-"""Reading tokens one after another, and types: `Tensor[(1, ?, n), float32]`, `fn [A](A) -> List[A]`, `(int32, bool)`,
+"""Token cursor, and parser of types: `Tensor[(1, ?, n), float32]`, `fn [A](A) -> List[A]`, `(int32, bool)`,
 `ref(float32)`."""
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _SUMS: Final[dict[str, Callable[[Any, Any], Any]]] = {"+": operator.add, "-": op
 
 
 class Cursor:
-    """A place in the tokens of a text."""
+    """A position in the tokens of a text."""
 
     def __init__(self, source: Source) -> None:
         self.source = source
@@ -45,7 +45,7 @@ class Cursor:
 
     @property
     def ahead(self) -> str:
-        """The kind of the token after this one."""
+        """The kind of the token after the current one."""
         return self.tokens[min(self.at + 1, len(self.tokens) - 1)][0]
 
     @property
@@ -58,7 +58,7 @@ class Cursor:
         return found
 
     def accept(self, kind: str) -> bool:
-        """Whether the token is of that kind, which is then read."""
+        """Consume the current token if it is of that kind; return whether it was."""
         if self.tokens[self.at][0] != kind:
             return False
         self.at += 1
@@ -73,7 +73,7 @@ class Cursor:
         return found
 
     def word(self, text: str) -> bool:
-        """Whether the token is that word, which is then read."""
+        """Consume the current token if it is that word; return whether it was."""
         found = self.tokens[self.at]
         if found[0] != "word" or found[1] != text:
             return False
@@ -81,7 +81,7 @@ class Cursor:
         return True
 
     def fail(self, message: str, token: Token | None = None) -> ParseError:
-        """Return the error for a token, by default the next one."""
+        """Return an error at a token, by default the current one."""
         token = self.token if token is None else token
         return self.source.error(token.position, len(token.text), message)
 
@@ -94,9 +94,8 @@ def shown(token: Token) -> str:
 
 
 class TypeReader(Cursor):
-    """Reads types. `type_names` are the data types of the module, `type_vars` and `sizes` the parameters of the
-    definition.
-    """
+    """Reads types. `type_names` are the data types of the module; `type_vars` and `sizes` are the type and shape
+    variables of the definition."""
 
     def __init__(self, source: Source) -> None:
         super().__init__(source)
@@ -106,11 +105,11 @@ class TypeReader(Cursor):
         self.sizes: dict[str, SizeVar] = {}
 
     def annotation(self) -> Type | None:
-        """A type, or None for `_`, which leaves it open."""
+        """Read a type annotation; `_` gives None."""
         return None if self.word("_") else self.type()
 
     def type(self) -> Type:
-        """A type. Raises `ParseError`."""
+        """Read a type. Raises `ParseError`."""
         token = self.take()
         if token.kind == "(":
             return self._tuple_type()
@@ -153,7 +152,7 @@ class TypeReader(Cursor):
         return made
 
     def type_list(self, close: str) -> list[Type]:
-        """Types up to the closing mark, which is read."""
+        """Read types up to the closing mark, and consume it."""
         found: list[Type] = []
         while not self.accept(close):
             found.append(self.type())
@@ -213,9 +212,9 @@ class TypeReader(Cursor):
         _ = self.expect(")", "')'")
         return RefType(held)
 
-    # Sizes.
+    # Dimensions.
     def _size(self) -> Any:
-        """A dimension: a number, `?`, a name, or arithmetic of these."""
+        """Read a dimension: a number, `?`, a name, or arithmetic of these."""
         found = self._product()
         while self.kind in _SUMS:
             found = _SUMS[self.take().kind](found, self._product())

@@ -1,7 +1,7 @@
-"""Integer forms of real operators on quantized values: a rule for each, in a table by class.
+"""Integer forms of float operators on quantized values: a table with a rule for each class of operator.
 
 A rule takes the call and its arguments as `Quantized` values, and returns the result as one: an integer expression with
-its scale. None means that the operator stays real for these arguments.
+its scale. None means that the operator stays in float for these arguments.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ from tilewright.relay.qnn.products import QnnBatchMatmul, QnnConv2d, QnnDense
 from tilewright.relay.qnn.scaling import Dequantize
 
 _CLOSE: Final = 1e-5
-"""Relative difference of two scales that are meant to be one: a bias is worth the product of two rounded numbers."""
+"""Relative tolerance for equal scales: the scale of a bias is the product of two rounded scales."""
 
 
 @dataclass(frozen=True, eq=False)
 class Quantized:
-    """An integer expression with the real value `scale * (expr - zero_point) / parts`; scale and zero point are
-    scalars, or have one element for each index of `axis`.
+    """An integer expression with the real value `scale * (expr - zero_point) / parts`.
 
-    `parts` is more than one for a sum that represents a mean.
+    Scale and zero point are scalars, or have one element for each index of `axis`. `parts` exceeds one for a sum that
+    represents a mean.
     """
 
     expr: Expr
@@ -53,25 +53,25 @@ class Quantized:
                 Constant(self.zero_point))
 
     def dequantized(self) -> Call:
-        """The real numbers."""
+        """The dequantized value."""
         return Call(Dequantize(axis=self.axis), [self.expr, *self.parameters()], span=self.expr.span)
 
     def worth_the_same(self, other: Quantized) -> bool:
-        """One scale and one zero point, and both the same."""
+        """Whether both have the same scalar scale and zero point."""
         return (self.uniform and other.uniform and self.parts == other.parts
                 and bool(self.scale.item() == other.scale.item() and self.zero_point.item() == other.zero_point.item()))
 
 
 Argument: TypeAlias = "Quantized | Expr"
-"""An argument as a quantized value, or, where it is none, as it is."""
+"""A quantized argument, or another argument unchanged."""
 Rule: TypeAlias = Callable[[Call, Sequence[Argument]], "Quantized | None"]
 
 RULES: Final[dict[type[Op], Rule]] = {}
-"""By class of operator."""
+"""Rules by class of operator."""
 
 
 def quantized_form(*classes: type[Op]) -> Callable[[Rule], Rule]:
-    """Declare the rule of some operators."""
+    """Register the rule of operators."""
 
     def register(rule: Rule) -> Rule:
         RULES.update(dict.fromkeys(classes, rule))
@@ -90,7 +90,7 @@ def _product_scale(x: Quantized, w: Quantized) -> Array:
 
 @quantized_form(Conv2d)
 def convolution(call: Call, args: Sequence[Argument]) -> Quantized | None:
-    """nn.conv2d of bytes -> qnn.conv2d: int32 with the product of the scales, one for each output channel"""
+    """nn.conv2d of bytes -> qnn.conv2d: int32 with the product of the scales, one for each output channel."""
     x, w = args
     op: Any = call.op
     if not (isinstance(x, Quantized) and isinstance(w, Quantized) and _of_bytes(x) and _of_bytes(w) and x.uniform
@@ -134,7 +134,7 @@ def _made(call: Call, op: Op, x: Quantized, w: Quantized, axis: int) -> Quantize
 
 @quantized_form(BiasAdd)
 def bias_add(call: Call, args: Sequence[Argument]) -> Quantized | None:
-    """A sum plus a constant bias: the bias in units of the sum."""
+    """A sum plus a constant bias, which is quantized to the scale of the sum."""
     x, bias = args
     if not isinstance(x, Quantized) or x.expr.tensor_type.dtype != "int32" or x.zero_point.any():
         return None
@@ -147,7 +147,7 @@ def bias_add(call: Call, args: Sequence[Argument]) -> Quantized | None:
 
 
 def is_rounded_bias(call: Call, args: Sequence[Argument]) -> bool:
-    """Return whether a real bias is not a multiple of the scale of the sums, except for the rounding of float32."""
+    """Whether a float bias is not a multiple of the sums' scale, up to float32 rounding."""
     if not isinstance(call.op, BiasAdd) or not isinstance(args[0], Quantized) or not isinstance(args[1], Constant):
         return False
     units = args[1].value.astype(np.float64) / args[0].scale.astype(np.float64)
@@ -173,7 +173,7 @@ def _in_units(bias: Argument, scale: Array) -> Constant | None:
 
 @quantized_form(Relu)
 def relu(call: Call, args: Sequence[Argument]) -> Quantized | None:
-    """Nothing below the zero point."""
+    """Clip at the zero point."""
     (x,) = args
     if not isinstance(x, Quantized) or x.zero_point.size != 1:
         return None
@@ -185,7 +185,7 @@ def relu(call: Call, args: Sequence[Argument]) -> Quantized | None:
 
 @quantized_form(Clip)
 def clip(call: Call, args: Sequence[Argument]) -> Quantized | None:
-    """The bounds in quantized units, of bytes only: sums are clipped as real numbers."""
+    """Quantize the bounds, for bytes only: sums are clipped as floats."""
     (x,) = args
     if not isinstance(x, Quantized) or not x.uniform or not _of_bytes(x):
         return None
@@ -196,7 +196,7 @@ def clip(call: Call, args: Sequence[Argument]) -> Quantized | None:
 
 @quantized_form(MaxPool1d, MaxPool2d, MaxPool3d, Reshape, Squeeze, ExpandDims, BatchFlatten, Transpose, StridedSlice)
 def same_numbers(call: Call, args: Sequence[Argument]) -> Quantized | None:
-    """Operators that choose and move elements."""
+    """Keep the quantization for operators that select and move elements."""
     x = args[0]
     if not isinstance(x, Quantized) or not x.uniform or any(isinstance(a, Quantized) for a in args[1:]):
         return None
@@ -206,7 +206,7 @@ def same_numbers(call: Call, args: Sequence[Argument]) -> Quantized | None:
 
 @quantized_form(GlobalAvgPool2d)
 def global_average(call: Call, args: Sequence[Argument]) -> Quantized | None:
-    """The int32 sum of all pixels, of as many parts."""
+    """The int32 sum of all pixels, with their number as `parts`."""
     (x,) = args
     if not isinstance(x, Quantized) or not x.uniform or not _of_bytes(x) or call.attrs.layout not in ("NCHW", "NHWC"):
         return None
@@ -221,7 +221,7 @@ def global_average(call: Call, args: Sequence[Argument]) -> Quantized | None:
 
 @quantized_form(Concatenate)
 def concatenate(call: Call, args: Sequence[Argument]) -> Quantized | None:
-    """Tensors of one scale, zero point and type, one after another."""
+    """Concatenate tensors with the same scale, zero point and type."""
     parts = list(args)
     first = parts[0]
     if not isinstance(first, Quantized):

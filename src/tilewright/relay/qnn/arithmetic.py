@@ -1,5 +1,4 @@
-"""Elementwise arithmetic and concatenation of quantized tensors, each operand with a scale and zero point of its own.
-"""
+"""Elementwise arithmetic and concatenation of quantized tensors, each operand with its own scale and zero point."""
 
 from __future__ import annotations
 
@@ -46,8 +45,7 @@ class Arithmetic(Op):
 
 
 class Sum(Arithmetic):
-    """Base of sum and difference: both operands are requantized to the scale of the result as int32 and combined there.
-    """
+    """Base of sum and difference: both operands are requantized to the result's scale as int32, then combined."""
 
     of_arrays: ClassVar[Callable[..., Any]]
     plain: ClassVar[type[Op]]
@@ -96,7 +94,7 @@ class QnnSubtract(Sum):
 
 @op("qnn.mul", kind=Fusion.BROADCAST)
 class QnnMul(Arithmetic):
-    """lhs * rhs: the int32 product of both less their zero points, requantized with the product of their scales."""
+    """lhs * rhs: the int32 product of both minus their zero points, requantized with the product of their scales."""
 
     lhs_axis: int = -1
     rhs_axis: int = -1
@@ -168,5 +166,5 @@ def _fields(e: Expr) -> list[Expr]:
 
 
 def _lowered(call: Call) -> Expr:
-    """A requantization in plain operators."""
+    """The lowered form of a requantization."""
     return call.op.simplify(call) or call

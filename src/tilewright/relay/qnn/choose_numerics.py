@@ -1,12 +1,12 @@
-"""Compute a quantized network as another runtime would: the option `relay.qnn.numerics`.
+"""Select the runtime whose rounding a quantized network follows: the option `relay.qnn.numerics`.
 
     %0 = qnn.dequantize(%x, sx, zx); %1 = nn.conv2d(%0, qnn.dequantize(w, sw, 0)); qnn.quantize(%1, s, z)
     -> def @main(%x, numerics="tflite") {
          qnn.requantize(nn.bias_add(qnn.conv2d(%x, w, zx, 0, sx, sw), 0), sx * sw, 0, s, z)
        }
 
-Everything that the dialect has an operator for leaves its rounding open, and `main` says whose it is. What it has none
-for (functions that a frontend wrote as integer arithmetic of their own) stays as it is.
+Operators of the dialect leave their rounding open, and the attribute of `main` names the runtime that defines it.
+Functions that a frontend wrote as integer arithmetic have no such operator, and do not change.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class ChooseNumerics(Pass):
     """Set the numerics of `main` to the runtime that the option `relay.qnn.numerics` names, and leave all roundings
     open. Needs known types.
 
-    Nothing changes without the option, or where it names the numerics that `main` has.
+    Nothing changes without the option, or if it names the numerics that `main` already has.
     """
 
     def transform_module(self, mod: IRModule, context: PassContext) -> IRModule:
@@ -35,7 +35,7 @@ class ChooseNumerics(Pass):
         own = str(mod["main"].attrs.get(NUMERICS, ""))
         if own == name or own.startswith(f"{name}-"):
             return mod
-        # these import passes, and the passes begin with this one
+        # imported here because these modules import the passes, which start with this one
         from tilewright.relay.qnn.normal_form import NormalizeQnn
         from tilewright.relay.qnn.real_to_qnn import RealToQnn
 

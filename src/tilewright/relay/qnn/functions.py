@@ -1,4 +1,4 @@
-"""Functions of quantized tensors: the plain operator on dequantized values, quantized again.
+"""Functions of quantized tensors: dequantize, apply the plain operator, quantize.
 
     qnn.tanh(%x, s, z, to, out_z) -> take(table, %x + 128)                                   8 bits, constant scales
                                   -> qnn.quantize(tanh(qnn.dequantize(%x, s, z)), to, out_z)
@@ -35,7 +35,7 @@ class Requantized(Op):
     """Base of the functions of a quantized tensor: `plain` of the dequantized data, quantized again."""
 
     pointwise = True
-    """Whether each element of the result is a function of one of the data, and a table does."""
+    """Whether the function is elementwise, so that a table can compute it."""
 
     steps: ClassVar[tuple[Op, ...]] = ()
 
@@ -44,7 +44,7 @@ class Requantized(Op):
         return self.steps
 
     def values(self, x: Array) -> Array:
-        """Return the function of numbers; NaN (the logarithm of a negative number) counts as zero."""
+        """The function on an array; NaN (the logarithm of a negative number) counts as zero."""
         for step in self.plain():
             x = step.reference(x)
         return np.nan_to_num(x, nan=0, posinf=np.inf, neginf=-np.inf)
@@ -88,7 +88,7 @@ class Requantized(Op):
 
 
 def _lowered(call: Call) -> Expr:
-    """A scaling in plain operators."""
+    """The lowered form of a scaling."""
     return call.op.simplify(call) or call
 
 
@@ -165,7 +165,7 @@ class QnnHardswish(Requantized):
 
 @attributes
 class Simulated(Op):
-    """Base of simulated quantization in float32; the code of the type is a scalar: 0 none, 1 int8, 2 uint8, 3 int32."""
+    """Base of simulated quantization in float32; the type is a scalar code: 0 none, 1 int8, 2 uint8, 3 int32."""
 
     axis: int = -1
     """Dimension that scale and zero point are indexed by, unless they are scalars."""

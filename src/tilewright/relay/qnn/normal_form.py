@@ -1,16 +1,16 @@
 """Rewrite the calls of the qnn dialect to one form, independent of the frontend: rules on single calls.
 
     cast(clip(qnn.requantize(%x, …, out_dtype="int32"), 0, 255), "uint8")    -> qnn.requantize(%x, …, out_dtype="uint8")
-    qnn.quantize(w, s, 0)                                                    -> the integers, of constants
+    qnn.quantize(w, s, 0)                                                    -> an integer constant
     maximum(%x, 7), nn.relu(%x)
-      -> clip(%x, 7, 255), and nothing where that is the range of the type
+      -> clip(%x, 7, 255), or %x if that is the range of the type
     qnn.conv2d(%x, w, zx, …, padding=(1, 1, 1, 1))
       -> qnn.conv2d(nn.pad(%x, zx), w, zx, …, padding=(0, 0, 0, 0))
     qnn.conv2d(%x, w of uint8, zx, 128)                                      -> qnn.conv2d(%x, w of int8, zx, 0)
     qnn.requantize(qnn.conv2d(%x, w))
       -> qnn.requantize(nn.bias_add(qnn.conv2d(%x, w), zeros))
-    scales of one element, or all the same
-      -> one number; its axis is that of the channels
+    scales of one element, or of equal elements
+      -> a scalar; its axis is that of the channels
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class NormalizeQnn(FunctionPass):
 
 
 def normalized(e: Expr) -> Expr | None:
-    """The rules of one call, until none fires."""
+    """Apply the rules to a call until none matches."""
     found = e
     while isinstance(found, Call) and isinstance(found.op, Op):
         rule = _RULES.get(type(found.op))
@@ -72,20 +72,20 @@ def normalized(e: Expr) -> Expr | None:
 
 
 def _same_call(e: Call, op: Op, args: list[Expr]) -> Call | None:
-    """The call of `op` on `args`; None where that is what `e` is."""
+    """The call of `op` on `args`; None if it equals `e`."""
     if _identical(op, e.op) and all(a is b for a, b in zip(args, e.args, strict=True)):
         return None
     return Call(op, args, span=e.span)
 
 
 def _identical(a: Op, b: Op) -> bool:
-    """Whether the attributes are the same, to the type."""
+    """Whether all attributes have equal values and types."""
     return a == b and all(type(v) is type(w)
                           for v, w in zip(a.attributes().values(), b.attributes().values(), strict=True))
 
 
 def number(p: Expr, dtype: str) -> Expr:
-    """A scale or zero point in its type; one number where it has one element, or several that are the same."""
+    """A scale or zero point as `dtype`; a scalar if all its elements are equal."""
     if not isinstance(p, Constant):
         return p
     value = p.value
@@ -96,20 +96,20 @@ def number(p: Expr, dtype: str) -> Expr:
 
 
 def _numbers(e: Call, first: int, kinds: str) -> list[Expr]:
-    """The arguments of `e`, those from `first` on as scales (`s`) and zero points (`z`)."""
+    """The arguments of `e`, those from `first` on normalized as scales (`s`) and zero points (`z`)."""
     return [*e.args[:first],
             *(number(p, "float32" if k == "s" else "int32") for p, k in zip(e.args[first:], kinds, strict=True))]
 
 
 def _axis(e: Call, axis: int, *parameters: Expr) -> int:
-    """The axis of parameters: as it is where one of them has several, else that of the channels."""
+    """The axis of parameters: kept if one of them has several elements, otherwise that of the channels."""
     ndim = e.args[0].tensor_type.ndim
     if any(not isinstance(p, Constant) or p.value.size > 1 for p in parameters):
         return axis % ndim if ndim else axis
     return 1 if ndim > 1 else -1
 
 
-# Scalings
+# Quantize, dequantize, requantize
 
 
 def _quantize(e: Call) -> Expr | None:
@@ -146,7 +146,7 @@ def _worth_the_same(*given: Expr) -> bool:
 
 
 def _bounded(x: Expr, zero: Expr, e: Call) -> Expr | None:
-    """Integers held above their zero point."""
+    """Clip integers at their zero point."""
     if not isinstance(zero, Constant) or zero.value.size != 1:
         return None
     low, high = N.limits(x.tensor_type.dtype)
@@ -154,7 +154,7 @@ def _bounded(x: Expr, zero: Expr, e: Call) -> Expr | None:
 
 
 def _with_bias(product: Call) -> Call:
-    """Sums plus a bias of zeros: every product that is requantized has one."""
+    """Add a zero bias, so that each requantized product has one."""
     axis = _channel_axis(product)
     zeros = Constant(np.zeros(product.tensor_type.shape[axis], np.int32))
     return Call(BiasAdd(axis), [product, zeros], span=product.span)
@@ -193,13 +193,13 @@ def _dense(e: Call) -> Expr | None:
 
 
 def _around(padding: Any) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """The padding before height and width, and behind them."""
+    """The padding before and after height and width."""
     both = both_sides(padding, 2)
     return both[:2], both[2:]
 
 
 def _signed_weight(w: Expr, zero: Expr) -> tuple[Expr, Expr]:
-    """A constant weight of unsigned bytes as one of signed bytes."""
+    """A constant uint8 weight as int8."""
     if not isinstance(w, Constant) or not isinstance(zero, Constant) or w.tensor_type.dtype != "uint8":
         return w, zero
     return Constant((w.value.astype(np.int16) - 128).astype(np.int8),
@@ -207,12 +207,12 @@ def _signed_weight(w: Expr, zero: Expr) -> tuple[Expr, Expr]:
 
 
 def _bias_add(e: Call) -> Expr | None:
-    """Of sums: along the channels, counted from the front."""
+    """Normalize the bias axis of sums to count from the front."""
     return _same_call(e, BiasAdd(e.op.axis % e.tensor_type.ndim), list(e.args))
 
 
 def _add(e: Call) -> Expr | None:
-    """A vector along the channels of sums is a bias."""
+    """Adding a vector along the channels of sums -> nn.bias_add."""
     x, b = e.args
     product = product_below(x)
     if product is not x or not isinstance(b, Constant):
@@ -233,7 +233,7 @@ def _arithmetic(e: Call) -> Expr | None:
 
 
 def _concatenate(e: Call) -> Expr | None:
-    """Each part requantized where it has another scale, then joined."""
+    """Requantize parts with another scale, then concatenate."""
     data, scales, zeros, s, z = e.args
     if not (isinstance(data, Tuple) and isinstance(scales, Tuple) and isinstance(zeros, Tuple)):
         return None
@@ -265,11 +265,11 @@ def _softmax(e: Call) -> Expr | None:
     return _same_call(e, QnnSoftmax(e.op.axis % e.tensor_type.ndim), _numbers(e, 1, "szsz"))
 
 
-# What stands between
+# Operators between
 
 
 def _clip(e: Call) -> Expr | None:
-    """Bounds inside the range of the type; of a clip, one."""
+    """Clamp the bounds to the range of the type; merge nested clips."""
     x, dtype = e.args[0], e.tensor_type.dtype
     if dtype not in N.QUANTIZED:
         return None
@@ -284,7 +284,7 @@ def _clip(e: Call) -> Expr | None:
 
 
 def _extreme(e: Call) -> Expr | None:
-    """The larger or smaller of integers and one number -> clip."""
+    """The maximum or minimum of integers and a constant -> clip."""
     x, bound = e.args
     if isinstance(x, Constant):
         x, bound = bound, x
@@ -297,7 +297,7 @@ def _extreme(e: Call) -> Expr | None:
 
 
 def _relu(e: Call) -> Expr | None:
-    """Of bytes, which are held above zero itself."""
+    """Relu of bytes -> clip at zero."""
     dtype = e.tensor_type.dtype
     if dtype not in ("int8", "uint8"):
         return None
@@ -305,7 +305,7 @@ def _relu(e: Call) -> Expr | None:
 
 
 def _pad(e: Call) -> Expr | None:
-    """By a float number, as the field writes it; of a padded value by the same, once."""
+    """Pad by a float constant, as TVM does; merge nested pads of one value."""
     x, value = e.args[0], e.args[1] if len(e.args) > 1 else N.constant(0, "float32")
     if (e.attrs.pad_mode != "constant" or not isinstance(value, Constant)
             or x.tensor_type.dtype not in ("int8", "uint8")):
@@ -322,7 +322,7 @@ def _pad(e: Call) -> Expr | None:
 
 
 def _max_pool(e: Call) -> Expr | None:
-    """Padding by the least number is padding of the pool."""
+    """Fold padding by the least value into the padding of the pool."""
     how: Any = e.op
     x = e.args[0]
     before, after = _around(how.padding)
@@ -348,7 +348,7 @@ def _pads_least(pad: Call, layout: str) -> bool:
 
 
 def _reshape(e: Call) -> Expr | None:
-    """Every view is a reshape to known sizes, and one of a view is one."""
+    """Convert all views to reshapes to static sizes, and merge nested views."""
     shape = e.tensor_type.shape
     if not all(isinstance(n, int) for n in shape):
         return None
@@ -377,4 +377,4 @@ _RULES: Final[dict[type[Op], Rule]] = {
     Cast: _cast,
     **dict.fromkeys((Reshape, Squeeze, ExpandDims, BatchFlatten), _reshape),
 }
-"""By class of operator."""
+"""Rules by class of operator."""

@@ -1,5 +1,4 @@
-"""The numbers of quantization: ranges, rounding, fixed-point multipliers, and arithmetic of graphs built from plain
-operators."""
+"""The arithmetic of quantization: ranges, rounding, fixed-point multipliers, and graphs of plain operators."""
 
 from __future__ import annotations
 
@@ -43,15 +42,13 @@ def limits(dtype: str | DataType) -> tuple[int, int]:
 
 
 def float_limits(dtype: str | DataType) -> tuple[float, float]:
-    """The same for values of float32 that are converted to it: 2^31 would not fit into int32."""
+    """The limits as float32 values that convert safely: 2^31 would not fit int32."""
     low, high = limits(dtype)
     return float(low), float(np.nextafter(np.float32(high), np.float32(0))) if high > 1 << 24 else float(high)
 
 
 def checked(rounding: str, compute_dtype: str) -> tuple[str, str]:
-    """Return the attributes of a requantization, "None" replaced by TVM's defaults. Raises `CompileError` for other
-    values.
-    """
+    """The attributes of a requantization, "None" replaced by TVM's defaults. Raises `CompileError` for other values."""
     how = "UPWARD" if rounding == "None" else rounding
     kind = "int64" if compute_dtype == "None" else compute_dtype
     if how not in ROUNDING:
@@ -69,8 +66,11 @@ def require_quantized(t: TensorType, what: str) -> TensorType:
 
 
 def require_parameter(t: Any, what: str, of: TensorType, axis: int, exact: bool = False) -> None:
-    """A scale (float32, or float64 where it may be `exact`) or zero point (int32) of one number, or of one for each
-    element of `axis`."""
+    """Check a scale (float32; with `exact` also float64) or zero point (int32): a scalar, or one element per index of
+    `axis`.
+
+    Raises `ShapeError` for other tensors.
+    """
     wanted = FLOAT32 if what.endswith("scale") else INT32
     if not isinstance(t, TensorType) or (t.dtype is not wanted
                                          and not (exact and wanted is FLOAT32 and t.dtype == "float64")):
@@ -84,14 +84,14 @@ def require_parameter(t: Any, what: str, of: TensorType, axis: int, exact: bool 
 
 
 def along(parameter: Array, ndim: int, axis: int) -> Array:
-    """A scale or zero point so that it broadcasts along `axis` of a tensor of `ndim` dimensions."""
+    """Reshape a scale or zero point to broadcast along `axis` of a tensor with `ndim` dimensions."""
     if parameter.size == 1:
         return parameter.reshape(())
     return parameter.reshape([-1 if d == axis % ndim else 1 for d in range(ndim)])
 
 
 def rounded(x: Array, rounding: str) -> Any:
-    """Whole numbers of floats: halves upward (UPWARD), away from zero (TONEAREST), or to the even one."""
+    """Round floats to integers: half up (UPWARD), half away from zero (TONEAREST), or half to even."""
     if rounding == "UPWARD":
         return np.floor(x + np.asarray(0.5, x.dtype))
     if rounding == "TONEAREST":
@@ -101,24 +101,24 @@ def rounded(x: Array, rounding: str) -> Any:
 
 
 def saturated(x: Array, dtype: str | DataType) -> Array:
-    """Held in the range of an integer type."""
+    """Clip to the range of an integer type, and convert."""
     low, high = limits(dtype) if x.dtype.kind == "i" else float_limits(dtype)
     return np.clip(x, low, high).astype(DataType(dtype).numpy())
 
 
 def fixed_point(multiplier: float) -> tuple[int, int]:
-    """`(m, shift)` with `multiplier = m * 2^(shift - 31)`, m of 31 bits: gemmlowp's fixed-point numbers."""
+    """`(m, shift)` with `multiplier = m * 2^(shift - 31)` and 31-bit m: gemmlowp's fixed-point numbers."""
     if multiplier == 0:
         return 0, 0
     fraction, exponent = math.frexp(multiplier)
     m = math.floor(fraction * (1 << 31) + 0.5)
     if exponent < -31:
-        return 0, 0  # less than half of one for every number of 32 bits
+        return 0, 0  # less than 1/2 for every 32-bit number
     return (m // 2, exponent + 1) if m == 1 << 31 else (m, exponent)
 
 
 def fixed_points(multipliers: Array) -> tuple[Array, Array, Array]:
-    """Multipliers, left shifts and right shifts (of int64) for each of an array of numbers."""
+    """The multipliers, left shifts and right shifts (int64) for an array of numbers."""
     found = [fixed_point(float(m)) for m in np.asarray(multipliers, np.float64).ravel()]
     shape = np.shape(multipliers)
     m = np.asarray([f for f, _ in found], np.int64).reshape(shape)
@@ -127,12 +127,11 @@ def fixed_points(multipliers: Array) -> tuple[Array, Array, Array]:
 
 
 def fixed_product(x: Array, multipliers: Array, rounding: str, wide: bool = False) -> Array:
-    """Return int64 `x` times real multipliers in fixed point; TONEAREST rounds ties away from zero, TOEVEN to the even
-    number.
+    """int64 `x` times real multipliers in fixed point; TONEAREST rounds half away from zero, TOEVEN half to even.
 
-    TFLITE reproduces TensorFlow Lite's reference kernels: the product with a 31-bit number is rounded twice, to 32 bits
-    with ties up, then to the result with ties away from zero. For `wide` sums, of more than 32 bits, the product with a
-    15-bit number is rounded up once.
+    TFLITE reproduces TensorFlow Lite's reference kernels. The product with a 31-bit number is rounded twice: to 32 bits
+    half up, then to the result half away from zero. For `wide` sums, of more than 32 bits, the product with a 15-bit
+    number is rounded up once.
     """
     m, left, right = fixed_points(multipliers)
     if rounding == "TFLITE":
@@ -161,11 +160,11 @@ def _reduced_product(x: Array, m: Array, right: Array) -> Array:
 
 
 def reduced(m: Array) -> Array:
-    """Multipliers of 31 bits as numbers of 15 bits."""
+    """Reduce 31-bit multipliers to 15 bits."""
     return np.where(m < 0x7FFF0000, (m + (1 << 15)) >> 16, 0x7FFF)
 
 
-# Graphs.
+# Graphs
 def constant(value: Any, dtype: str | DataType) -> Constant:
     return Constant(np.asarray(value, DataType(dtype).numpy()))
 
@@ -184,7 +183,7 @@ def casted(x: Expr, dtype: str | DataType, span: Origin | None) -> Expr:
 
 
 def spread(parameter: Expr, ndim: int, axis: int, span: Origin | None) -> Expr:
-    """`along`, of an expression."""
+    """`along` for an expression."""
     if isinstance(parameter, Constant):
         return Constant(along(parameter.value, ndim, axis), parameter.span)
     size = parameter.tensor_type.shape
@@ -194,7 +193,7 @@ def spread(parameter: Expr, ndim: int, axis: int, span: Origin | None) -> Expr:
 
 
 def difference(x: Expr, zero_point: Expr, span: Origin | None) -> Expr:
-    """x - zero_point; x itself where that is zero."""
+    """x - zero_point; x itself if the zero point is zero."""
     if is_zero(zero_point):
         return x
     if isinstance(x, Constant) and isinstance(zero_point, Constant):
@@ -211,12 +210,12 @@ def quotient(a: Expr, b: Expr, span: Origin | None) -> Expr:
 
 
 def product(x: Expr, factor: Expr, span: Origin | None) -> Expr:
-    """Return x * factor of float32 as a product that no pass merges with its neighbours."""
+    """x * factor in float32, as a product that no pass merges with its neighbours."""
     return Call(MultiplyAdd(), [x, factor, constant(-0.0, FLOAT32)], span=span)
 
 
 def rounded_graph(x: Expr, rounding: str, span: Origin | None) -> Expr:
-    """`rounded` of an expression."""
+    """`rounded` for an expression."""
     kind = x.tensor_type.dtype
     if rounding == "UPWARD":
         return Call(Floor(), [Call(Add(), [x, constant(0.5, kind)], span=span)], span=span)
@@ -228,7 +227,7 @@ def rounded_graph(x: Expr, rounding: str, span: Origin | None) -> Expr:
 
 
 def saturated_graph(x: Expr, zero_point: Expr, dtype: str | DataType, span: Origin | None) -> Expr:
-    """Whole numbers plus a zero point, held in the range of `dtype` and converted to it."""
+    """Integral values plus a zero point, clipped to the range of `dtype` and converted."""
     kind = x.tensor_type.dtype
     low, high = limits(dtype) if kind.is_integer else float_limits(dtype)
     if not is_zero(zero_point):
@@ -238,10 +237,10 @@ def saturated_graph(x: Expr, zero_point: Expr, dtype: str | DataType, span: Orig
 
 def fixed_product_graph(x: Expr, multipliers: Array, rounding: str, span: Origin | None, wide: bool = False,
                         least: int = -1) -> Expr:
-    """Return `fixed_product` of an int64 expression, or of an int32 one for TFLITE sums that are not `wide`, and where
+    """`fixed_product` for an int64 expression, or int32 for TFLITE sums that are not `wide` and for
     `fits_high_product`.
 
-    Results of at most `least` need not be exact: with zero, negative results may be rounded differently.
+    Results up to `least` need not be exact: with `least` = 0, negative results may be rounded differently.
     """
     m, left, right = fixed_points(multipliers)
     if rounding == "TFLITE":
@@ -265,21 +264,19 @@ def fixed_product_graph(x: Expr, multipliers: Array, rounding: str, span: Origin
 
 
 def fits_high_product(multipliers: Array, rounding: str) -> bool:
-    """Return whether `fixed_product` of int32 numbers needs only the high 32 bits of a 64-bit product, with room for a
-    zero point.
-    """
+    """Whether `fixed_product` of int32 numbers fits the high half of a 64-bit product, with room for a zero point."""
     _, left, right = fixed_points(multipliers)
     return rounding == "UPWARD" and not left.any() and bool((right >= 33).all())
 
 
 def twice_rounded_graph(x: Expr, m: Array, left: Array, right: Array, span: Origin | None, least: int = -1) -> Expr:
-    """`_twice_rounded` of an int32 expression: int32, with the product alone in 64 bits.
+    """`_twice_rounded` for an int32 expression: int32, with only the product in 64 bits.
 
         whole = (x * m + 2^30) >> 31; (whole + half - (whole < 0)) >> last
 
-    The half of the second rounding goes into the sum of the first, and the sign of `whole` is that of x where it
-    matters, or the other one where `m` is negative. Where what is negative does not matter (`least` is zero or more,
-    and so is `m`), both shifts are one.
+    The half of the second rounding is merged into the addend of the first. The sign of `whole` is that of x where it
+    matters, or the opposite if `m` is negative. If negative results are irrelevant (`least` >= 0, `m` >= 0), both
+    shifts are merged.
     """
     if left.any():
         x = Call(LeftShift(), [x, Constant(left.astype(np.int32))], span=span)
@@ -302,7 +299,7 @@ def twice_rounded_graph(x: Expr, m: Array, left: Array, right: Array, span: Orig
 
 
 def _upper_part(x: Expr, m: Array, addend: Array, more: Array, span: Origin | None) -> Expr:
-    """`(x * m + addend) >> (32 + more)`, of int32 and as int32."""
+    """`(x * m + addend) >> (32 + more)` for int32, as int32."""
     whole = Call(HighProduct(), [x, Constant(m.astype(np.int32)), Constant(np.asarray(addend))], span=span)
     return Call(RightShift(), [whole, Constant(np.asarray(more, np.int32))], span=span) if more.any() else whole
 

@@ -1,16 +1,16 @@
-"""What ONNX Runtime computes for operators of quantized tensors, to the last bit: those that its optimizer makes of
-dequantize, operator, quantize.
+"""Bit-exact results of ONNX Runtime's fused quantized operators, which its optimizer makes of dequantize, operator,
+quantize.
 
     QLinearConv, QGemm          saturate(round(sums * (sx * sw / s)) + z)             `qnn.requantize` in float32
     QLinearAdd                  saturate(round(a * (sa / s) + (b * (sb / s) + c)))    products and sums rounded once,
                                                                                      c = z - (sa / s * za + sb / s * zb)
     QLinearMul                  saturate(round((a - za) * (b - zb) * (sa * sb / s) + z))
-    QLinearAveragePool          saturate(round(mean / s + z))                         mean of real numbers, in order
+    QLinearAveragePool          saturate(round(mean / s + z))                         mean of floats, in order
     QLinearGlobalAveragePool    saturate(round(sum * (sx / (s * count))) + z)
     QLinearSoftmax              saturate(round(e * floor(1 / s) / sum(e)) + z)        e from a table of exponentials
 
-All in float32, one rounding a step, halves to the even number. What it does not fuse is computed in real numbers
-between dequantize and quantize, by division. Found by comparing with release 1.31 on numbers half-way
+All steps are in float32, each rounded half to even. Operators that are not fused are computed in float between
+dequantize and quantize. The formulas were found by comparison with release 1.31 on half-way values
 (`tests/test_onnx_runtime_integers.py`).
 """
 
@@ -37,7 +37,7 @@ from tilewright.relay.qnn.scaling import Requantize
 _F: Final = np.float32
 _BYTES: Final = ("int8", "uint8")
 _RESERVED: Final = 5
-"""By how many powers of e the greatest exponential of a softmax stays below what a sum of them may be."""
+"""Margin, as a power of e, between the greatest exponential of a softmax and overflow of their sum."""
 
 
 def _known(*values: Quantized) -> bool:
@@ -61,7 +61,7 @@ def _f(value: Any) -> Constant:
 
 
 def _stored(whole: Expr, dtype: DataType, span: Origin | None) -> Expr:
-    """Whole float32 numbers in the range of a type."""
+    """Clip integral float32 values to the range of a type, and convert."""
     low, high = N.float_limits(dtype)
     return N.casted(_call(Clip(low, high), whole, span=span), dtype, span)
 
@@ -71,7 +71,7 @@ def _centred(q: Quantized, span: Origin | None) -> Expr:
 
 
 def summed(a: Quantized, b: Quantized, to: Quantized) -> Expr | None:
-    """The integers of a + b in the units of `to`; None unless each has one scale and bytes."""
+    """The integers of a + b in the scale of `to`; None unless all have scalar scales and bytes."""
     if not _known(a, b, to):
         return None
     span, dtype = to.expr.span, to.expr.tensor_type.dtype
@@ -83,7 +83,7 @@ def summed(a: Quantized, b: Quantized, to: Quantized) -> Expr | None:
 
 
 def multiplied(a: Quantized, b: Quantized, to: Quantized) -> Expr | None:
-    """The integers of a * b in the units of `to`."""
+    """The integers of a * b in the scale of `to`; None unless all have scalar scales and bytes."""
     if not _known(a, b, to):
         return None
     span = to.expr.span
@@ -93,13 +93,13 @@ def multiplied(a: Quantized, b: Quantized, to: Quantized) -> Expr | None:
 
 
 def rounded_after(real: Expr, zero: int, dtype: DataType, span: Origin | None) -> Expr:
-    """The integers of real numbers in units of one, moved by the zero point before they are rounded."""
+    """Add the zero point to real numbers in units of one, then round."""
     moved = _call(Add(), real, _f(zero), span=span) if zero else real
     return _stored(_call(Round(), moved, span=span), dtype, span)
 
 
 def averaged(mean: Call, to: Quantized) -> Expr | None:
-    """The integers of the means of windows."""
+    """The integers of the means of windows; None if a scale is not a scalar constant."""
     if not _known(to):
         return None
     return rounded_after(_call(Quotient(), mean, _f(_scale(to)), span=to.expr.span), _zero(to),
@@ -107,7 +107,7 @@ def averaged(mean: Call, to: Quantized) -> Expr | None:
 
 
 def global_average(x: Quantized, to: Quantized, axes: tuple[int, ...], count: int) -> Expr | None:
-    """The integers of the means of whole images."""
+    """The integers of the means of whole images; None if a scale is not a scalar constant."""
     if not _known(x, to):
         return None
     span = to.expr.span
@@ -119,7 +119,7 @@ def global_average(x: Quantized, to: Quantized, axes: tuple[int, ...], count: in
 
 
 def softmax(x: Quantized, to: Quantized, axis: int) -> Expr | None:
-    """The integers of a softmax: the result's scale counts as one over a whole number."""
+    """The integers of a softmax; the scale of the result is treated as 1 / floor(1 / scale)."""
     depth = x.expr.tensor_type.shape[axis]
     if not _known(x, to) or not isinstance(depth, int):
         return None
@@ -137,8 +137,7 @@ def softmax(x: Quantized, to: Quantized, axis: int) -> Expr | None:
 
 
 def fused(call: Call, args: Sequence[Quantized], to: Quantized) -> Expr | None:
-    """The integers of an operator of real numbers that stands between dequantized `args` and a quantization; None where
-    it is not fused."""
+    """The integers of a float operator between dequantized `args` and a quantization; None if it is not fused."""
     op: Any = call.op
     if isinstance(op, Add):
         return summed(args[0], args[1], to)

@@ -20,9 +20,7 @@ def quantize(
     data: Any, output_scale: Any, output_zero_point: Any, axis: int = -1, out_dtype: str = "int8", span: Origin
     | None = None
 ) -> Call:
-    """Return `data` quantized with a scale and zero point; see the operator `qnn.quantize`, whose text form has the
-    dtype first.
-    """
+    """`data` quantized with a scale and zero point; the text form of `qnn.quantize` has the dtype first."""
     return Quantize(out_dtype, axis)(data, output_scale, output_zero_point, span=span)
 
 
@@ -34,13 +32,13 @@ def leaky_relu(x: Any, alpha: float, input_scale: Any, input_zero_point: Any, ou
 
 def simulated_quantize(data: Any, output_scale: Any, output_zero_point: Any, axis: int = -1,
                        out_dtype: Any = "int8") -> Call:
-    """`quantize` played through in float32; `out_dtype` is int8, uint8, int32, "disable", or a scalar of its code."""
+    """`quantize` simulated in float32; `out_dtype` is int8, uint8, int32, "disable", or a scalar code."""
     return SimulatedQuantize(axis)(data, _code(out_dtype), output_scale, output_zero_point)
 
 
 def simulated_dequantize(data: Any, input_scale: Any, input_zero_point: Any, axis: int = -1,
                          in_dtype: Any = "int8") -> Call:
-    """`dequantize` played through in float32; `in_dtype` is int8, uint8, int32, "disable", or a scalar of its code."""
+    """`dequantize` simulated in float32; `in_dtype` is int8, uint8, int32, "disable", or a scalar code."""
     return SimulatedDequantize(axis)(data, _code(in_dtype), input_scale, input_zero_point)
 
 
@@ -53,7 +51,7 @@ def _code(dtype: Any) -> Any:
     return const(SQNN_DTYPE_TO_CODE[dtype], "int32")
 
 
-def __getattr__(name: str) -> Callable[..., Any]:
+def __getattr__(name: str) -> Callable[..., Call]:
     return public_function("qnn." + name, __name__)
 
 

@@ -2,11 +2,11 @@
 
     qnn.conv2d(%x, w, zx, zw, sx, sw) -> subtract(nn.conv2d(%x, w), zx * sum(w))         constant w, zw = 0
 
-With constant weights the products are those of the bytes as they are stored, unsigned data by signed weights, which is
-what processors multiply fastest, and one constant for each output channel takes the zero point back. Weights that their
-own zero point makes wider than a byte are two products, of what fits and of what is beyond. Signed data are moved by
-128; padding is the zero point; channels are filled up to whole words. Anything else is computed in int32, zero points
-subtracted before. The scales say what the result is worth, `sx * sw`; they change no number here.
+With constant weights, the stored bytes are multiplied: unsigned data by signed weights, which is fastest on processors.
+The data's zero point is subtracted as one constant per output channel. Weights that exceed a byte because of their zero
+point are split into two products: the clipped weights, and the excess. Signed data are offset by 128, padding is the
+zero point, and channels are padded to whole words. Other cases are computed in int32 after subtracting the zero points.
+The scales define the scale of the result, `sx * sw`, and do not affect the integers.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ from tilewright.relay.op.transform import Pad, StridedSlice
 from tilewright.relay.qnn import numerics as N
 
 _LONGEST_RUN: Final = 64
-"""Bytes along a row of a kernel that are multiplied without a loop."""
+"""Longest run of bytes along a kernel row that is multiplied without a loop."""
 _MOST_STRAYS: Final = 2
-"""Places of a kernel with weights wider than a byte whose products are added alone."""
+"""Largest number of kernel positions with weights beyond a byte whose products are added separately."""
 
 
 @op("qnn.conv2d", kind=Fusion.OUT_FUSABLE)
@@ -101,20 +101,20 @@ class QnnConv2d(Conv2d):
         return _corrected(product, zero, sums.reshape([-1 if d == channel else 1 for d in range(4)]), span)
 
     def _reads_rows(self, x: TensorType, w: TensorType) -> bool:
-        """Are a few channels that are no whole words, stored last, better multiplied as runs of a row?"""
+        """Whether NHWC data with few channels, not a multiple of a word, are better multiplied as runs along rows."""
         _, depth, _, width = self.kernel_shape(w)
         last = self.data_layout == (self.out_layout or self.data_layout) == "NHWC" and x.is_static and w.is_static
         return (last and self.groups == self.dilation[1] == 1 < width and depth % FOURS.width != 0
                 and width * depth <= _LONGEST_RUN)
 
     def _reads_planes(self, x: TensorType, w: TensorType) -> bool:
-        """Are the planes of a picture better multiplied as runs of their rows?"""
+        """Whether NCHW planes are better multiplied as runs along their rows."""
         _, depth, _, width = self.kernel_shape(w)
         first = self.data_layout == (self.out_layout or self.data_layout) == "NCHW" and x.is_static and w.is_static
         return first and self.groups == self.dilation[1] == 1 < width and depth < FOURS.width and width <= _LONGEST_RUN
 
     def _by_planes(self, x: Expr, weight: Array, zero: Expr, span: Origin | None) -> Expr:
-        """The product of rows of planes with a kernel that is as wide as whole words."""
+        """The product of rows of planes with a kernel whose width is padded to whole words."""
         ordered = weight.transpose(self.axes()[1])  # OIHW
         channels, *_, wide = ordered.shape
         rows = np.pad(ordered, [(0, 0), (0, 0), (0, 0), (0, -wide % FOURS.width)])
@@ -129,8 +129,8 @@ class QnnConv2d(Conv2d):
         return _corrected(_total(plain, x, rows, span), zero, sums.reshape(1, -1, 1, 1), span)
 
     def _by_rows(self, shape: tuple[int, ...], x: Expr, weight: Array, zero: Expr, span: Origin | None) -> Expr:
-        """Return the product of runs along rows of `x`, whose last axis is pixels and channels: a convolution of one
-        channel, as wide as whole words.
+        """The product of runs along rows of `x` (pixels and channels): a one-channel convolution, padded to whole
+        words.
         """
         batch, height, width, depth = shape
         ordered = weight.transpose([self.axes()[1][k] for k in (2, 3, 1, 0)])  # HWIO
@@ -264,7 +264,7 @@ class QnnBatchMatmul(Op):
 
 
 def _rows(x: Expr) -> Expr:
-    """Pixels and channels as one axis."""
+    """Merge pixels and channels into one axis."""
     *lead, width, depth = x.tensor_type.shape
     return Call(sized((*lead, width * depth)), [x], span=x.span)
 
@@ -281,10 +281,9 @@ def _check_parameters(x: TensorType, w: TensorType, out_axis: int, zx: Type, zw:
 
 def _stored(x: Expr, w: Expr, zx: Expr, zw: Expr, zero_points: Array | None, span: Origin | None,
             split: bool) -> tuple[Expr, Array, Expr] | None:
-    """Unsigned data, signed weights without a zero point, and the data's zero point; None when the weights are not
-    known or too wide.
+    """Unsigned data, signed weights without a zero point, and the data's zero point.
 
-    Weights are of a byte, or of one bit more where they may be `split` into two.
+    None if the weights are not constant or too wide: more than a byte, or with `split`, more than 9 bits.
     """
     if not isinstance(w, Constant) or zero_points is None:
         return None
@@ -301,10 +300,10 @@ def _stored(x: Expr, w: Expr, zx: Expr, zw: Expr, zero_points: Array | None, spa
 
 
 def _total(plain: Conv2d | Dense, x: Expr, weight: Array, span: Origin | None) -> Expr:
-    """Return the product with weights of a byte, or with wider ones in two parts: the low byte, and the rest.
+    """The product with weights of a byte, or with wider ones in two parts: the clipped weights, and the excess.
 
-    A zero point leaves few nonzero weights in the rest: if these are at few positions of the kernel, their products are
-    added separately.
+    A zero point leaves few nonzero weights in the excess. If these are at few positions of the kernel, their products
+    are added separately.
     """
     inside = np.clip(weight, -128, 127)
     product = Call(plain, [x, Constant(inside.astype(np.int8), span)], span=span)
@@ -322,10 +321,10 @@ def _total(plain: Conv2d | Dense, x: Expr, weight: Array, span: Origin | None) -
 
 
 def _strays(plain: Conv2d | Dense, shape: Sequence[int], weight: Array) -> list[tuple[StridedSlice, Array]] | None:
-    """For each place of the kernel with weights that are not zero: the part of the data that it multiplies, and its
-    weights along the output channels.
+    """For each kernel position with nonzero weights: the slice of the data that it multiplies, and its weights by
+    output channel.
 
-    None where these are many, a size is open, or padding is part of the product.
+    None if there are many, a size is dynamic, or padding is part of the product.
     """
     if not all(isinstance(d, int) for d in shape):
         return None
@@ -353,14 +352,11 @@ def _strays(plain: Conv2d | Dense, shape: Sequence[int], weight: Array) -> list[
 
 
 def _exact(x: Expr, zero_point: Expr, ndim: int, axis: int, span: Origin | None) -> Expr:
-    """`x - zero_point` as int32."""
     return N.difference(N.casted(x, "int32", span), N.spread(zero_point, ndim, axis, span), span)
 
 
 def _corrected(product: Expr, zero: Expr, sums: Array, span: Origin | None) -> Expr:
-    """Return a product less the contribution of the data's zero point, `zero` for each of the `sums` of weights; int32
-    wraps around, as the sums do.
-    """
+    """Subtract the contribution of the data's zero point from a product: `zero` times `sums`; int32 wraps around."""
     if N.is_zero(zero) or not sums.any():
         return product
     if isinstance(zero, Constant):

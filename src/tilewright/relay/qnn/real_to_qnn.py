@@ -1,4 +1,4 @@
-"""Replace real arithmetic between dequantize and quantize by operators of the qnn dialect.
+"""Replace float arithmetic between dequantize and quantize by operators of the qnn dialect.
 
     qnn.quantize(nn.relu(add(qnn.dequantize(%a, sa, za), qnn.dequantize(%b, sb, zb))), s, z)
     -> clip(qnn.add(%a, %b, sa, za, sb, zb, s, z), z, 255)
@@ -7,8 +7,8 @@
     qnn.quantize(nn.bias_add(%0, qnn.dequantize(b, sx * sw, 0)), s, z)
     -> qnn.requantize(nn.bias_add(qnn.conv2d(%x, w, zx, 0, sx, sw), b), sx * sw, 0, s, z)
 
-Unlike `FakeQuantizationToInteger`, which makes what is computed, it keeps the operators that accelerators look for, and
-leaves their roundings open.
+Unlike `FakeQuantizationToInteger`, which lowers to integer arithmetic, it keeps the operators that accelerators match,
+and leaves their roundings open.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from tilewright.relay.visitor import rewrite
 
 @dataclass(frozen=True, eq=False)
 class Wanted:
-    """The type, scale and zero point of a result, and between which real numbers it is held."""
+    """The type, scale and zero point of a result, and its real bounds."""
 
     dtype: DataType
     scale: Constant
@@ -53,7 +53,7 @@ class Wanted:
     most: float = math.inf
 
     def held(self, x: Expr) -> Expr:
-        """Integers `x` held between the bounds, where that does something."""
+        """Clip integers `x` to the bounds, unless the type already does."""
         low, high = N.limits(self.dtype)
         if self.scale.value.size != 1 or self.zero_point.value.size != 1:
             return x
@@ -62,7 +62,7 @@ class Wanted:
             span=x.span)
 
     def place(self, real: float) -> int:
-        """The integer of a real number, in the range of the type."""
+        """Quantize a number to an integer in the range of the type."""
         low, high = N.limits(self.dtype)
         if math.isinf(real):
             return low if real < 0 else high
@@ -71,7 +71,7 @@ class Wanted:
 
 
 Maker = Callable[[Wanted], "Expr | None"]
-"""How a real value is made as integers; None where it cannot be for these."""
+"""Builds the integer form of a float value; returns None if it has none."""
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,7 @@ class RealToQnn(FunctionPass):
     """Replace regions between `qnn.dequantize` and `qnn.quantize` by operators of the dialect that accelerators match.
     Needs known types.
 
-    Regions without a form in the dialect stay real.
+    Regions without a form in the dialect stay in float.
     """
 
     kind: ClassVar[type] = Function
@@ -94,7 +94,7 @@ class _Sweep:
         self.makers: dict[Expr, Maker] = {}
 
     def visit(self, e: Expr) -> Expr | None:
-        """What replaces `e`; notes how it is quantized, or how it would be made."""
+        """The replacement of `e`, or None; records its quantization, or how to build its integer form."""
         if not isinstance(e, Call) or not isinstance(e.op, Op):
             return None
         if isinstance(e.op, Dequantize):
@@ -123,14 +123,14 @@ class _Sweep:
         return self.made(x, Wanted(DataType(how.out_dtype), scale, zero_point, how.axis))
 
     def made(self, x: Expr, wanted: Wanted) -> Expr | None:
-        """The integers of a real value."""
+        """The integer form of a float value, or None."""
         q = self.quantized.get(x)
         if q is not None:
             return _requantized(q, wanted)
         maker = self.makers.get(x)
         return None if maker is None else maker(wanted)
 
-    # Rules: what is known of a call of real numbers
+    # Rules for calls on floats
 
     def product(self, e: Call) -> None:
         found = RULES[type(e.op)](e, [self.quantized.get(a, a) for a in e.args])
@@ -138,7 +138,7 @@ class _Sweep:
             self.quantized[e] = found
 
     def bias(self, e: Call) -> None:
-        """A bias of sums; `add` of a constant along one axis is one, too."""
+        """A bias of sums; `add` of a constant along one axis counts as one."""
         if self.quantized.get(e.args[0]) is not None:
             self.product(e)
 
@@ -148,7 +148,7 @@ class _Sweep:
             self.quantized[e] = Quantized(Call(e.op, [x.expr, *e.args[1:]], span=e.span), x.scale, x.zero_point)
 
     def padded(self, e: Call) -> None:
-        """Padding by zero is padding by the zero point."""
+        """Padding by zero -> padding by the zero point."""
         x, value = self.quantized.get(e.args[0]), e.args[1] if len(e.args) > 1 else None
         if x is None or not x.uniform or e.attrs.pad_mode != "constant" or (value is not None
                 and (not isinstance(value, Constant) or value.value.any())):
@@ -157,7 +157,7 @@ class _Sweep:
         self.quantized[e] = Quantized(Call(e.op, [x.expr, zero], span=e.span), x.scale, x.zero_point)
 
     def held(self, e: Call) -> None:
-        """Bounds of what is made."""
+        """Record the bounds of relu or clip for the integer form."""
         least, most = (0.0, math.inf) if isinstance(e.op, Relu) else (float(e.attrs.a_min), float(e.attrs.a_max))
         x = e.args[0]
 
@@ -199,7 +199,7 @@ class _Sweep:
         self.makers[e] = maker
 
     def joined(self, e: Call) -> None:
-        """Each part in the scale of the result, one after another."""
+        """Requantize each part to the scale of the result, then concatenate."""
         if not isinstance(e.args[0], Tuple):
             return
         parts = list(e.args[0].fields)
@@ -218,7 +218,7 @@ class _Sweep:
 
 
 def _requantized(q: Quantized, wanted: Wanted) -> Expr | None:
-    """`q` as another: as it is where it is worth the same, else requantized."""
+    """`q` in another quantization: clipped only if that is equal, otherwise requantized."""
     given = (q.scale, q.zero_point, wanted.scale.value, wanted.zero_point.value)
     if q.expr.tensor_type.dtype is wanted.dtype and q.worth_the_same(Quantized(q.expr, *given[2:])):
         return wanted.held(q.expr)
@@ -229,7 +229,7 @@ def _requantized(q: Quantized, wanted: Wanted) -> Expr | None:
 
 
 def _function_of(e: Call) -> Op | None:
-    """The operator of the dialect that does the same as one of real numbers."""
+    """The operator of the dialect equivalent to a float operator, or None."""
     how: Any = e.op
     if isinstance(how, Softmax):
         return QnnSoftmax(how.axis)

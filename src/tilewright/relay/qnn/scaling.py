@@ -1,4 +1,4 @@
-"""Between real numbers and quantized ones, and from one quantization to another."""
+"""Conversions between float and quantized tensors, and between quantizations."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from tilewright.topi.shapes import Perm
 
 
 class Scaling(Op):
-    """Base of the conversions between real and quantized tensors; scales are scalars or have one element for each index
-    of `axis`.
+    """Base of the conversions between float and quantized tensors; scales are scalars or have one element for each
+    index of `axis`.
     """
 
     axis: int
@@ -173,6 +173,6 @@ class Requantize(Scaling):
 
 
 def _spread(call: Call, axis: int) -> list[Any]:
-    """Return the data, and the parameters in shapes that broadcast to it."""
+    """The data, and the parameters reshaped to broadcast to it."""
     data, *parameters = call.args
     return [data, *(N.spread(p, data.tensor_type.ndim, axis, call.span) for p in parameters)]

@@ -3,7 +3,7 @@
     def @main(%x, numerics="onnx") { qnn.requantize(%0, s, 0, t, z) }
     -> def @main(%x) { qnn.requantize(%0, s, 0, t, z, rounding="TOEVEN", compute_dtype="float32") }
 
-A frontend writes the operators of the dialect as the field does, without roundings, and on `main` what they mean.
+A frontend creates the operators of the dialect without roundings, like TVM, and names their runtime on `main`.
 `relay/qnn/sources.py` has the rules of each runtime.
 """
 
@@ -26,7 +26,7 @@ from tilewright.relay.qnn.torch_engines import ENGINES
 from tilewright.relay.visitor import rewrite
 
 KNOWN: Final[Mapping[str, Mapping[type[Op], Rule]]] = {**RULES, **ENGINES}
-"""The rules of every runtime, by its name."""
+"""The rules of every runtime, by name."""
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ class SettleMain(Pass):
 
 
 def settled(function: Function) -> Function:
-    """The same for one function, by what it says itself."""
+    """Settle one function by its own attribute `numerics`."""
     return _settled(function, str(function.attrs[NUMERICS])) if NUMERICS in function.attrs else function
 
 
@@ -81,7 +81,7 @@ def _settled(function: Function, name: str) -> Function:
         if not isinstance(e, Call) or not isinstance(e.op, Op):
             return None
         if isinstance(e.op, Quantize) and isinstance(e.args[0], Constant):
-            return quantized_constant(e) if e.op.out_dtype != "int32" else None  # a bias is a real number for some
+            return quantized_constant(e) if e.op.out_dtype != "int32" else None  # for some runtimes the bias is a float
         found = rules.get(type(e.op))
         return None if found is None else found(e)
 
@@ -91,12 +91,12 @@ def _settled(function: Function, name: str) -> Function:
 
 
 def without_numerics(function: Function) -> Function:
-    """A function that leaves its roundings to the field's defaults."""
+    """A function without `numerics`, whose roundings are TVM's defaults."""
     return with_numerics(function, None)
 
 
 def with_numerics(function: Function, name: str | None) -> Function:
-    """A function whose roundings are those of a runtime; None for the field's defaults."""
+    """A function with the roundings of runtime `name`; None means TVM's defaults."""
     attrs = {k: v for k, v in function.attrs.items() if k != NUMERICS} | ({NUMERICS: name} if name else {})
     return Function(function.params, function.body, function.declared_ret_type, function.type_params, attrs,
                     function.span)
@@ -110,8 +110,7 @@ def quantized_constant(e: Expr) -> Expr | None:
 
 
 def narrow(e: Expr) -> Expr | None:
-    """cast(clip(qnn.requantize(x) to int32, 0, 255), "uint8") -> qnn.requantize(x) to uint8, and clip where that still
-    does something."""
+    """cast(clip(qnn.requantize(x) to int32, 0, 255), "uint8") -> qnn.requantize(x) to uint8, then clip if needed."""
     if not (isinstance(e, Call) and isinstance(e.op, Cast)):
         return None
     clip = e.args[0]

@@ -1,14 +1,14 @@
-"""What the runtimes that quantized models come from compute where an operator of the dialect leaves its rounding open.
+"""Rules for the results of TensorFlow Lite and ONNX Runtime where operators of the dialect leave their rounding open.
 
-`RULES[runtime]` has for each class of operator what a call of it is there, in operators that leave nothing open:
+`RULES[runtime]` maps each class of operator to a function that rewrites a call to operators with a defined rounding:
 
     qnn.requantize(nn.bias_add(%sums, b), s, 0, t, z)
       tflite
         -> qnn.requantize(…, sx * sw, 0, t, z, rounding="TFLITE")    31 bits of the exact product, rounded twice
-      torch  -> what its engines do: `relay/qnn/torch_engines.py`
+      torch  -> see `relay/qnn/torch_engines.py`
       onnx   -> qnn.requantize(…, rounding="TOEVEN", compute_dtype="float32")
 
-A call without a rule means the same everywhere. What is said (`rounding="UPWARD"`) stays.
+A call without a rule has the same result in all runtimes. Explicit roundings (`rounding="UPWARD"`) are kept.
 """
 
 from __future__ import annotations
@@ -54,24 +54,24 @@ from tilewright.relay.qnn.scaling import Dequantize, Quantize, Requantize
 Rule = Callable[[Call], "Expr | None"]
 
 NUMERICS: Final = "numerics"
-"""The attribute of `main` that says what computes what its operators leave open: a key of `RULES`."""
+"""The attribute of `main` that names the runtime whose roundings apply: a key of `RULES`."""
 
 
 def is_open(e: Expr) -> bool:
-    """Whether a requantization says nothing of its rounding."""
+    """Whether a requantization leaves its rounding open."""
     return (isinstance(e, Call) and isinstance(e.op, Requantize) and e.op.rounding == "None"
             and e.op.compute_dtype == "None")
 
 
 def product_below(x: Expr) -> Call | None:
-    """The convolution or matrix product that a value is the sum of, a bias added or not."""
+    """The convolution or matrix product below a value, directly or under a bias; otherwise None."""
     if isinstance(x, Call) and isinstance(x.op, BiasAdd):
         x = x.args[0]
     return x if isinstance(x, Call) and isinstance(x.op, (QnnConv2d, QnnConv2dTranspose, QnnDense)) else None
 
 
 def _number(e: Expr) -> np.float32 | None:
-    """A constant scale of one number."""
+    """A scalar constant scale, or None."""
     return np.float32(e.value.reshape(())) if isinstance(e, Constant) and e.value.size == 1 else None
 
 
@@ -80,7 +80,7 @@ def _zero(e: Expr) -> int | None:
 
 
 def _all_known(call: Call, first: int) -> bool:
-    """Whether the parameters from the argument `first` on are constant numbers."""
+    """Whether the parameters from argument `first` on are scalar constants."""
     return all(isinstance(a, Constant) and a.value.size == 1 for a in call.args[first:])
 
 
@@ -107,8 +107,7 @@ def _tflite_requantize(e: Call) -> Expr | None:
 
 
 def _exact_scale(x: Expr, scale: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """What sums of products are worth: the product of the scales in float64, rounded to float32 where the kernels do
-    so."""
+    """The scale of a sum of products: the product of the scales in float64, rounded to float32 where the kernels do."""
     product = product_below(x)
     if product is None:
         return scale.astype(np.float64)
@@ -124,7 +123,7 @@ def _exact_scale(x: Expr, scale: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
 
 
 def _by_factor(x: Expr, factor: float, span: Any, zero: int = 0, dtype: str = "int32") -> Expr:
-    """int32 numbers times a real one, in fixed point."""
+    """int32 numbers times a real factor, in fixed point."""
     none = N.constant(0, "int32")
     how = Requantize(rounding="TFLITE", out_dtype=dtype)
     return _made(how, x, N.constant(factor, "float64"), none, N.constant(1, "float64"), N.constant(zero, "int32"),
@@ -137,7 +136,7 @@ def _centred(x: Expr, zero: int, span: Any) -> Expr:
 
 
 _HEADROOM: Final = 20
-"""By how many bits 8-bit operands of a sum are shifted before they are brought to a common scale."""
+"""Left shift of 8-bit operands of a sum, in bits, before they are rescaled to a common scale."""
 
 
 def _tflite_add(e: Call) -> Expr | None:
@@ -181,7 +180,7 @@ def _tflite_quantize(e: Call) -> Expr | None:
 
 
 def rounded_away(x: Expr, span: Any) -> Expr:
-    """Floats to the nearest whole number, halves away from zero."""
+    """Round floats to the nearest integer, half away from zero."""
     kind = x.tensor_type.dtype
     whole = _made(Trunc(), x, span=span)
     rest = _made(Abs(), _made(Subtract(), x, whole, span=span), span=span)
@@ -211,8 +210,8 @@ def _tflite_average(e: Call) -> Expr | None:
 
 
 def _tflite_mean(e: Call, total: Expr, count: int) -> Expr:
-    """MEAN of a whole image: the sum times a fixed-point number into which one over the count is folded, without
-    bringing it to 31 bits again."""
+    """MEAN of a whole image: the sum times a fixed-point multiplier divided by the count, not renormalized to 31 bits.
+    """
     _, scale, zero, to, out_zero = e.args
     excess = count * (_zero(zero) or 0)
     moved = _made(Subtract(), total, N.constant(excess, "int32"), span=e.span) if excess else total
@@ -226,8 +225,10 @@ def _tflite_mean(e: Call, total: Expr, count: int) -> Expr:
 
 
 def window_sums(e: Call) -> tuple[Expr, np.ndarray[Any, Any]] | None:
-    """The int32 sums of the windows of a pool, and how many elements of the image each has, as they broadcast; None
-    where that is not known."""
+    """The int32 sums of the windows of a pool, and a broadcastable array of the number of image elements in each.
+
+    None if the sizes or parameters are not known.
+    """
     x, how = e.args[0], e.op
     sizes: list[Any] = ([x.tensor_type.shape[how.layout.index(c)] for c in "HW"] if how.layout in ("NHWC", "NCHW")
                         else [None])
@@ -269,7 +270,7 @@ def _padding(how: Any) -> tuple[int, int, int, int]:
 
 
 def _counts(how: Any, sizes: list[Any]) -> np.ndarray[Any, Any] | None:
-    """How many elements of the image are in each window; None for more windows than a table has."""
+    """The number of image elements in each window; None if there are more than `MOST_TABLE` windows."""
     before, after = _padding(how)[:2], _padding(how)[2:]
     ends = [n + b + a - w + 1 for n, b, a, w in zip(sizes, before, after, how.pool_size, strict=True)]
     if math.prod(-(-end // s) for end, s in zip(ends, how.strides, strict=True)) > MOST_TABLE:
@@ -283,7 +284,7 @@ def _counts(how: Any, sizes: list[Any]) -> np.ndarray[Any, Any] | None:
 
 
 def _sums(x: Expr, how: Any, sizes: list[Any], span: Any) -> Expr:
-    """The sums of windows of int32 numbers, padding zero: a depthwise convolution with ones."""
+    """Window sums of int32 numbers with zero padding, as a depthwise convolution with ones."""
     spatial = tuple(how.layout.index(c) for c in "HW")
     if not any(_padding(how)) and list(how.pool_size) == sizes:
         return _made(Sum(axis=spatial, keepdims=True), x, span=span)
@@ -307,8 +308,10 @@ def _one_or_all(values: np.ndarray[Any, Any]) -> Constant:
 
 
 def joined(e: Call, part: Callable[[Expr, Expr, Expr], Expr | None]) -> Expr | None:
-    """A concatenation of what `part` makes of each tensor, its scale and its zero point; of those that have the
-    result's as they are."""
+    """Concatenate the tensors after `part` converts those whose scale or zero point differs from the result's.
+
+    `part` takes a tensor, its scale and its zero point.
+    """
     data, scales, zeros, s, z = e.args
     given = [t for t in (data, scales, zeros) if isinstance(t, Tuple)]
     if len(given) < 3:
@@ -335,7 +338,7 @@ def _onnx_requantize(e: Call) -> Expr | None:
 
 
 def _values(e: Call, operands: int) -> list[Quantized] | None:
-    """The operands and the result with their parameters, which follow in pairs; None where one is not known."""
+    """The operands and the result with their parameters, which follow in pairs; None if one is not constant."""
     known = [a.value for a in e.args[operands:] if isinstance(a, Constant)]
     if len(known) != len(e.args) - operands:
         return None
@@ -382,7 +385,7 @@ def _onnx_concatenate(e: Call) -> Expr | None:
 
 def _onnx_quantize(e: Call) -> Expr | None:
     """round(data / s) + z, with a true division; halves go to even."""
-    return None  # what the operator means
+    return None  # the definition of the operator
 
 
 def _fast_average(e: Call) -> Expr | None:
@@ -423,4 +426,4 @@ RULES: Final[Mapping[str, Mapping[type[Op], Rule]]] = {
     },
     "onnx": _ONNX, "fast": {**_ONNX, Quantize: _fast_quantize, QnnAvgPool2d: _fast_average},
 }
-"""By runtime and class of operator."""
+"""Rules by runtime and class of operator."""

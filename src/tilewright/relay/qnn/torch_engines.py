@@ -1,15 +1,15 @@
-"""What PyTorch's quantized engines compute, to the last bit, where an operator of the dialect leaves its rounding open.
+"""Bit-exact rules for PyTorch's quantized engines where an operator of the dialect leaves its rounding open.
 
     qnn.requantize(nn.bias_add(%sums, qnn.quantize(b, s, 0)), s, 0, t, z), s = sx * sw
       fbgemm  -> saturate(round((cast(%sums) + b / s) * (s / t)) + z)
-                 b * (1 / s), in one rounding with the sum, where s is one number
+                 b * (1 / s), in one rounding with the sum, if s is a scalar
       onednn  -> saturate(round((cast(%sums) * sx * sw + b) * (1 / t) + z))
       qnnpack -> saturate(round(cast(%sums + round(b / s)) * (s * (1 / t))) + z)
 
-All of it in float32, one rounding a step, halves to the even number; `multiply_add` holds steps together. The engine
-`x86` is oneDNN for convolutions of up to 100 groups with symmetric weights, else FBGEMM. The steps are those of torch
-2.13 on a processor with AVX-512 VNNI, in one thread: they were found by comparing with the engines on numbers that
-stand half-way (`tests/test_torch_engines.py`, which keeps it so).
+All steps are in float32, each rounded half to even; `multiply_add` keeps steps fused. The engine `x86` is oneDNN for
+convolutions of up to 100 groups with symmetric weights, else FBGEMM. The steps are those of torch 2.13 on a processor
+with AVX-512 VNNI, in one thread. They were found by comparison with the engines on half-way values
+(`tests/test_torch_engines.py` repeats it).
 """
 
 from __future__ import annotations
@@ -38,15 +38,14 @@ from tilewright.relay.qnn.sources import Rule, is_open, joined, product_below, w
 
 _F: Final = np.float32
 _LANES: Final = 64
-"""How many bytes the engines' loops over elements take at once; what is left at the end of a tensor is computed one by
-one, with other roundings."""
+"""Bytes per iteration of the engines' vectorized elementwise loops; the remaining elements are rounded differently."""
 _GROUPS: Final = 100
-"""The most groups for which the engine x86 takes oneDNN."""
+"""Largest number of groups for which the engine x86 uses oneDNN."""
 
 
 def _numbers(call: Call, first: int) -> list[Any] | None:
-    """The parameters from the argument `first` on as float32 scales and whole zero points in turn; None unless each is
-    one known number."""
+    """The parameters from `first` on, alternating float32 scales and integer zero points; None unless scalar constants.
+    """
     found: list[Any] = []
     for k, e in enumerate(call.args[first:]):
         if not isinstance(e, Constant) or e.value.size != 1:
@@ -64,12 +63,12 @@ def _f(value: Any) -> Constant:
 
 
 def _times(x: Expr, factor: Expr, like: Call) -> Call:
-    """A product that is rounded where it stands."""
+    """A product with its own rounding."""
     return _call(MultiplyAdd(), x, factor, _f(-0.0), like=like)
 
 
 def _bytes(whole: Expr, zero: int, dtype: DataType, like: Call) -> Expr:
-    """Whole float32 numbers moved by a zero point, in the range of a type."""
+    """Integral float32 values plus a zero point, clipped to the range of a type and converted."""
     moved = _call(Add(), whole, _f(zero), like=like) if zero else whole
     low, high = N.float_limits(dtype)
     return N.casted(_call(Clip(low, high), moved, like=like), dtype, like.span)
@@ -80,8 +79,11 @@ def _bytes(whole: Expr, zero: int, dtype: DataType, like: Call) -> Expr:
 
 @dataclass(frozen=True, slots=True)
 class _Layer:
-    """A requantization of which all numbers are known: the sums, their bias as real numbers, what a sum is worth, both
-    as they broadcast, the scale and zero point of the result, and the product that the sums come from."""
+    """A requantization with known parameters.
+
+    It has the sums, their bias as floats and their scale (`worth`), both broadcastable, and the result's scale and zero
+    point. It also has the product that the sums come from.
+    """
 
     call: Call
     sums: Expr
@@ -97,7 +99,7 @@ class _Layer:
 
 
 def _layer(e: Call) -> _Layer | None:
-    """What a requantization says; None where a parameter is not known."""
+    """The `_Layer` of a requantization; None if a parameter is not known."""
     x, *parameters = e.args
     known = [a.value for a in parameters if isinstance(a, Constant)]
     if not is_open(e) or len(known) < 4 or known[1].any() or known[2].size != 1:
@@ -115,7 +117,7 @@ def _layer(e: Call) -> _Layer | None:
 
 
 def _of_layers(engine: Callable[[_Layer], Expr]) -> Rule:
-    """What an engine does with the sums of its layers, as a rule for requantizations."""
+    """Turn an engine's treatment of a layer's sums into a rule for requantizations."""
     @wraps(engine)
     def rule(e: Call) -> Expr | None:
         layer = _layer(e)
@@ -137,7 +139,7 @@ def _fbgemm(layer: _Layer) -> Expr:
 
 
 def _twice_inverted(scale: Array) -> Array:
-    """One over one over a scale, which the engine hands on in place of the scale."""
+    """1 / (1 / scale), each rounded to float32: the engine passes the reciprocal instead of the scale."""
     return np.asarray(_F(1) / (1 / scale.astype(np.float64)).astype(_F), _F)
 
 
@@ -217,19 +219,19 @@ def _add(e: Call) -> Expr | None:
 
 
 def _early(real: Expr, zero: int, like: Call) -> Expr:
-    """Whole numbers: the zero point is added before rounding."""
+    """Add the zero point, then round."""
     return _call(Round(), _call(Add(), real, _f(zero), like=like) if zero else real, like=like)
 
 
 def _late(real: Expr, zero: int, like: Call) -> Expr:
-    """Whole numbers: the zero point is added to what is rounded."""
+    """Round, then add the zero point."""
     whole = _call(Round(), real, like=like)
     return _call(Add(), whole, _f(zero), like=like) if zero else whole
 
 
 def _last(e: Call) -> Constant | None:
-    """Which elements of a tensor, images channels last, come after whole vectors; None where there are none, or the
-    size is not known."""
+    """A mask of the elements after the last whole vector, images in channels-last order; None if there is no remainder.
+    """
     shape = e.tensor_type.shape
     if not all(isinstance(d, int) for d in shape) or math.prod(shape) % _LANES == 0:
         return None
@@ -241,7 +243,7 @@ def _last(e: Call) -> Constant | None:
 
 
 _ADD_BITS: Final = 21
-"""How many bits the larger of the two factors of QNNPACK's sum has, less one."""
+"""Bits of the larger factor of QNNPACK's sum, minus one."""
 
 
 def _qnnpack_add(e: Call) -> Expr | None:
@@ -284,8 +286,8 @@ def _multiply(e: Call) -> Expr | None:
 
 
 def _means(e: Call) -> tuple[Expr, Array, np.float32, int, np.float32] | None:
-    """The centred int32 sums of windows, how many elements each has, the scale and the zero point of the data, and the
-    scale of the result."""
+    """The centred int32 sums of windows, their element counts, the data's scale and zero point, and the result's scale.
+    """
     numbers, found = _numbers(e, 1), window_sums(e)
     if numbers is None or found is None or numbers[1] != numbers[3]:
         return None
@@ -334,11 +336,11 @@ def _qnnpack_average(e: Call) -> Expr | None:
     return _bytes(_call(Round(), _times(total, _f(scale / (to * size)), e), like=e), zero, e.tensor_type.dtype, e)
 
 
-# The rest
+# Other operators
 
 
 def _requantized(real: Expr, scale: Expr, zero_point: Expr, e: Call) -> Expr | None:
-    """Real numbers times one over the scale, rounded, moved by the zero point."""
+    """Floats times the reciprocal of the scale, rounded, plus the zero point."""
     if not isinstance(scale, Constant) or not isinstance(zero_point, Constant) or scale.value.size != 1:
         return None
     whole = _late(_times(real, _f(_F(1) / _F(scale.value.reshape(()))), e), int(zero_point.value.reshape(())), e)
@@ -376,5 +378,4 @@ ENGINES: Final[Mapping[str, Mapping[type[Op], Rule]]] = {
     "torch-qnnpack": {**_ELEMENTS, Requantize: _of_layers(_qnnpack), QnnAdd: _qnnpack_add,
                       QnnAvgPool2d: _qnnpack_average},
 }
-"""By engine, as `torch.backends.quantized.engine` names it, and class of operator; without one it is torch's own
-default."""
+"""Rules by engine, as in `torch.backends.quantized.engine`, and class of operator; "torch" is torch's default."""

@@ -49,7 +49,7 @@ class QnnCanonicalizeOps(FunctionPass):
 
 
 def plain_form(e: Expr) -> Expr | None:
-    """A call of an operator of the QNN dialect -> its lowering by a hook or by its class"""
+    """A call of an operator of the QNN dialect -> its lowering by a hook or by its class."""
     if not (isinstance(e, Call) and isinstance(e.op, Op) and e.op.name.startswith("qnn.")):
         return None
     hook = op_attr(e.op.name, hooks.QNN_CANONICALIZE)

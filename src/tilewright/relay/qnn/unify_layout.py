@@ -6,7 +6,7 @@
     qnn.dense(reshape(transpose(%x, axes=[0, 2, 3, 1]), newshape=[1, 100]), w)
       -> qnn.dense(reshape(%x, newshape=[1, 100]), w')
 
-Weights are put into the other order now.
+Weights are reordered at compile time.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ def _is_image(e: Expr) -> bool:
 
 
 def _results(body: Expr, sweep: _Sweep, keep: bool) -> Expr:
-    """The results: images as they are stored, all others in their own order."""
+    """The results: images in the stored order, all others in their original order."""
     fields = body.fields if isinstance(body, Tuple) else (body,)
     found = [sweep.stored[f].expr if not keep and _is_image(f) and sweep.stored[f].perm == sweep.perm
              else sweep.logical(f) for f in fields]
@@ -143,7 +143,7 @@ class _Sweep(ChosenSweep):
 
 
 def turned_weight(e: Expr) -> Expr | None:
-    """A matrix product of an image in another order -> the columns of its weight in that order."""
+    """A matrix product of a transposed image -> the product of the image with the weight's columns reordered."""
     if not (isinstance(e, Call) and isinstance(e.op, QnnDense) and isinstance(e.args[1], Constant)):
         return None
     view = e.args[0]

@@ -3,8 +3,7 @@
     qnn.conv2d(qnn.quantize(%x, s, 114, out_dtype="uint8"), w, 114, …)
     -> qnn.conv2d(qnn.quantize(%x, s, -14, out_dtype="int8"), w, -14, …)
 
-One sweep. Weights stay; where an operator is not known to follow, where a value comes in, and where one goes out, it is
-moved there and back.
+One sweep. Weights are not changed. Values are converted at inputs, at outputs, and around unknown operators.
 """
 
 from __future__ import annotations
@@ -56,7 +55,7 @@ class UnifyType(FunctionPass):
 
 
 class _Sweep:
-    """One sweep; `moved` has the values of the wanted type, `new` the replacements of the other ones."""
+    """One sweep; `moved` maps values to their form in the wanted type, `new` maps the others to their replacements."""
 
     def __init__(self, dtype: str) -> None:
         self.dtype = DataType(dtype)
@@ -80,25 +79,25 @@ class _Sweep:
             self.new[e] = made
 
     def follows(self, e: Call) -> bool:
-        """Whether a call is of the dialect, or on values that were moved."""
+        """Whether a call is of the dialect, or has converted arguments."""
         if e.op.name.startswith("qnn."):
             return True
         first = e.args[0]
         return any(t in self.moved for t in (first.fields if isinstance(first, Tuple) else (first,)))
 
     def is_other(self, e: Expr) -> bool:
-        """Return whether a value has the type to be replaced."""
+        """Whether a value has the type to be replaced."""
         kind = e.known_type()
         return isinstance(kind, TensorType) and kind.dtype is self.other
 
     def plain(self, e: Expr) -> Expr:
-        """The value in its own type."""
+        """The value in its original type."""
         if e not in self.new:
             self.new[e] = _shifted(self.moved[e], -self.offset, self.other) if e in self.moved else e
         return self.new[e]
 
     def data(self, e: Expr) -> Expr:
-        """The value in the wanted type, whichever it had."""
+        """The value in the wanted type."""
         if not self.is_other(e):
             return self.plain(e)
         if e not in self.moved:
@@ -106,7 +105,7 @@ class _Sweep:
         return self.moved[e]
 
     def zero(self, of: Expr, zero_point: Expr) -> Expr:
-        """The zero point of a value."""
+        """The zero point of a value in the wanted type."""
         if not self.is_other(of):
             return zero_point
         if isinstance(zero_point, Constant):
@@ -114,7 +113,7 @@ class _Sweep:
         return Call(Add(), [zero_point, N.constant(self.offset, "int32")], span=zero_point.span)
 
     def out(self, e: Call) -> dict[str, Any]:
-        """Return the attribute of an operator for the type of its result."""
+        """The attribute for the result type of an operator, if its result has the type to be replaced."""
         return {"out_dtype": self.dtype} if self.is_other(e) else {}
 
     # Rules
@@ -157,7 +156,7 @@ class _Sweep:
         return _shifted(Call(e.op, [self.plain(x), value], span=e.span), self.offset, self.dtype)
 
     def moving(self, e: Call) -> Expr:
-        """Operators that choose and move elements."""
+        """Convert operators that select and move elements."""
         return _again(e, {}, [self.data(e.args[0]), *map(self.plain, e.args[1:])])
 
     def joined(self, e: Call) -> Expr:
@@ -176,7 +175,7 @@ def _again(e: Call, given: dict[str, Any], args: Sequence[Expr]) -> Call:
 
 
 def _shifted(x: Expr, by: int, dtype: DataType) -> Expr:
-    """Bytes moved by 128, in the other type."""
+    """Bytes offset by 128, in the other type."""
     if isinstance(x, Constant):
         return Constant((x.value.astype(np.int16) + by).astype(dtype.numpy()), x.span)
     return N.casted(Call(Add(), [N.casted(x, "int16", x.span), N.constant(by, "int16")], span=x.span), dtype, x.span)

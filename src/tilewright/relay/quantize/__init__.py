@@ -6,7 +6,7 @@ call.
     found = relay.quantize.post_training(mod, data)          ranges of each value and channel, with a report of errors
 
 Both select the values (`selection.py`), simulate their quantization (`simulate.py`), find ranges (`ranges.py`), and
-make integers (`integers.py`): operators of the qnn dialect, as in quantized models of the frontends.
+create the integer network (`integers.py`): operators of the qnn dialect, as in quantized models of the frontends.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from tilewright.compiler.calibration import calibrate, post_training, quantize
 
 _COMPILING: Final = frozenset({"calibrate", "post_training", "quantize"})
-"""What runs a network on data, compiled."""
+"""Functions that run a compiled network on data."""
 
 __all__ = [
     "LayerError", "PostTraining", "QAnnotateKind", "QConfig", "QuantizeAnnotate", "QuantizeCalibrate",

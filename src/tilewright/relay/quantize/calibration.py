@@ -23,15 +23,15 @@ from tilewright.relay.quantize.simulate import constants, float_form, rebuilt
 from tilewright.relay.visitor import calls
 
 _PERCENTILE = 0.99999
-"""The part of all magnitudes that the field's `percentile` keeps."""
+"""The fraction of all magnitudes that TVM's `percentile` mode keeps."""
 
 
 @dataclass(frozen=True)
 class QuantizeCalibrate(ModulePass):
     """Replace the variables of simulated quantizations by numbers, as the current `qconfig` requests.
 
-    `dataset` has inputs by name, which `runner` runs the network on. Raises `OptionError` where the mode needs data and
-    there are none.
+    `dataset` has inputs by name, on which `runner` runs the network. Raises `OptionError` if the mode needs data but
+    has no dataset.
     """
 
     dataset: Iterable[Any] | None
@@ -88,7 +88,7 @@ def _weight_range(weight: Expr, config: QConfig) -> float:
 
 
 def _levels(most: float, config: QConfig, kind: int) -> Levels:
-    """Return TVM's levels: a range of `2^(bits - 1)` steps, with as many levels below zero as above."""
+    """TVM's levels: a range of `2^(bits - 1)` steps, symmetric around zero."""
     steps = 1 << (config.get_nbit_by_kind(kind) - 1)
     scale: Array = np.asarray((most or 1.0) / steps, np.float32)
     return Levels(scale, -(steps - 1), steps - 1)

@@ -31,7 +31,7 @@ class QAnnotateKind(enum.IntEnum):
 
 
 def kind2str(kind: int) -> str:
-    """The name that the options have for a kind: "input", "weight", …"""
+    """The name of a kind in the options: "input", "weight", …"""
     return QAnnotateKind(kind).name.lower()
 
 
@@ -96,11 +96,11 @@ class QConfig:
                               "calibrated at a time, or -1 for all", code="TW1001")
 
     def get_nbit_by_kind(self, kind: int) -> int:
-        """The bits of a kind of values."""
+        """The number of bits of a kind of values."""
         return int(getattr(self, f"nbit_{kind2str(kind)}"))
 
     def get_dtype_by_kind(self, kind: int) -> str:
-        """The type of a kind of values."""
+        """The dtype of a kind of values."""
         return str(getattr(self, f"dtype_{kind2str(kind)}"))
 
     def __enter__(self) -> Self:
@@ -120,7 +120,7 @@ def current_qconfig() -> QConfig:
 
 
 def qconfig(**options: Any) -> QConfig:
-    """Return options by name, for a `with`. Raises `OptionError` for an unknown name."""
+    """The options by name, for a `with` statement. Raises `OptionError` for an unknown name."""
     known = [f.name for f in fields(QConfig) if not f.name.startswith("_")]
     for name in options:
         if name not in known:

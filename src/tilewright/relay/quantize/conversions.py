@@ -1,5 +1,4 @@
-"""Move the quantization of inputs and the dequantization of outputs into functions of their own, for integer-only
-devices.
+"""Move the quantization of inputs and the dequantization of outputs into separate functions, for integer-only devices.
 
     def @main(%x) { qnn.dequantize(qnn.conv2d(qnn.quantize(%x, …), …), …) }
     -> def @quantize_inputs(%x) { qnn.quantize(%x, …) }
@@ -23,8 +22,10 @@ NAMES = ("quantize_inputs", "quantized_main", "dequantize_outputs")
 
 
 def partition_conversions(mod: IRModule, ensure_fully_integral: bool = False) -> IRModule:
-    """`mod` with `main` in three functions; raises `CompileError` where the middle one must compute in integers alone
-    and does not."""
+    """Split `main` of `mod` into three functions.
+
+    With `ensure_fully_integral`, raises `CompileError` if the middle one computes with floats.
+    """
     main = mod["main"]
     order = [e for e in post_order(main.body, inside=False) if not isinstance(e, Constant)]
     users = consumers(order)
@@ -54,8 +55,7 @@ def partition_conversions(mod: IRModule, ensure_fully_integral: bool = False) ->
 
 
 def _stages(main: Function, order: Sequence[Expr], users: Mapping[Expr, Sequence[Expr]]) -> dict[Expr, int]:
-    """Return the stage of each value: 0 up to the first quantizations, 2 for floats after all integers, 1 for the rest.
-    """
+    """The stage of each value: 0 up to the first quantizations, 2 for floats after all integers, 1 for the rest."""
     first: set[Expr] = set()
     for e in order:
         below = [o for o in operands(e) if not isinstance(o, Constant)]

@@ -25,7 +25,7 @@ from tilewright.relay.quantize.simulate import Parameters, channel_axis, simulat
 
 @dataclass(frozen=True)
 class LayerError:
-    """A layer in the report."""
+    """The errors of one layer."""
 
     name: str
     operator: str
@@ -36,9 +36,7 @@ class LayerError:
 
 @dataclass(frozen=True)
 class Report:
-    """The result of post-training quantization: relative errors of layers, and of the outputs of the integer program by
-    name.
-    """
+    """The result of post-training quantization: relative errors of layers, and of the program's outputs by name."""
 
     calibration: str
     samples: int
@@ -62,12 +60,12 @@ class Report:
 
 
 def decibels(error: float) -> float | None:
-    """A relative error as the ratio of signal to noise."""
+    """A relative error as a signal-to-noise ratio in decibels; None without noise."""
     return -20 * math.log10(error) if error > 0 else None
 
 
 def relative(noise: float, signal: float) -> float:
-    """The relative error of summed squares."""
+    """The relative error, given the sums of squares of noise and signal."""
     return math.sqrt(noise / signal) if signal > 0 else 0.0 if noise == 0 else math.inf
 
 
@@ -86,14 +84,14 @@ class Setting:
         return simulated(self.function, self.places, self.of_value, self.of_weight, self.biases, made)
 
     def alone(self, layer: Call) -> Call:
-        """The result of a layer of quantized data and weights where all before it is float."""
+        """A layer with quantized data and weight after float layers."""
         data = simulated_value(layer.args[0], self.of_value(self.places.scales[layer.args[0]]))
         return Call(layer.op, [data, simulated_weight(layer, self.of_weight(layer))], span=layer.span)
 
 
 def layer_errors(how: Setting, layers: Sequence[Call], samples: Sequence[Sample],
                  runner: Runner) -> dict[Call, tuple[float, float]]:
-    """The own error (zero in float) and the error of each of these layers, over all samples."""
+    """The own error (zero for a float layer) and the error of each layer, over all samples."""
     made: dict[Expr, Expr] = {}
     how.simulated(made)
     chosen = set(how.places.layers)
@@ -112,8 +110,7 @@ def layer_errors(how: Setting, layers: Sequence[Call], samples: Sequence[Sample]
 
 
 def channel_shifts(how: Setting, samples: Sequence[Sample], runner: Runner) -> dict[Call, Array]:
-    """Return the mean difference of the float result and the own result of each quantized layer, for each output
-    channel, float32.
+    """The mean difference of the float result and the own result of each quantized layer, per output channel; float32.
     """
     results: list[Expr] = []
     for e in how.places.layers:
@@ -140,7 +137,7 @@ def _squares(x: Array) -> float:
 
 def output_errors(names: Sequence[str], run: Callable[[Sample], list[Array]], expected: Sequence[Sequence[Array]],
                   samples: Sequence[Sample]) -> dict[str, float]:
-    """Return the relative error of each output of a program over the samples, compared with the expected values."""
+    """The relative error of each output of a program over the samples, compared with the expected values."""
     noise, signal = np.zeros(len(names)), np.zeros(len(names))
     for sample, wanted in zip(samples, expected, strict=True):
         for k, (x, y) in enumerate(zip(run(sample), wanted, strict=True)):

@@ -1,6 +1,6 @@
-"""Evaluation of a float network on calibration data, part by part, to limit the number of values in memory.
+"""Evaluates a float network on calibration data, part by part, to limit the number of values in memory.
 
-A `Runner` executes the parts: compiled programs, by `compiler/calibration.py`.
+A `Runner` executes the parts as compiled programs (`compiler/calibration.py`).
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from tilewright.relay.quantize.ranges import Array, Distribution
 
 Sample = Mapping[str, Array]
 Runner = Callable[[Function, Sequence[Expr]], Callable[[Sample], list[Array]]]
-"""From a function and nodes of it to what computes these nodes for a sample."""
+"""Compiles nodes of a function to a function that computes their values for a sample."""
 
 
 def samples_of(data: Any, function: Function) -> list[Sample]:
-    """Return the inputs of each run, as a mapping of names to arrays.
+    """The inputs of each run, as mappings of names to arrays.
 
-    `data` is such a mapping, or an iterable of mappings, or of arrays for a network of one input. An array may hold
+    `data` is such a mapping, or an iterable of mappings, or of arrays for a network with one input. An array may hold
     several batches along its first axis: each is a sample. Raises `InputError` for other names and shapes, and for no
     data.
     """
@@ -72,8 +72,7 @@ def distributions(
     function: Function, values: Sequence[Expr], samples: Sequence[Sample], runner: Runner, at_a_time: int = -1,
     counted: bool = True,
 ) -> dict[Expr, Distribution]:
-    """How the numbers of these nodes of `function` are distributed, in runs that keep `at_a_time` of them; only their
-    ends where nothing is `counted`."""
+    """The distribution of each node's values, in runs that keep `at_a_time` nodes; only extremes unless `counted`."""
     found = {e: Distribution() for e in values}
     step = len(values) if at_a_time < 0 else at_a_time
     for begin in range(0, len(values), max(step, 1)):

@@ -1,7 +1,8 @@
-"""Post-training quantization: a float network and data -> an integer network and a report of its errors, in one call.
+"""Post-training quantization: turns a float network and data into an integer network and a report of its errors.
 
-Weights are int8 with a scale for each output channel, values are bytes with a zero point; ranges come from data
-(`ranges.py`). Layers named in `skip` stay in float, and with `max_error` as many of the worst as necessary.
+Weights are int8 with a scale for each output channel; values are bytes with a zero point. Ranges come from data
+(`ranges.py`). Layers named in `skip` stay in float. With `max_error`, the layers with the largest errors do too, as
+many as necessary.
 """
 
 from __future__ import annotations
@@ -72,7 +73,7 @@ class PostTraining:
 
 @dataclass(frozen=True)
 class Quantized:
-    """A network of integers, and how far from the float network it is."""
+    """An integer network, and its errors relative to the float network."""
 
     module: IRModule
     report: Report
@@ -80,7 +81,7 @@ class Quantized:
 
 def post_training(mod: IRModule, params: Mapping[str, Any] | None, dataset: Any, config: PostTraining,
                   runner: Runner) -> Quantized:
-    """`compiler.calibration.post_training` with programs run by `runner`."""
+    """Implementation of `compiler.calibration.post_training`; `runner` runs the programs."""
     return _Work(prerequisite_optimize(mod, params), dataset, config, runner).quantized()
 
 
@@ -115,7 +116,7 @@ class _Work:
         return select(self.function, lambda e: e not in kept)
 
     def _ends(self, d: Distribution) -> tuple[float, float]:
-        """The range of one value."""
+        """The range of one value, by the configured method."""
         match self.config.calibration:
             case "percentile":
                 return d.within(percentile_of(d, self.config.percentile))
@@ -135,7 +136,7 @@ class _Work:
         return Levels.symmetric(w.max(axis=axes, keepdims=True) if self.config.per_channel else w.max(), 8)
 
     def parameters(self, places: Selection) -> dict[Expr, Parameters]:
-        """For each scale of these places, the range of all that have it."""
+        """The levels of each scale, for the union of the ranges of all values that share it."""
         ends: dict[Expr, tuple[float, float]] = {}
         for e in places.values:
             low, high = self.ends[e]
@@ -144,7 +145,7 @@ class _Work:
         return {e: constants(self._levels(*pair)) for e, pair in ends.items()}
 
     def setting(self, places: Selection) -> Setting:
-        """How these places are quantized."""
+        """The quantization of a selection, with corrected biases if configured."""
         values = self.parameters(places)
         plain = Setting(self.function, places, values.__getitem__, self.weights.__getitem__)
         if not self.config.bias_correction or not places.layers:
@@ -158,7 +159,7 @@ class _Work:
         return replace(plain, biases=biases)
 
     def integers(self, how: Setting) -> IRModule:
-        """The module in integers, with float layers where they are not among the places."""
+        """The integer module; layers outside of the selection stay in float."""
         made = self.mod.copy()
         made["main"] = how.simulated()
         return FoldConstant()(QuantizeRealize(self.config.dtype)(made))
@@ -191,9 +192,7 @@ class _Work:
 
 
 def _fewest(attempt: Callable[[int], T], most: int, good: Callable[[T], bool]) -> T:
-    """Return the result of `attempt` for the least number up to `most` that is good, or for `most`; by bisection,
-    assuming monotony.
-    """
+    """The result of `attempt` for the least number up to `most` that is good, else for `most`; found by bisection."""
     low, high = 1, most
     found: T | None = None
     while low < high:
@@ -207,8 +206,7 @@ def _fewest(attempt: Callable[[int], T], most: int, good: Callable[[T], bool]) -
 
 
 def layer_names(function: Function) -> dict[Call, str]:
-    """The layers that can be quantized, named after the model's nodes, or by kind and number where these have no name
-    or the same."""
+    """The quantizable layers, named after the model's nodes, or by kind and number if these have no unique names."""
     found: dict[Call, str] = {}
     taken: set[str] = set()
     for k, e in enumerate(layers(function)):

@@ -3,9 +3,9 @@
     nn.conv2d(simulated_quantize(nn.relu(%x), s, 0f, 255f), simulated_quantize(w, t, -127f, 127f))
     -> %0 = qnn.quantize(%x, s, 0, out_dtype="uint8"); %1 = qnn.conv2d(%0, w', 0, 0, s, t); qnn.dequantize(%1, s * t, 0)
 
-Each simulated value is quantized and dequantized; `FakeQuantizationToInteger` then computes between them in integers. A
-relu or clip that changes nothing of what the levels can say is left out. Levels that do not fill their type are held by
-a clip of the integers, but for the one level more that a signed byte has below zero.
+Each simulated value is quantized and dequantized; `FakeQuantizationToInteger` then replaces the float operators between
+them. A relu or clip beyond the range of the levels is removed. If the levels do not fill their type, the integers are
+clipped, except for the additional lowest level of int8.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from tilewright.relay.visitor import rewrite
 class QuantizeRealize(FunctionPass):
     """Replace simulated quantizations by integer operators. Needs constant scales and bounds.
 
-    `dtype` is the type of values whose levels fit both 8-bit types; `rounding` is that of requantizations.
+    `dtype` is used for values whose levels fit both 8-bit types; `rounding` is used for requantizations.
     """
 
     dtype: str = "uint8"
@@ -73,7 +73,7 @@ class QuantizeRealize(FunctionPass):
 
 
 def stored_as(low: int, high: int, preferred: str) -> tuple[str, int]:
-    """The type and zero point of levels from `low` to `high`; raises `CompileError` for more than a byte has."""
+    """The type and zero point for levels from `low` to `high`; raises `CompileError` if they do not fit a byte."""
     if high - low > 255:
         raise CompileError(f"levels from {low} to {high} do not fit into a byte; simulate them (do_simulation=True), "
                            "or take 8 bits or fewer", code="TW1006")
@@ -83,7 +83,7 @@ def stored_as(low: int, high: int, preferred: str) -> tuple[str, int]:
 
 
 def _weight(x: Constant, scale: np.ndarray[Any, Any], low: int, high: int) -> Call:
-    """A constant in int8, with one scale or one for each element of an axis."""
+    """A dequantized int8 constant, with one scale or one for each element of an axis."""
     whole = np.rint(np.clip(x.value / scale, low, high)).astype(np.int8)
     axis = next((d for d, n in enumerate(scale.shape) if n != 1), 0) if scale.ndim == x.value.ndim else 0
     parameters = Constant(scale.reshape(-1) if scale.size > 1 else scale.reshape(())), Constant(np.asarray(0, np.int32))
@@ -91,7 +91,7 @@ def _weight(x: Constant, scale: np.ndarray[Any, Any], low: int, high: int) -> Ca
 
 
 def _without_bounds(x: Expr, scale: float, low: int, high: int) -> Expr:
-    """Return the input of a relu or clip whose bounds lie beyond the levels."""
+    """Remove a relu or clip with bounds beyond the levels, and return its input."""
     while isinstance(x, Call) and isinstance(x.op, (Relu, Clip)):
         least, most = (0.0, np.inf) if isinstance(x.op, Relu) else (x.op.a_min, x.op.a_max)
         if np.rint(np.float32(least) / np.float32(scale)) > low or np.rint(np.float32(most) / np.float32(scale)) < high:
@@ -101,6 +101,6 @@ def _without_bounds(x: Expr, scale: float, low: int, high: int) -> Expr:
 
 
 def realize() -> Pass:
-    """The pass that makes integers of simulated quantizations, with the rounding and types of the current `qconfig`."""
+    """The pass that replaces simulated quantizations, with the rounding and types of the current `qconfig`."""
     config = current_qconfig()
     return QuantizeRealize(config.dtype_input, config.rounding)

@@ -1,4 +1,4 @@
-"""From a float network to integers, pass by pass."""
+"""The pass pipeline from a float network to integers."""
 
 from __future__ import annotations
 
@@ -28,9 +28,7 @@ from tilewright.relay.visitor import rewrite
 
 
 def prerequisite_optimize(mod: IRModule, params: Mapping[str, Any] | None = None) -> IRModule:
-    """Return `mod` with `params` bound, norms and scales folded into weights, and additions to a layer's channels as
-    its bias.
-    """
+    """Bind `params`, fold norms and scales into weights, and turn additions to a layer's channels into its bias."""
     bound = bind_params(mod, params) if params else mod
     passes = Sequential((InferType(), SimplifyInference(), FoldConstant(), FoldExplicitPadding(), FoldScaleAxis(),
                          FoldConstant()))
@@ -39,7 +37,7 @@ def prerequisite_optimize(mod: IRModule, params: Mapping[str, Any] | None = None
 
 
 def biased(e: Expr) -> Expr | None:
-    """add(layer, c) -> nn.bias_add(layer, c') for a constant of one number for each channel; two of these -> one."""
+    """add(layer, c) -> nn.bias_add(layer, c') for a constant with one number per channel; nested ones are merged."""
     if not isinstance(e, Call) or not isinstance(e.op, (Add, BiasAdd)):
         return None
     x, c = e.args if not isinstance(e.args[0], Constant) else e.args[::-1]
@@ -60,7 +58,7 @@ def biased(e: Expr) -> Expr | None:
 
 def _of_channels(value: np.ndarray[Any, Any], axis: int | None, rank: int,
                  channels: int) -> np.ndarray[Any, Any] | None:
-    """Return an added constant as one number for each channel, else None."""
+    """An added constant as one number per channel; None if it varies along other axes."""
     if axis is None:
         return value
     shape = (1,) * (rank - value.ndim) + value.shape
@@ -71,7 +69,7 @@ def _of_channels(value: np.ndarray[Any, Any], axis: int | None, rank: int,
 
 def quantize(mod: IRModule, params: Mapping[str, Any] | None, dataset: Iterable[Any] | None,
              runner: Runner) -> IRModule:
-    """`compiler.calibration.quantize`, which runs the network on data by `runner`."""
+    """Implementation of `compiler.calibration.quantize`; `runner` runs the network on data."""
     config = current_qconfig()
     passes: list[Pass] = [partition(), annotate(), QuantizeCalibrate(dataset, runner)]
     if not config.do_simulation:

@@ -1,9 +1,9 @@
 """Ranges of quantized values: distributions of values, and the choice of a range.
 
 A value is quantized as `round(clip(x / scale, low, high))`; low and high are integers, so that zero is exactly a level.
-A narrow range has fine levels but clips more. It is chosen as the extremes (`minmax`), a share of all values
-(`percentile`), the least divergence of the distribution (`kl`; Migacz, "8-bit Inference with TensorRT", GTC 2017), or
-the least mean squared error (`mse`).
+A narrow range has fine levels but clips more. Four methods choose the range: the extremes (`minmax`), a share of all
+values (`percentile`), the least mean squared error (`mse`), or the least divergence of the distribution. The latter,
+`kl`, is that of Migacz, "8-bit Inference with TensorRT", GTC 2017.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from tilewright.base.errors import InputError
 Array = np.ndarray[Any, Any]
 
 _BINS: Final = 1 << 14
-"""Bins on both sides of zero: after the last doubling of the range one is at most 1/4096 of the greatest magnitude."""
+"""Number of bins; after the last doubling of the range, a bin is at most 1/4096 of the greatest magnitude."""
 _FOLDED: Final = 1 << 11
-"""Bins of magnitudes for the search of a divergence."""
+"""Number of bins of magnitudes in the divergence search."""
 _CUTS: Final = 96
-"""Candidates for a cut, evenly between a quarter and all of the range."""
+"""Number of candidate cuts, evenly spaced between a quarter and all of the range."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,13 +37,13 @@ class Levels:
 
     @staticmethod
     def symmetric(most: Array | float, bits: int) -> Levels:
-        """Levels for magnitudes up to `most`, as many below zero as above."""
+        """Levels for magnitudes up to `most`, symmetric around zero."""
         high = (1 << (bits - 1)) - 1
         return Levels(_scale(np.asarray(most, np.float64) / high), -high, high)
 
     @staticmethod
     def between(low: float, high: float, bits: int = 8) -> Levels:
-        """All levels of `bits` for values from `low` to `high`, and for zero."""
+        """All levels of `bits` bits for values from `low` to `high`, and for zero."""
         low, high = min(low, 0.0), max(high, 0.0)
         count = (1 << bits) - 1
         scale = _scale(np.asarray((high - low) / count, np.float64))
@@ -51,18 +51,17 @@ class Levels:
         return Levels(scale, -zero, count - zero)
 
     def apply(self, x: Array) -> Array:
-        """Return `x` rounded to the levels."""
+        """`x` rounded to the levels."""
         return np.asarray(np.rint(np.clip(x / self.scale, self.low, self.high)) * self.scale, np.float32)
 
 
 def _scale(scale: Array) -> Array:
-    """float32, above zero: a value that is always zero has some scale."""
+    """The scale in float32; 1 if it is zero, for values that are always zero."""
     return np.where(scale < np.finfo(np.float32).tiny, 1.0, scale).astype(np.float32)
 
 
 class Distribution:
-    """A histogram with bins of one width on both sides of zero, whose range doubles for larger values; exact extremes.
-    """
+    """A histogram with equal bins on both sides of zero, whose range doubles for larger values, and exact extremes."""
 
     def __init__(self) -> None:
         self.counts = np.zeros(_BINS, np.int64)
@@ -100,28 +99,28 @@ class Distribution:
         self.range *= 2
 
     def edges(self) -> Array:
-        """Where bins begin, and the last one ends."""
+        """The starts of the bins, and the end of the last one."""
         return np.linspace(-self.range, self.range, _BINS + 1)
 
     def magnitudes(self, bins: int = _BINS // 2) -> Array:
-        """How often magnitudes occur, in bins from zero to the end of the range."""
+        """A histogram of magnitudes, in bins from zero to the end of the range."""
         half = self.counts.shape[0] // 2
         folded = self.counts[half:] + self.counts[:half][::-1]
         return np.asarray(folded.reshape(bins, -1).sum(1))
 
     def most(self) -> float:
-        """The greatest magnitude; raises `InputError` where nothing was counted."""
+        """The greatest magnitude; raises `InputError` if there are no values."""
         if self.least > self.greatest:
             raise InputError("the calibration data are empty; give at least one input", code="TW1002")
         return max(-self.least, self.greatest)
 
     def within(self, most: float) -> tuple[float, float]:
-        """The least and greatest number, as far as their magnitude is not above `most`."""
+        """The extremes, clipped to magnitudes up to `most`."""
         return max(self.least, -most), min(self.greatest, most)
 
 
 def percentile_of(d: Distribution, part: float) -> float:
-    """The magnitude that `part` of all values are not above."""
+    """The smallest magnitude that is not exceeded by a fraction `part` of all values."""
     most, counts = d.most(), d.magnitudes()
     upto = np.cumsum(counts)
     place = int(np.searchsorted(upto, part * upto[-1]))
@@ -129,12 +128,12 @@ def percentile_of(d: Distribution, part: float) -> float:
 
 
 def divergence_of(d: Distribution, levels: int = 128) -> float:
-    """Return the clipping magnitude with the least Kullback-Leibler divergence for `levels` levels."""
+    """The clipping magnitude with the least Kullback-Leibler divergence for `levels` levels."""
     most = d.most()
     if most == 0.0:
         return most
     counts = d.magnitudes(_FOLDED).astype(np.float64)
-    counts[0] = counts[1]  # exact zeros (of relu, of padding) have a level of their own, whatever the cut
+    counts[0] = counts[1]  # exact zeros (from relu or padding) always have their own level
     last = max(levels, int(np.ceil(most / d.range * _FOLDED)))
     cuts = np.unique(np.linspace(levels, last, 2 * _CUTS).astype(int))
     found = min(cuts, key=lambda cut: _divergence(counts, int(cut), levels))
@@ -142,9 +141,7 @@ def divergence_of(d: Distribution, levels: int = 128) -> float:
 
 
 def _divergence(counts: Array, cut: int, levels: int) -> float:
-    """Return KL(p, q): p are the counts with all beyond `cut` in the last bin, q the counts up to `cut` resolved by
-    `levels` levels.
-    """
+    """KL(p, q): p has all counts beyond `cut` in the last bin, q the counts up to `cut` resolved by `levels` levels."""
     within = counts[:cut]
     p = within.copy()
     p[-1] += counts[cut:].sum()
@@ -159,8 +156,7 @@ def _divergence(counts: Array, cut: int, levels: int) -> float:
 
 
 def least_error_of(d: Distribution, make: Callable[[float, float], Levels]) -> tuple[float, float]:
-    """The part of the range, cut at both ends alike, with the least mean squared error; `make` has the levels of a
-    range."""
+    """The symmetrically shrunk range with the least mean squared error; `make` gives the levels of a range."""
     if d.most() == 0.0:
         return 0.0, 0.0
     edges = d.edges()

@@ -1,11 +1,11 @@
-"""Choose what to quantize: the layers, and the values that are stored as bytes for them.
+"""Choose the layers to quantize, and the values to store as bytes for them.
 
     conv2d(max_pool2d(relu(add(conv2d(%x, w0), %y))), w1)
         layers: both convolutions     values: %x, conv2d(%x, w0), %y, relu(…)
 
-One sweep from the result back. A layer's data are wanted in bytes. Where an operator only moves elements, what it reads
-is wanted in the place of its result; so are the parts of a concatenation, all under one scale; both sides of a sum
-whose result is wanted; and what a global average reads.
+A single sweep from the result backward. The data of a layer are wanted in bytes. If an operator that only moves
+elements has a wanted result, its argument is wanted instead. The parts of a wanted concatenation are wanted too, with a
+common scale. So are both operands of a wanted sum, and the argument of a global average.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Selection:
 
 
 def is_layer(e: Expr) -> bool:
-    """A convolution or product of float data and constant weights."""
+    """Whether `e` is a convolution or product of float data and constant weights."""
     if not isinstance(e, Call) or not isinstance(e.op, LAYERS) or not isinstance(e.args[1], Constant):
         return False
     plain: Any = e.op
@@ -54,13 +54,13 @@ def is_layer(e: Expr) -> bool:
 
 
 def layers(function: Function) -> list[Call]:
-    """All layers that could be quantized."""
+    """All quantizable layers."""
     return [e for e in post_order(function.body, inside=False) if isinstance(e, Call) and is_layer(e)]
 
 
 def select(function: Function, chosen: Choice, enabled: Collection[str] | None = None) -> Selection:
-    """Return the layers that `chosen` accepts, and their values in bytes. Other operators than `enabled` (None: all) do
-    not propagate bytes.
+    """Select the layers that `chosen` accepts and their byte values; only `enabled` operators (None: all) propagate
+    bytes.
     """
     order = post_order(function.body, inside=False)
     wanted: dict[Expr, None] = {}
@@ -105,7 +105,7 @@ def select(function: Function, chosen: Choice, enabled: Collection[str] | None =
 
 
 class _Ties:
-    """Values that share a scale, as a forest."""
+    """Values that share a scale, as a union-find forest."""
 
     def __init__(self) -> None:
         self.parents: dict[Expr, Expr] = {}

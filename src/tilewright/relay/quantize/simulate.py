@@ -1,11 +1,11 @@
-"""Simulated quantization: the passes `partition` and `annotate`, and the rewriting that they share with post-training
+"""Simulated quantization: the passes `partition` and `annotate`, and the rewriting shared with post-training
 quantization.
 
     partition    nn.conv2d(%x, w) -> nn.conv2d(annotation.cast_hint(%x, dtype="int8"), w)
     annotate     nn.conv2d(annotation.cast_hint(%x, dtype="int8"), w)
                  -> nn.conv2d(simulated_quantize(%x, %dom_scale, %clip_min, %clip_max), simulated_quantize(w, …))
 
-Values of one scale have the same three variables, which calibration replaces by numbers.
+Values that share a scale have the same three variables, which calibration replaces by numbers.
 """
 
 from __future__ import annotations
@@ -29,19 +29,18 @@ from tilewright.relay.quantize.selection import Choice, Selection, layers, selec
 from tilewright.relay.visitor import operands, post_order, with_operands
 
 Parameters = tuple[Expr, Expr, Expr]
-"""Scale, least and greatest level of a simulated quantization."""
+"""Scale, lowest and highest level of a simulated quantization."""
 
 
 def constants(levels: Levels) -> Parameters:
-    """Levels as arguments of a simulated quantization."""
+    """Levels as arguments of `simulated_quantize`."""
     return (Constant(levels.scale), Constant(np.asarray(levels.low, np.float32)),
             Constant(np.asarray(levels.high, np.float32)))
 
 
 def rebuilt(function: Function, replace: Callable[[Expr, Expr], Expr], made: dict[Expr, Expr]
             | None = None) -> Function:
-    """`function` with each node replaced by `replace(node, the node over its new operands)`; `made` is filled with the
-    new node of each old one."""
+    """`function` with each node replaced by `replace(node, node with new operands)`; `made` receives the new nodes."""
     new = {} if made is None else made
     for e in post_order(function, inside=False):
         old = operands(e)
@@ -57,8 +56,7 @@ def simulated(
     of_weight: Callable[[Call], Parameters],
     biases: Mapping[Expr, Constant] | None = None, made: dict[Expr, Expr] | None = None,
 ) -> Function:
-    """Return `function` with simulated quantizations of the selected values, for all readers, and of the layers'
-    weights.
+    """`function` with simulated quantizations of the selected values, for all consumers, and of the layers' weights.
 
     `of_value` is called once for each scale, with its representative value. `biases` replaces those of some calls of
     `nn.bias_add`. `made` receives the new node of each old one.
@@ -92,23 +90,23 @@ def simulated_weight(layer: Call, parameters: Parameters) -> Call:
 
 
 def channel_axis(layer: Call) -> int:
-    """The axis of a layer's result that has its output channels."""
+    """The output channel axis of a layer's result."""
     return layer.op.axes()[2].index(1) if isinstance(layer.op, Conv2d) else layer.tensor_type.ndim - 1
 
 
 def weight_axis(layer: Call) -> int:
-    """The axis of a layer's weight that has its output channels."""
+    """The output channel axis of a layer's weight."""
     return int(layer.op.axes()[1][0]) if isinstance(layer.op, Conv2d) else 0
 
 
 def float_form(function: Function, made: dict[Expr, Expr] | None = None) -> Function:
-    """`function` without simulated quantizations and marks; `made` is filled with the new node of each old one."""
+    """`function` without simulated quantizations and marks; `made` receives the new node of each old one."""
     return rebuilt(function, lambda _, e: e.args[0] if isinstance(e, Call)
                    and isinstance(e.op, (SimulatedQuantize, CastHint)) else e, made)
 
 
 def configured(config: QConfig, function: Function) -> Choice:
-    """Which layers these options take."""
+    """The predicate for the layers that the options quantize."""
     skipped = set(config.skip_conv_layers or ())
     left = [e for k, e in enumerate(e for e in layers(function) if isinstance(e.op, Conv2d)) if k in skipped]
     enabled = config.debug_enabled_ops
@@ -161,10 +159,10 @@ class QuantizeAnnotate(FunctionPass):
 
 
 def partition() -> Pass:
-    """Return the pass that marks the quantized values."""
+    """The pass that marks the quantized values."""
     return QuantizePartition()
 
 
 def annotate() -> Pass:
-    """The pass that puts simulated quantizations where values are marked."""
+    """The pass that replaces marks by simulated quantizations."""
     return QuantizeAnnotate()

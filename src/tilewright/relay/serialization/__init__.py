@@ -1,11 +1,11 @@
-"""Programs as JSON: any module, expression, type, function of loops, with what they share, and back.
+"""Serialization of modules, expressions, types and TIR functions as JSON; shared parts stay shared.
 
     text = save_json(mod); mod = load_json(text)
 
-The text is `{"format": "tilewright", "version": 1, "root": …, "nodes": […], "arrays": […]}`. A node is written after
-those it refers to and names them by their numbers, so that nothing nests with the depth of the program; each stands on
-a line of its own. The contents of constants are base64 of little-endian bytes. Loading runs no code, allocates no more
-than the text describes, and says where a damaged text is wrong.
+The text is `{"format": "tilewright", "version": 1, "root": …, "nodes": […], "arrays": […]}`. A node follows the nodes
+that it refers to by index, so the JSON is not nested as deeply as the program. Each node has a separate line. The
+contents of constants are base64 of little-endian bytes. Loading runs no code, allocates no more memory than the text
+describes, and reports the position of a fault.
 """
 
 from typing import Any

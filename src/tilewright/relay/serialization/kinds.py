@@ -1,7 +1,7 @@
 """The serializable node classes by name, with the fields that construct a node and the type of each field.
 
-A node that is a dataclass says it all itself; the rest are listed. A new kind of node is one entry in `_DATACLASSES` or
-`_LISTED`.
+For dataclasses these follow from the class; other classes are listed. A new kind of node is one entry in `_DATACLASSES`
+or `_LISTED`.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ Span = Origin | None
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """One kind of node: its class, and for each argument that makes one the attribute that has it and what it may
-    be."""
+    """A kind of node: its class, and for each constructor argument the attribute with its value and the permitted type.
+    """
 
     name: str
     cls: type
@@ -50,7 +50,7 @@ class Kind:
     build: Callable[..., Any]
 
     def values(self, x: Any) -> dict[str, Any]:
-        """The arguments that make `x`."""
+        """Return the constructor arguments of `x`."""
         return {name: getattr(x, attribute) for name, (attribute, _) in self.fields.items()}
 
 
@@ -140,18 +140,18 @@ def _tables() -> tuple[dict[str, Kind], dict[type, Kind]]:
 
 @cache
 def kinds_by_name() -> dict[str, Kind]:
-    """The kinds by the name that a text uses."""
+    """Return the kinds by the name used in texts."""
     return _tables()[0]
 
 
 @cache
 def kinds_by_class() -> dict[type, Kind]:
-    """The kinds by the class of the node."""
+    """Return the kinds by node class."""
     return {k.cls: k for k in kinds_by_name().values()}
 
 
 def fits(value: Any, hint: Any) -> bool:
-    """Whether a value is what an annotation says; of containers every element is looked at."""
+    """Return whether a value, including every element of a container, has the type of an annotation."""
     if hint is Any:
         return True
     origin = typing.get_origin(hint)
@@ -170,7 +170,7 @@ def fits(value: Any, hint: Any) -> bool:
 
 
 def hint_text(hint: Any) -> str:
-    """An annotation in words, for messages."""
+    """Return an annotation in words, for messages."""
     origin, inner = typing.get_origin(hint), typing.get_args(hint)
     if origin in (types.UnionType, typing.Union):
         return " or ".join(map(hint_text, inner))

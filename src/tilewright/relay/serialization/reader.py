@@ -1,7 +1,7 @@
-"""A program read from JSON: `load_json`, for texts of any origin.
+"""Reads a program from JSON: `load_json`, for untrusted texts.
 
-Nothing in a text is run. A node refers only to nodes before it, so there are no cycles and no recursion over the
-program; arrays are measured before they are decoded. Every fault is a `ParseError` that names the place.
+Loading runs no code. A node refers only to earlier nodes, so there are no cycles and no recursion over the program.
+Array sizes are checked before decoding. Every fault is a `ParseError` with its position.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from tilewright.scalar.expr import Intrinsic
 from tilewright.tir.stmt import PrimFunc
 
 DEEPEST: Final = 64
-"""Lists and maps within each other, in one field."""
+"""Largest nesting depth of lists and maps in one field."""
 MOST_BYTES: Final = 1 << 34
 _FAULTS: Final = (TVMError, TypeError, ValueError, LookupError, AttributeError, ArithmeticError)
 _INTRINSICS: Final = {f.name: f for f in vars(intrinsics).values() if isinstance(f, Intrinsic)}
@@ -38,8 +38,8 @@ _INTRINSICS: Final = {f.name: f for f in vars(intrinsics).values() if isinstance
 def load_json(text: str, max_bytes: int = MOST_BYTES) -> Any:
     """Read the text that `save_json` wrote. Safe for untrusted text.
 
-    Raises `ParseError` naming the place of a fault: of the syntax, of a node, a field or an array, of another version;
-    and where the constants take more than `max_bytes`.
+    Raises `ParseError` with the position of a fault in the syntax, a node, a field or an array; for another version;
+    and if the constants exceed `max_bytes`.
     """
     try:
         found = json.loads(text, parse_constant=_no_number)
@@ -66,7 +66,7 @@ def _no_number(name: str) -> float:
 
 
 class _Reader:
-    """The nodes and arrays that were read, by number. `place` is the current position in the text."""
+    """The nodes and arrays read so far, by index. `place` is the current position in the text."""
 
     def __init__(self, max_bytes: int) -> None:
         self.nodes: list[Any] = []
@@ -145,7 +145,7 @@ class _Reader:
         return made
 
     def _found_type(self, e: Any, found: Any) -> None:
-        """Record the inferred type of a node where its operands do not determine it."""
+        """Record the inferred type of a node whose operands do not determine it."""
         if not isinstance(e, Expr) or not isinstance(found, Type):
             raise ParseError("the field 'type' is the type of an expression", code="TW0406")
         own = e.known_type()
@@ -245,5 +245,5 @@ def _text(x: Any) -> str:
 
 
 def _shown(value: Any) -> str:
-    """A value of a damaged text in a message: what it is, and itself where that is short."""
+    """Return a short description of an invalid value for messages; scalars are shown themselves."""
     return f"{value!r}"[:60] if isinstance(value, (str, int, float, bool, type(None))) else f"a {type(value).__name__}"

@@ -1,4 +1,4 @@
-"""A program written as JSON: `save_json`."""
+"""Writes a program as JSON: `save_json`."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ VERSION: Final = 1
 
 
 def save_json(what: Any) -> str:
-    """A module, an expression, a type, a function of loops, or a container or constant of these, as text that
-    `load_json` reads.
+    """Serialize a module, an expression, a type, a TIR function, or a container or constant of these, as text for
+    `load_json`.
 
     Shared parts stay shared, constants included. Raises `CompileError` for any other value, such as an object in an
     attribute.
@@ -49,7 +49,7 @@ def _array(a: np.ndarray[Any, Any]) -> dict[str, Any]:
 
 
 class _Writer:
-    """The nodes written so far, and their numbers."""
+    """The nodes written so far, and their indices."""
 
     def __init__(self) -> None:
         self.nodes: list[dict[str, Any]] = []
@@ -60,20 +60,19 @@ class _Writer:
         self._alive: list[Any] = []
 
     def module(self, mod: IRModule) -> dict[str, Any]:
-        """The root of a text that is a module; its data types come first, since its functions use their
-        constructors."""
+        """Return the root of a module's text. Data types come first, because functions refer to their constructors."""
         data = [self.value(d) for d in mod.type_definitions.values()]
         functions = [[name, self.value(mod.get_global_var(name)), self.value(f)] for name, f in mod.items()]
         return {"module": {"types": data, "functions": functions, "attrs": self.value(dict(mod.attrs))}}
 
     def value(self, x: Any) -> Any:
-        """A value as JSON, with the nodes inside written before."""
+        """Return a value as JSON, and write the nodes inside it first."""
         for node in _nodes_in(x):
             self._write(node)
         return self._encoded(x)
 
     def _write(self, root: Any) -> None:
-        """Number `root` and everything below it, what is below first."""
+        """Number `root` and all nodes below it, operands first."""
         stack: list[tuple[Any, dict[str, Any] | None]] = [(root, None)]
         opened: set[int] = set()
         while stack:
@@ -156,7 +155,7 @@ class _Writer:
 
 
 def _values(x: Any) -> dict[str, Any]:
-    """The fields of a node; what does not follow from them is its type, where that was found from elsewhere."""
+    """Return the fields of a node, with its inferred type if the fields do not determine it."""
     kind: Kind = kinds_by_class()[type(x)]
     values = (
         kind.values(x) if type(x) not in (scalar.Ramp, scalar.Broadcast)
@@ -167,7 +166,7 @@ def _values(x: Any) -> dict[str, Any]:
 
 
 def _found_type(e: Expr) -> Type | None:
-    """The type of `e` where it does not follow from its operands."""
+    """Return the type of `e` if its operands do not determine it, else None."""
     known = e.known_type()
     if (
         known is None or isinstance(e, (Constant, Constructor))
@@ -178,7 +177,7 @@ def _found_type(e: Expr) -> Type | None:
 
 
 def _nodes_in(x: Any) -> list[Any]:
-    """The nodes that a value holds itself: not those inside of nodes."""
+    """Return the nodes that a value contains directly, without those inside nodes."""
     if type(x) in kinds_by_class():
         return [x]
     if isinstance(x, (tuple, list)):

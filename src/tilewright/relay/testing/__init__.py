@@ -2,8 +2,8 @@
 
     mod, params = relay.testing.resnet.get_workload(num_layers=18, batch_size=1)
 
-Every network has `get_net`, a function whose parameters are `data` and the weights, and `get_workload`, the module and
-random weights, the same for the same seed.
+Every network has `get_net`, which returns a function whose parameters are `data` and the weights, and `get_workload`,
+which returns the module and random weights. The weights depend only on the seed.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def run_opt_pass(expr: Expr, opt_pass: Pass | Sequence[Pass], import_prelude: bo
 
 
 def run_infer_type(expr: Expr) -> Any:
-    """`expr` with its types."""
+    """Return `expr` with its types inferred."""
     return run_opt_pass(expr, ())
 
 

@@ -1,4 +1,4 @@
-"""The generator of DCGAN: images from random numbers by transposed convolutions (Radford et al., 2015)."""
+"""The generator of DCGAN: transposed convolutions that turn random numbers into images (Radford et al., 2015)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ from tilewright.relay.testing.layers import (
 
 def get_net(batch_size: int, random_len: int = 100, oshape: tuple[int, ...] = (3, 64, 64), ngf: int = 128,
             dtype: str = "float32") -> Function:
-    """`random_len` numbers make an image of `oshape`, which is 64x64; raises `CompileError` for another size."""
+    """Return the network that turns `random_len` numbers into an image of `oshape`, 64x64. Raises `CompileError` for
+    another size."""
     if oshape[1:] != (64, 64):
         raise CompileError(f"the generator makes images of 64x64, not {oshape[1]}x{oshape[2]}",
                            code="TW0417")
@@ -34,5 +35,5 @@ def get_net(batch_size: int, random_len: int = 100, oshape: tuple[int, ...] = (3
 
 def get_workload(batch_size: int, oshape: tuple[int, ...] = (3, 64, 64), ngf: int = 128, random_len: int = 100,
                  dtype: str = "float32") -> Workload:
-    """The module and random weights."""
+    """Return the module and random weights."""
     return workload(get_net(batch_size, random_len, oshape, ngf, dtype))

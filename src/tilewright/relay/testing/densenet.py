@@ -57,5 +57,5 @@ def get_workload(
     densenet_size: int = 121, classes: int = 1000, batch_size: int = 4, image_shape: tuple[int, ...] = (3, 224, 224),
     dtype: str = "float32",
 ) -> Workload:
-    """The module and random weights."""
+    """Return the module and random weights."""
     return workload(get_net(densenet_size, classes, batch_size, image_shape, dtype))

@@ -1,4 +1,4 @@
-"""The network of deep Q-learning: four frames of a game to the value of each action (Mnih et al., 2015)."""
+"""The network of deep Q-learning, from four frames of a game to the value of each action (Mnih et al., 2015)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tilewright.relay.testing.layers import Workload, conv2d, data_of, dense_add
 
 def get_net(batch_size: int, num_actions: int = 18, image_shape: tuple[int, ...] = (4, 84, 84),
             dtype: str = "float32") -> Function:
-    """Three convolutions and two dense layers."""
+    """Return the network of three convolutions and two dense layers."""
     x: Expr = data_of(batch_size, image_shape, dtype)
     for k, (channels, kernel, stride) in enumerate(((32, 8, 4), (64, 4, 2), (64, 3, 1)), 1):
         made = conv2d(x, name=f"conv{k}", channels=channels, kernel_size=kernel, strides=stride)
@@ -20,5 +20,5 @@ def get_net(batch_size: int, num_actions: int = 18, image_shape: tuple[int, ...]
 
 def get_workload(batch_size: int, num_actions: int = 18, image_shape: tuple[int, ...] = (4, 84, 84),
                  dtype: str = "float32") -> Workload:
-    """The module and random weights."""
+    """Return the module and random weights."""
     return workload(get_net(batch_size, num_actions, image_shape, dtype))

@@ -1,4 +1,4 @@
-"""Inception version 3: branches of convolutions of several sizes side by side (Szegedy et al., 2015)."""
+"""Inception version 3: parallel branches of convolutions of several sizes (Szegedy et al., 2015)."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def _wide(x: Expr, pool: str, name: str) -> Expr:
 
 
 def get_net(batch_size: int, num_classes: int, image_shape: tuple[int, ...], dtype: str) -> Function:
-    """The network without its auxiliary classifier."""
+    """Return the network without its auxiliary classifier."""
     x = _chain(data_of(batch_size, image_shape, dtype), _STEM, "stem")
     x = nn.max_pool2d(x, pool_size=(3, 3), strides=(2, 2))
     x = _chain(x, (_c(80), _c(192, 3, padded=False)), "stem2")
@@ -71,5 +71,5 @@ def get_net(batch_size: int, num_classes: int, image_shape: tuple[int, ...], dty
 
 def get_workload(batch_size: int = 1, num_classes: int = 1000, image_shape: tuple[int, ...] = (3, 299, 299),
                  dtype: str = "float32") -> Workload:
-    """The module and random weights."""
+    """Return the module and random weights."""
     return workload(get_net(batch_size, num_classes, image_shape, dtype))

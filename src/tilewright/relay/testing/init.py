@@ -1,4 +1,4 @@
-"""Weights for networks: random by the kind of layer, the same for the same seed."""
+"""Initial weights of networks, random by kind of layer and reproducible by seed."""
 
 from __future__ import annotations
 
@@ -17,14 +17,13 @@ Array = np.ndarray[Any, Any]
 
 
 class Initializer:
-    """Values by the name of a parameter: ones for gamma and variance, zeros for beta, mean and bias, `weight` for the
-    others."""
+    """Values by parameter name: ones for gamma and variance, zeros for beta, mean and bias, `weight` for the others."""
 
     def __init__(self, seed: int = 0) -> None:
         self.random = np.random.default_rng(seed)
 
     def __call__(self, name: str, shape: tuple[int, ...], dtype: str = "float32") -> Array:
-        """The values of the parameter `name`."""
+        """Return the values of the parameter `name`."""
         if name.endswith(("gamma", "var")):
             return np.ones(shape, dtype)
         if name.endswith(("beta", "mean", "bias", "state", "init")):
@@ -44,7 +43,7 @@ class Xavier(Initializer):
         self.magnitude = magnitude
 
     def weight(self, shape: tuple[int, ...]) -> Array:
-        """Return uniform values with the variance for the inputs and outputs of the layer."""
+        """Return uniform values whose variance suits the numbers of inputs and outputs of the layer."""
         window = math.prod(shape[2:])
         fans = (shape[0] + shape[1]) * window if len(shape) > 1 else 2 * shape[0]
         bound = math.sqrt(2 * self.magnitude / fans)
@@ -53,7 +52,7 @@ class Xavier(Initializer):
 
 def create_workload(net: Function, initializer: Initializer | None = None,
                     seed: int = 0) -> tuple[IRModule, dict[str, nd.NDArray]]:
-    """The module of a network, and arrays for its parameters without `data` and labels."""
+    """Return the module of a network, and arrays for its parameters except `data` and labels."""
     made = initializer if initializer is not None else Xavier(seed=seed)
     mod = InferType()(IRModule.from_expr(net))
     params = {}

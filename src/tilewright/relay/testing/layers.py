@@ -20,17 +20,17 @@ Workload = tuple[IRModule, dict[str, NDArray]]
 
 
 def data_of(batch_size: int, shape: tuple[int, ...], dtype: str = "float32") -> Var:
-    """The input of a network."""
+    """Return the input of a network."""
     return var("data", shape=(batch_size, *shape), dtype=dtype)
 
 
 def network(result: Expr) -> Function:
-    """The function of `data` and the weights, in the order of use."""
+    """Return the function of `data` and the weights, in order of use."""
     return Function(free_vars(result), result)
 
 
 def workload(net: Function) -> Workload:
-    """A network with random weights."""
+    """Return the module and random weights of a network."""
     return create_workload(net)
 
 
@@ -46,7 +46,7 @@ def batch_norm_infer(
     | None = None,
     name: str = "bn", axis: int = 1, **attrs: Any,
 ) -> Expr:
-    """The normalised data of a batch norm; parameters that are not given are variables after `name`."""
+    """Return the normalized data of a batch norm; missing parameters become variables `name_…`."""
     t = data.tensor_type
     given = (("gamma", gamma), ("beta", beta), ("moving_mean", moving_mean), ("moving_var", moving_var))
     params = [p if p is not None else var(f"{name}_{what}", shape=(t.shape[axis],), dtype=t.dtype) for what, p in given]
@@ -56,7 +56,7 @@ def batch_norm_infer(
 
 def conv2d(data: Expr, weight: Expr | None = None, *, name: str = "conv", channels: int, kernel_size: Any,
            groups: int = 1, **attrs: Any) -> Expr:
-    """A convolution; the weight is the variable `name`_weight unless it is given."""
+    """Return a convolution; a missing weight becomes the variable `name_weight`."""
     layout, order = attrs.get("data_layout", "NCHW"), attrs.get("kernel_layout", "OIHW")
     if weight is None:
         height, width = per_dimension(kernel_size, 2, "kernel_size")
@@ -68,7 +68,7 @@ def conv2d(data: Expr, weight: Expr | None = None, *, name: str = "conv", channe
 
 def conv2d_transpose(data: Expr, weight: Expr | None = None, *, name: str = "deconv", channels: int, kernel_size: Any,
                      **attrs: Any) -> Expr:
-    """A transposed convolution of channels-first images."""
+    """Return a transposed convolution of channels-first images."""
     if weight is None:
         weight = var(f"{name}_weight", shape=(_channels(data, "NCHW"), channels,
             *per_dimension(kernel_size, 2, "kernel_size")), dtype=data.tensor_type.dtype)
@@ -78,7 +78,7 @@ def conv2d_transpose(data: Expr, weight: Expr | None = None, *, name: str = "dec
 
 def dense_add_bias(data: Expr, weight: Expr | None = None, bias: Expr | None = None, units: int | None = None,
                    name: str = "fc") -> Expr:
-    """A product and a bias; `units` is needed where they are not given."""
+    """Return a product with a bias. `units` is required if the weight or bias is missing."""
     t = data.tensor_type
     if weight is None or bias is None:
         if units is None:
@@ -91,7 +91,7 @@ def dense_add_bias(data: Expr, weight: Expr | None = None, bias: Expr | None = N
 
 def conv_bn_relu(data: Expr, name: str, channels: int, kernel_size: Any, *, epsilon: float = 1e-5,
                  **attrs: Any) -> Expr:
-    """Convolution, batch norm and rectifier, as most networks stack them."""
+    """Return a convolution with batch norm and ReLU, the usual sequence in networks."""
     axis = attrs.get("data_layout", "NCHW").index("C")
     made = conv2d(data, name=f"{name}_conv", channels=channels, kernel_size=kernel_size, **attrs)
     return Relu()(batch_norm_infer(made, name=f"{name}_bn", axis=axis, epsilon=epsilon))
@@ -103,5 +103,5 @@ def classified(data: Expr, num_classes: int, name: str = "fc1") -> Expr:
 
 
 def joined(*parts: Expr) -> Expr:
-    """Images with the channels of all of `parts`, channels first."""
+    """Return images concatenated along the channels, channels first."""
     return Concatenate(1)(parts)

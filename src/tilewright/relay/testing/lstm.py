@@ -1,4 +1,4 @@
-"""A long short-term memory that is unrolled over the steps of a sequence (Hochreiter and Schmidhuber, 1997)."""
+"""A long short-term memory, unrolled over the steps of a sequence (Hochreiter and Schmidhuber, 1997)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tilewright.relay.testing.layers import Workload, data_of, dense_add_bias, n
 
 
 def get_net(iterations: int, num_hidden: int, batch_size: int = 1, dtype: str = "float32") -> Function:
-    """`iterations` steps over one `data` of `num_hidden` values; the result is the last output."""
+    """Return `iterations` steps over the same `data` of `num_hidden` values; the result is the last output."""
     data = data_of(batch_size, (num_hidden,), dtype)
     shape = (batch_size, num_hidden)
     gates = [(var(f"{side}_weight", shape=(4 * num_hidden, num_hidden), dtype=dtype),
@@ -26,5 +26,5 @@ def get_net(iterations: int, num_hidden: int, batch_size: int = 1, dtype: str = 
 
 
 def get_workload(iterations: int, num_hidden: int, batch_size: int = 1, dtype: str = "float32") -> Workload:
-    """The module and random weights."""
+    """Return the module and random weights."""
     return workload(get_net(iterations, num_hidden, batch_size, dtype))

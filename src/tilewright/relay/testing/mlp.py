@@ -1,4 +1,4 @@
-"""A network of dense layers for small images."""
+"""A multilayer perceptron for small images."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tilewright.relay.testing.layers import Workload, data_of, dense_add_bias, n
 
 def get_net(batch_size: int, num_classes: int = 10, image_shape: tuple[int, ...] = (1, 28, 28),
             dtype: str = "float32") -> Function:
-    """128 and 64 hidden values."""
+    """Return the network with hidden layers of 128 and 64 units."""
     x = nn.batch_flatten(data_of(batch_size, image_shape, dtype))
     for k, units in enumerate((128, 64), 1):
         x = nn.relu(dense_add_bias(x, units=units, name=f"fc{k}"))
@@ -18,5 +18,5 @@ def get_net(batch_size: int, num_classes: int = 10, image_shape: tuple[int, ...]
 
 def get_workload(batch_size: int, num_classes: int = 10, image_shape: tuple[int, ...] = (1, 28, 28),
                  dtype: str = "float32") -> Workload:
-    """The module and random weights."""
+    """Return the module and random weights."""
     return workload(get_net(batch_size, num_classes, image_shape, dtype))

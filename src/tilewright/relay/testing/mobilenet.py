@@ -1,4 +1,4 @@
-"""MobileNet: depthwise and 1x1 convolutions in turn (Howard et al., 2017)."""
+"""MobileNet: alternating depthwise and 1x1 convolutions (Howard et al., 2017)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _BLOCKS = ((64, 1), (128, 2), (128, 1), (256, 2), (256, 1), (512, 2), *((512, 1)
 
 def get_net(batch_size: int, num_classes: int = 1000, image_shape: tuple[int, ...] = (3, 224, 224),
             dtype: str = "float32", layout: str = "NCHW") -> Function:
-    """The network of full width; `image_shape` is in the order of `layout`, without the batch."""
+    """Return the network of full width; `image_shape` has the axes of `layout` without the batch."""
     channels_first = layout == "NCHW"
     plain: dict[str, Any] = {"data_layout": layout, "kernel_layout": "OIHW" if channels_first else "HWIO"}
     x: Expr = conv_bn_relu(data_of(batch_size, image_shape, dtype), "conv_block_1", 32, 3, strides=2, padding=1,
@@ -32,5 +32,5 @@ def get_workload(
     batch_size: int = 1, num_classes: int = 1000, image_shape: tuple[int, ...] = (3, 224, 224), dtype: str = "float32",
     layout: str = "NCHW",
 ) -> Workload:
-    """The module and random weights."""
+    """Return the module and random weights."""
     return workload(get_net(batch_size, num_classes, image_shape, dtype, layout))

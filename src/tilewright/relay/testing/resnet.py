@@ -14,7 +14,7 @@ _UNITS = {18: (2, 2, 2, 2), 34: (3, 4, 6, 3), 50: (3, 4, 6, 3), 101: (3, 4, 23, 
 
 
 class _Images:
-    """The layers, in one order of the axes."""
+    """The layers for one data layout."""
 
     def __init__(self, layout: str) -> None:
         if layout not in ("NCHW", "NHWC"):
@@ -91,5 +91,5 @@ def get_workload(
     layout: str = "NCHW",
     dtype: str = "float32",
 ) -> Workload:
-    """The module and random weights."""
+    """Return the module and random weights."""
     return workload(get_net(batch_size, num_classes, num_layers, image_shape, layout, dtype))

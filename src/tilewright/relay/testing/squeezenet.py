@@ -1,4 +1,4 @@
-"""SqueezeNet: 1x1 convolutions before 1x1 and 3x3 ones (Iandola et al., 2016)."""
+"""SqueezeNet: 1x1 convolutions followed by 1x1 and 3x3 ones (Iandola et al., 2016)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def _conv(data: Expr, name: str, channels: int, kernel: int, stride: int = 1, pa
 
 
 def get_net(batch_size: int, image_shape: tuple[int, ...], num_classes: int, version: str, dtype: str) -> Function:
-    """Version "1.0" or "1.1"; raises `CompileError` for another."""
+    """Return the network of version "1.0" or "1.1". Raises `CompileError` for another version."""
     if version not in _FIRE:
         raise CompileError(f"there is no SqueezeNet {version!r}; take 1.0 or 1.1", code="TW0417")
     first, kernel, blocks = _FIRE[version]
@@ -40,5 +40,5 @@ def get_workload(
     batch_size: int = 1, num_classes: int = 1000, version: str = "1.0", image_shape: tuple[int, ...] = (3, 224, 224),
     dtype: str = "float32",
 ) -> Workload:
-    """The module and random weights."""
+    """Return the module and random weights."""
     return workload(get_net(batch_size, image_shape, num_classes, version, dtype))

@@ -44,5 +44,5 @@ def get_workload(
     batch_size: int, num_classes: int = 1000, image_shape: tuple[int, ...] = (3, 224, 224), dtype: str = "float32",
     num_layers: int = 11, batch_norm: bool = False,
 ) -> Workload:
-    """The module and random weights."""
+    """Return the module and random weights."""
     return workload(get_net(batch_size, image_shape, num_classes, dtype, num_layers, batch_norm))

@@ -1,4 +1,4 @@
-"""Passes over relay graphs, one a file."""
+"""Passes over Relay graphs, one per file."""
 
 from typing import ClassVar, Final
 

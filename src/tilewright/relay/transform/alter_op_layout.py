@@ -1,4 +1,4 @@
-"""Change the layout of single operators, as hooks of a target request.
+"""Change the layout of single operators as a target's hooks request.
 
     @relay.op.register_alter_op_layout("nn.conv2d", level=11)
     def in_blocks(attrs, inputs, tinfos, out_type):
@@ -25,11 +25,11 @@ from tilewright.relay.transform.chosen_layouts import operator_of, placeholders,
 
 @dataclass(frozen=True)
 class AlterOpLayout(FunctionPass):
-    """Change the layouts of the operators for which a hook of `register_alter_op_layout` returns one, and let the
-    operators between follow.
+    """Change the layouts of operators to those that hooks of `register_alter_op_layout` return; the operators between
+    adapt.
 
     Needs known types. Leaves transposes or layout transforms at the borders. A hook receives the attributes, variables
-    in place of the arguments, the types of the arguments, and the type of the result.
+    for the arguments, the types of the arguments, and the type of the result.
     """
 
     kind: ClassVar[type] = Function

@@ -27,10 +27,10 @@ class AnnotateTarget(FunctionPass):
     """Assign each call to the first of `targets` that supports it, else to `default`, and mark the borders of the
     regions.
 
-    Needs composite functions made before (`MergeComposite`). A target supports an operator when its attribute
-    `target.<name>` (`register_op_attr`) returns True for the call, and a composite function whose name begins with the
-    target's. With `include_non_call_ops`, tuples and fields follow their arguments where these agree. Existing marks
-    stay. Calls without arguments count as inputs.
+    Needs composite functions (`MergeComposite`). A target supports an operator if its attribute `target.<name>`
+    (`register_op_attr`) returns True for the call, and a composite function if its name begins with the target's. With
+    `include_non_call_ops`, tuples and fields get the target that their arguments have in common. Existing marks are
+    kept. Calls without arguments count as inputs.
     """
 
     kind: ClassVar[type] = Function
@@ -53,7 +53,7 @@ def mark_targets(function: Function, given: Mapping[Expr, str]) -> Expr:
 
 
 def _without_marks(function: Function) -> tuple[Expr, dict[Expr, str]]:
-    """The function without marks, and the target that each of its nodes was given before."""
+    """Return the function without marks, and the earlier target of each marked node."""
     new: dict[Expr, Expr] = {}
     given: dict[Expr, str] = {}
     earlier: dict[Expr, str] = {}
@@ -76,7 +76,7 @@ def _without_marks(function: Function) -> tuple[Expr, dict[Expr, str]]:
 
 
 class _Marking:
-    """One walk that gives nodes to targets and puts marks between them."""
+    """A walk that assigns targets to nodes and inserts marks between regions."""
 
     def __init__(self, targets: Sequence[str], non_calls: bool, earlier: Mapping[Expr, str]) -> None:
         self.targets, self.non_calls, self.earlier = targets, non_calls, earlier
@@ -99,7 +99,7 @@ class _Marking:
         return self.new.get(function, function)
 
     def _end(self, e: Expr) -> Expr:
-        """The value of `e` where it comes out of its region; one mark for all users."""
+        """Return the value of `e` outside of its region; all users share one mark."""
         target = self.target.get(e)
         if target is None:
             return self.new.get(e, e)

@@ -1,4 +1,4 @@
-"""Combine parallel branches into fewer and larger products: three passes in one."""
+"""Combine parallel branches into fewer, larger products with three passes."""
 
 from __future__ import annotations
 

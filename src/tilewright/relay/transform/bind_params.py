@@ -16,8 +16,8 @@ from tilewright.relay.visitor import substitute
 
 
 def bind_params(mod: IRModule, params: Mapping[str, Any]) -> IRModule:
-    """`mod` with the parameters of `main` that `params` names bound to these arrays; raises `InputError` for other
-    shapes or types."""
+    """Bind the parameters of `main` named in `params` to these arrays. Raises `InputError` for a wrong shape or dtype.
+    """
     main = mod["main"]
     new = bind_params_by_name(main, params)
     if new is main:
@@ -28,7 +28,7 @@ def bind_params(mod: IRModule, params: Mapping[str, Any]) -> IRModule:
 
 
 def bind_params_by_name(func: Function, params: Mapping[str, Any]) -> Function:
-    """The same for one function."""
+    """Bind the parameters of `func` named in `params` to these arrays."""
     mapping: dict[Expr, Expr] = {p: _value(p, params[p.name_hint]) for p in func.params if p.name_hint in params}
     if not mapping:
         return func

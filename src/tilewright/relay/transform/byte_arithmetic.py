@@ -1,13 +1,13 @@
 """Make the integer arithmetic of quantized networks cheaper, with identical results.
 
-Signed bytes that a product reads moved by 128 are stored moved:
+Signed bytes that a product reads with an offset of 128 are stored with this offset:
 
     %1 = cast(clip(%0, -128, 127), "int8"); nn.conv2d(bitwise_xor(cast(%1, "uint8"), 128), w); add(cast(%1, "int32"), …)
     -> %1 = cast(clip(add(%0, 128), 0, 255), "uint8"); nn.conv2d(%1, w);
        add(cast(cast(bitwise_xor(%1, 128), "int8"), "int32"), …)
 
-What requantizations make of two bytes, or of one, is a function of at most 65,536 cases. Where one sum of two products
-is the same in every case, it takes their place; all are tried, so it is a proof:
+A requantized function of one or two bytes has at most 65,536 cases. If one sum of two products gives the same result in
+every case, it replaces the function. All cases are tested, so the replacement is exact:
 
     a residual sum: each operand shifted and requantized, their sum requantized
     -> cast(clip(right_shift(a * A + b * B + C, S), lo, hi))
@@ -46,7 +46,7 @@ class ByteArithmetic(FunctionPass):
     sum.
 
     Needs known types, and the operators of the qnn dialect lowered to plain ones. All 65,536 cases of a replaced sum
-    are tried, so results are identical.
+    are tested, so results are identical.
     """
 
     kind: ClassVar[type] = Function
@@ -63,7 +63,7 @@ class ByteArithmetic(FunctionPass):
 
 
 def _moved(e: Expr) -> Expr | None:
-    """The signed bytes x of `bitwise_xor(cast(x, "uint8"), 128)`."""
+    """Return the signed bytes x of `bitwise_xor(cast(x, "uint8"), 128)`, or None."""
     if (not isinstance(e, Call) or not isinstance(e.op, BitwiseXor) or e.known_type() is None
             or e.tensor_type.dtype != "uint8"):
         return None
@@ -77,7 +77,7 @@ def _moved(e: Expr) -> Expr | None:
 class _Stored:
     """Keeps stored bytes as bytes, with signed ones shifted by 128 where a reader needs that.
 
-    `held` are the calls of clip, with the type of the bytes and whether they are shifted.
+    `held` maps calls of clip to the type of the bytes and whether they are shifted.
     """
 
     def __init__(self, order: Sequence[Expr]) -> None:
@@ -118,7 +118,7 @@ class _Stored:
 
 
 def _is_saturated(e: Expr) -> bool:
-    """Is it `cast(clip(y), …)`, bytes of an int32 y?"""
+    """Return whether `e` is `cast(clip(y), …)`: an int32 y saturated to bytes."""
     if (not isinstance(e, Call) or not isinstance(e.op, Cast) or not isinstance(e.known_type(), TensorType)
             or e.tensor_type.dtype not in _BYTES):
         return False
@@ -126,7 +126,7 @@ def _is_saturated(e: Expr) -> bool:
 
 
 def _limits(e: Expr) -> tuple[int, int] | None:
-    """The bounds that an int32 value is held in, where they are those of bytes, or closer."""
+    """Return the bounds of a clipped int32 value if they lie within the range of a byte; else None."""
     if (not isinstance(e, Call) or not isinstance(e.op, Clip) or not isinstance(e.known_type(), TensorType)
             or e.tensor_type.dtype is not INT32):
         return None
@@ -137,7 +137,7 @@ def _limits(e: Expr) -> tuple[int, int] | None:
 
 
 def _plus(y: Expr, number: int) -> Expr:
-    """y plus a number, added to one that is there already."""
+    """Add a number to y, and merge it with a previous offset."""
     if isinstance(y, Call) and isinstance(y.op, Add) and isinstance(y.args[1], Constant) and y.args[1].value.size == 1:
         number += int(y.args[1].value.reshape(()))
         y = y.args[0]
@@ -145,7 +145,7 @@ def _plus(y: Expr, number: int) -> Expr:
 
 
 def _as_one_sum(e: Expr) -> Expr | None:
-    """A function of one or two bytes by one sum of products, where that is exact."""
+    """Replace a function of one or two bytes by one sum of products if that is exact."""
     if not _is_saturated(e):
         return None
     found = _steps(e)
@@ -163,7 +163,7 @@ def _as_one_sum(e: Expr) -> Expr | None:
 
 
 def _steps(e: Expr) -> tuple[list[Call], list[Expr]] | None:
-    """The calls between bytes and `e`, operands first, and these bytes: one or two, all of its shape."""
+    """Return the calls between bytes and `e`, operands first, and these bytes: one or two, of the shape of `e`."""
     shape = e.tensor_type.shape
     leaves: list[Expr] = []
     inside: dict[Expr, None] = {}
@@ -190,7 +190,7 @@ def _steps(e: Expr) -> tuple[list[Call], list[Expr]] | None:
 
 
 def _is_byte(x: Expr) -> bool:
-    """Are they bytes, not made of other bytes, or numbers held in their range?"""
+    """Return whether `x` has bytes that do not come from other bytes, or numbers clipped to a byte's range."""
     if not isinstance(x.known_type(), TensorType) or x.tensor_type.dtype not in _BYTES:
         return _limits(x) is not None
     return not isinstance(x, Call) or not isinstance(x.op, (Cast, BitwiseXor)) or any(a.tensor_type.dtype not in _BYTES
@@ -198,7 +198,7 @@ def _is_byte(x: Expr) -> bool:
 
 
 def _evaluate(steps: list[Call], leaves: list[Expr]) -> dict[Expr, Array]:
-    """The value of every step in every case: the first byte along the first axis, the second along the second."""
+    """Evaluate every step in every case; the first byte varies along axis 0, the second along axis 1."""
     values: dict[Expr, Array] = {}
     for k, leaf in enumerate(leaves):
         kind = leaf.tensor_type.dtype.numpy()
@@ -213,8 +213,8 @@ def _evaluate(steps: list[Call], leaves: list[Expr]) -> dict[Expr, Array]:
 
 
 def _slopes(x: Expr, values: dict[Expr, Array], count: int) -> list[float] | None:
-    """How much the result grows with each byte: read off before the last product is rounded and shifted, where it is
-    nearly linear."""
+    """Return the slope of the result for each byte, measured before the last product is rounded and shifted, where the
+    result is nearly linear."""
     shift = 0
     while isinstance(x, Call) and isinstance(x.op, (Add, RightShift)):
         if isinstance(x.op, RightShift):
@@ -271,7 +271,7 @@ def _room(inputs: list[Array], factors: tuple[int, ...], shift: int, wanted: Arr
 
 
 def _fits(inputs: list[Array], factors: tuple[int, ...], offset: int) -> bool:
-    """Is every sum, in any order, one of 32 bits?"""
+    """Return whether every partial sum, in any order, fits 32 bits."""
     parts = [x * f for x, f in zip(inputs, factors, strict=True)]
     lows, highs = (sum(int(limit(p)) for p in parts) for limit in (np.min, np.max))
     return all(-(1 << 31) <= n < 1 << 31 for n in (offset, lows + offset, highs + offset,

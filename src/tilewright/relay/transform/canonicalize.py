@@ -1,7 +1,7 @@
 """Rewrite equivalent forms of a call to one form.
 
     nn.bias_add(%x, b, axis=1)
-      -> add(%x, b')                 b' has one axis per axis behind, so that it broadcasts
+        -> add(%x, b')                 b' has an axis of size 1 for each later axis, so that it broadcasts
     add(const, %x)                   -> add(%x, const)
     subtract(%x, const)              -> add(%x, -const)             floats
     nn.batch_flatten, squeeze, expand_dims of a known shape -> reshape
@@ -37,7 +37,7 @@ class CanonicalizeOps(FunctionPass):
 
 
 def canonical(e: Expr) -> Expr | None:
-    """Return the canonical form of a call, or None for a call that has it."""
+    """Return the canonical form of a call; None if it is already canonical."""
     if not isinstance(e, Call) or not isinstance(e.op, Op) or e.known_type() is None:
         return None
     if isinstance(e.op, BiasAdd):

@@ -1,4 +1,4 @@
-"""Give each consumer of a widened value a cast of its own, so that the cast can be fused into the consumer's kernel.
+"""Give each consumer of a widened value its own cast, so that the cast can be fused into the consumer's kernel.
 
     %0 = cast(%a, "int32"); add(%0, …), multiply(%0, …) -> add(cast(%a, "int32"), …), multiply(cast(%a, "int32"), …)
 """
@@ -38,7 +38,7 @@ class CanonicalizeCast(FunctionPass):
 
 
 def _copied(e: Expr, taken: set[Expr]) -> Expr:
-    """A cast of its own for the second user and those after it."""
+    """Return a new cast for the second and later users."""
     if not (isinstance(e, Call) and isinstance(e.op, Cast)) or isinstance(e.args[0], (Constant, Var)):
         return e
     if e.args[0].tensor_type.dtype.bits >= e.tensor_type.dtype.bits:

@@ -25,7 +25,7 @@ class ChangeBatch(FunctionPass):
     inferred again.
 
     Reshapes that start with the old size get the new one. Raises `OptionError` for an unknown variable, and
-    `CompileError` where an operator refuses the new size.
+    `CompileError` if an operator rejects the new size.
     """
 
     data: Mapping[Any, int]

@@ -1,4 +1,4 @@
-"""Layouts requested for operators by name: the operator that a call becomes, where its shapes permit."""
+"""Layouts requested by operator name: converts a call to a requested layout if its shapes permit."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from tilewright.tir.data_layout import bijective_layout, layout
 
 
 class LayoutConfig:
-    """`with LayoutConfig(skip_layers=[0, 2]): ConvertLayout(…)(mod)` leaves these of the operators that it would
-    convert, counted in order."""
+    """Excludes operators from `ConvertLayout`: `with LayoutConfig(skip_layers=[0, 2]): …` skips the first and third
+    operator that it would convert."""
 
     current: ClassVar[LayoutConfig | None] = None
 
@@ -30,12 +30,12 @@ class LayoutConfig:
         self._before: list[LayoutConfig | None] = []
 
     def check_skip(self) -> bool:
-        """Whether the next operator is one of those to be left; counts it."""
+        """Count an operator, and return whether it is skipped."""
         self.layer_count += 1
         return self.layer_count - 1 in self.skip_layers
 
     def reset(self) -> None:
-        """Count from the beginning, with nothing to be left."""
+        """Reset the counter and clear `skip_layers`."""
         self.skip_layers, self.layer_count = (), 0
 
     def __enter__(self) -> LayoutConfig:
@@ -49,8 +49,7 @@ class LayoutConfig:
 
 
 def with_layouts(function: Function, choose: Choice) -> Function:
-    """`function` with every call of an operator in the layouts of `choose(call)`: another operator over the same
-    arguments."""
+    """Replace the operator of each call by `choose(call)`, the same operator in other layouts."""
     order = post_order(function.body, inside=False)
     sweep = ChosenSweep(order, choose)
     for e in order:
@@ -60,7 +59,7 @@ def with_layouts(function: Function, choose: Choice) -> Function:
 
 
 def desired(layouts: Mapping[str, Sequence[str]]) -> Choice:
-    """The operators of these names in these layouts: that of the data and that of the kernel, or "default"."""
+    """Choose these data and kernel layouts by operator name; "default" selects the usual layout."""
 
     def choose(e: Call) -> Op | None:
         wanted = layouts.get(e.op.name)
@@ -76,10 +75,10 @@ def desired(layouts: Mapping[str, Sequence[str]]) -> Choice:
 
 
 def fitting(e: Call, op: Op) -> Op | None:
-    """`op` in place of `e.op`, where its blocks hold the channels of `e`: None where the result would not fill them.
+    """Return `op` as the replacement of `e.op`; None if the channels of `e` would not fill its blocks.
 
-    Input channels may be fewer than their blocks hold, in the data and in the kernel alike. A depthwise kernel has one,
-    in blocks of one.
+    Input channels may be fewer than their blocks hold if this is so in both data and kernel. A depthwise kernel has one
+    input channel, in blocks of one.
     """
     old, new = layout_names(e.op), layout_names(op)
     if old == new or not any(layout(n).blocked for n in new):
@@ -111,7 +110,7 @@ def _fitting_kernel(e: Call, op: Convolution, channels: Any, block: int) -> Op |
 
 
 def in_layouts(op: Any, wanted: Sequence[str]) -> Op:
-    """An operator with other layouts; raises `OptionError` for one that has none."""
+    """Return an operator with other layouts. Raises `OptionError` for an operator without layouts."""
     attrs = op.attributes()
     name = "data_layout" if "data_layout" in attrs else "layout"
     if name not in attrs:
@@ -141,13 +140,13 @@ def default_kernel_layout(data: str, transposed: bool = False) -> str:
 
 
 def placeholders(e: Call) -> list[Expr]:
-    """Variables of unknown type in place of the arguments: in other layouts they have other types."""
+    """Return variables of unknown type for the arguments, whose types depend on the layout."""
     return [Var(f"p{k}") for k in range(len(e.args))]
 
 
 def operator_of(e: Call, found: Any, name: str) -> Op | None:
-    """The operator that a hook put in place of `e.op`, over its arguments; raises `OptionError` when it made anything
-    else."""
+    """Return the operator that a hook chose for `e`. Raises `OptionError` if the hook returned anything but a call of
+    an operator over the same arguments."""
     if found is None:
         return None
     if not (

@@ -1,12 +1,12 @@
-"""The sweep of requested layouts: calls change to the layouts that a rule chooses, and the operators between follow.
+"""Propagates requested layouts: a rule chooses the layouts of calls, and the operators between adapt.
 
     nn.conv2d(%x, w)
       -> %0 = nn.conv2d(layout_transform(%x, "NCHW", "NCHW8c"), w', data_layout="NCHW8c", …)
          layout_transform(%0, "NCHW8c", "NCHW")
 
-Orders without blocks are permutations, and move by transposes. What is in blocks moves by `layout_transform`, constants
-now. A value is never stored filled up: only what a chosen call reads may be, and its own rule says that zeros change
-nothing there.
+Permuted orders are reached by transposes, blocked ones by `layout_transform`; constants are transformed at compile
+time. Padded values are never stored: only the operand of a chosen call may be padded, and the rule guarantees that the
+zeros do not change the result.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class ChosenSweep(Sweep):
         self.choose = choose
         self.letters: dict[tuple[Expr, int], str] = {}
         self.instead: dict[Expr, Expr] = {}
-        """Calls of operators that cannot work in blocks -> the same of some that can."""
+        """Calls of operators that cannot work in blocks -> equivalent calls of operators that can."""
 
     def rule(self, e: Call, perms: Sequence[Perm | None]) -> Relaid | None:
         chosen = self.choose(e)
@@ -60,7 +60,7 @@ class ChosenSweep(Sweep):
         return how
 
     def _pass_letters(self, e: Expr, args: Sequence[Expr], perms: Sequence[Perm | None]) -> None:
-        """The axes have the letters that they had; those of arguments and results of the same rank, too."""
+        """Copy the letters of the axes to the arguments and results of the same rank."""
         for a, p in zip(args, perms, strict=True):
             known = self.letters.get((a, rank(p))) if p is not None and has_blocks(p) else None
             if known is not None:
@@ -68,7 +68,7 @@ class ChosenSweep(Sweep):
                     self.letters.setdefault((other, len(known)), known)
 
     def _relaid(self, e: Call, other: Op) -> Relaid:
-        """Return the orders that the operator `other` needs of the arguments of `e`, and that of its result."""
+        """Return the operator, the orders that it needs of the arguments of `e`, and the order of its result."""
         wanted: list[Order | None] = [None] * len(e.args)
         if other == e.op:
             return e.op, tuple(wanted), None
@@ -105,8 +105,7 @@ class ChosenSweep(Sweep):
         return self._simpler(e, first)
 
     def _from_blocks(self, e: Call) -> Stored | None:
-        """A call that is in blocks already, and chosen to be in others: its arguments and result are moved there and
-        back."""
+        """Change a blocked call to other blocks: transform its arguments, and transform its result back."""
         other = self.choose(e)
         if other is None or other == e.op:
             return self._plain(e)
@@ -131,7 +130,7 @@ class ChosenSweep(Sweep):
         return self.stored[simpler]
 
     def _visit_new(self, e: Expr) -> None:
-        """Visit the new nodes below a call that was just made, a few calls deep."""
+        """Visit the new nodes below a call that was just made; they are a few calls deep."""
         if e not in self.stored:
             for o in operands(e):
                 self._visit_new(o)
@@ -152,7 +151,7 @@ class ChosenSweep(Sweep):
 
 
 def layout_names(op: Op) -> list[str]:
-    """The layouts of an operator's arguments, by its attributes; none for most."""
+    """Return the layouts of an operator's arguments from its attributes; empty for most operators."""
     attrs = op.attributes()
     return [attrs[n] for n in ("data_layout", "layout", "kernel_layout") if isinstance(attrs.get(n), str) and attrs[n]]
 
@@ -174,7 +173,7 @@ def is_identity_order(order: Order) -> bool:
 
 
 def _transformed(x: Expr, source: str, target: str) -> Expr:
-    """`x` in another layout: nothing where it is that, a new constant, or a call."""
+    """Return `x` in another layout: unchanged, a new constant, or a call."""
     if source == target:
         return x
     how = LayoutTransform(source, target)

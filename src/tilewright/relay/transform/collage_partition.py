@@ -1,4 +1,4 @@
-"""Partition a graph among several targets at the least cost.
+"""Partition a graph among several targets at the lowest cost.
 
     add(nn.relu(nn.conv2d(%x, w)), %y); npu: nn.conv2d + nn.relu costs 2; dsp: each operator costs 3; host: 5
     -> add on dsp, fn (…, Composite="npu.conv_relu") in @tvmgen_default_npu_main_0
@@ -25,8 +25,7 @@ from tilewright.relay.visitor import operands, with_operands
 
 @dataclass(frozen=True)
 class CollagePartition(Pass):
-    """Assign every part of a graph to the target that makes the whole cheapest, and make functions of the parts of each
-    target.
+    """Assign every part of a graph to a target so that the total cost is lowest, and outline the parts of each target.
 
     It replaces `MergeComposite`, `AnnotateTarget`, `MergeCompilerRegions` and `PartitionGraph`. Candidates come from
     the pattern tables of the targets and their attributes `target.<name>` of operators; the host accepts everything, in

@@ -36,5 +36,5 @@ class CombineParallelBatchMatmul(_CombineParallel):
 
 
 def _columns(call: Call) -> int:
-    """The axis of the right operand that becomes the columns of the result."""
+    """Return the axis of the right operand that becomes the columns of the result."""
     return 1 if call.attrs.transpose_b else 2

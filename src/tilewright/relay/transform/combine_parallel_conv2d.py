@@ -1,4 +1,4 @@
-"""Combine convolutions of one image that differ in their weights only into one.
+"""Combine convolutions of one image that differ only in their weights.
 
     (nn.conv2d(%x, w1), nn.conv2d(%x, w2), nn.conv2d(%x, w3))
     -> %0 = nn.conv2d(%x, concatenate((w1, w2, w3))); (strided_slice(%0, …), strided_slice(%0, …), strided_slice(%0, …))

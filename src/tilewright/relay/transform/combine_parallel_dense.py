@@ -1,4 +1,4 @@
-"""Combine products of one matrix with several weights into one.
+"""Combine products of one matrix with several weights.
 
     (nn.dense(%x, w1), nn.dense(%x, w2), nn.dense(%x, w3))
     -> %0 = nn.batch_matmul(expand_dims(%x), stack((w1, w2, w3))); one matrix of it for each           to_batch

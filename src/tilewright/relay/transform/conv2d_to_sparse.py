@@ -24,7 +24,7 @@ from tilewright.relay.transform.dense_to_sparse import PARTS, sparse_parts
 from tilewright.relay.visitor import consumers, post_order, rewrite
 
 KERNELS = {"NHWC": "HWIO", "NCHW": "OIHW"}
-"""The layout of a kernel that goes with one of the data."""
+"""Kernel layout by data layout."""
 
 
 @dataclass(frozen=True)
@@ -109,7 +109,7 @@ def _check(layout: str, kernel_size: int) -> None:
 
 
 def _qualifies(e: Call, layout: str, size: int) -> bool:
-    """Is a call a convolution that a sparse one can take the place of?"""
+    """Return whether a call is a convolution that `nn.sparse_conv2d` can replace."""
     op = e.op
     if (not isinstance(op, Conv2d) or op.data_layout != layout or op.kernel_layout != KERNELS[layout]
             or op.out_layout not in ("", layout)):
@@ -121,7 +121,7 @@ def _qualifies(e: Call, layout: str, size: int) -> bool:
 
 
 def search_conv2d_weights(func: Function, layout: str, kernel_size: int) -> list[Var]:
-    """The parameters that only convolutions which may become sparse read, as their kernel."""
+    """Return the parameters used only as the kernel of convolutions that can become sparse."""
     users = consumers(post_order(func))
     return [
         p for p in func.params
@@ -131,7 +131,7 @@ def search_conv2d_weights(func: Function, layout: str, kernel_size: int) -> list
 
 
 def _packed(kernel: Any, layout: str, blocksize: tuple[int, int], threshold: float) -> tuple[Any, Any, Any] | None:
-    """The parts of a sparse kernel; None where it has too few zeros, or blocks do not divide it."""
+    """Return the parts of a sparse kernel; None if it has too few zeros or the blocks do not divide it."""
     rows = kernel.transpose((3, 0, 1, 2) if layout == "NHWC"
                             else (0, 2, 3, 1)).reshape(kernel.shape[KERNELS[layout].index("O")], -1)
     if (1 - np.count_nonzero(rows) / rows.size < threshold or rows.shape[0] % blocksize[0]
@@ -144,8 +144,8 @@ def convert(
     func: Function, params: Mapping[str, Any], blocksize: tuple[int, int], sparsity_threshold: float,
     layout: str = "NHWC", kernel_size: int = 1
 ) -> tuple[Function, dict[str, Any]]:
-    """`func` and its parameters, with every kernel sparse that has that share of zeros or more, in blocks of
-    `blocksize`."""
+    """Make kernels with a share of zeros of at least `sparsity_threshold` sparse, in blocks of `blocksize`. Return the
+    function and its new parameters."""
     kept, names, shapes = dict(params), [], []
     for w in search_conv2d_weights(func, layout, kernel_size):
         parts = _packed(const(params[w.name_hint]).value, layout, blocksize,
@@ -163,6 +163,6 @@ def convert2(
     func: Function, params: Mapping[str, Any], blocksize: tuple[int, int], sparsity_threshold: float,
     layout: str = "NHWC", kernel_size: int = 1
 ) -> tuple[Function, dict[str, Any]]:
-    """The same with the parameters put in as constants first, so that none is left."""
+    """Bind the parameters as constants, then convert as `convert` does; the result has no parameters left."""
     bound = bind_params(IRModule.from_expr(func), params)
     return Conv2dToSparse2(layout, kernel_size, blocksize, sparsity_threshold)(bound)["main"], {}

@@ -5,9 +5,8 @@
 
     nn.dense(transpose(%x, axes=[1, 0]), w) -> transpose(nn.matmul(w, %x), axes=[1, 0])
 
-Transposes and reshapes of a permuted value cost nothing as long as no memory has to move. Where it must, and the result
-is an image, it moves as little as it can, and the image is stored channels last again: channels that are shuffled stay
-in their pixel.
+Transposes and reshapes of a permuted value are free if they do not move memory. Otherwise the fewest bytes are moved,
+and an image is stored channels last again: a channel shuffle stays within each pixel.
 """
 
 from __future__ import annotations
@@ -29,10 +28,10 @@ from tilewright.relay.visitor import consumers, post_order, with_operands
 @dataclass(frozen=True)
 class ConvertLayout(FunctionPass):
     """Store images channels last, or in `desired_layouts`. Needs known types. Inputs and results of the program keep
-    their order.
+    their layouts.
 
     `desired_layouts` maps operators to the layouts of their data and kernel, or "default": `{"nn.conv2d": ["NHWC",
-    "default"]}`; operators between follow where they can. `LayoutConfig` excludes single layers. Raises `OptionError`
+    "default"]}`; operators between adapt where possible. `LayoutConfig` excludes single layers. Raises `OptionError`
     for an operator that is unknown or has no layout.
     """
 

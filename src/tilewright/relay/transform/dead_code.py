@@ -71,7 +71,7 @@ def _live(root: Expr, effects: Effects, ignore_impurity: bool) -> set[Expr]:
 
 
 def _used_once(order: list[Expr], effects: Effects) -> dict[Expr, Expr]:
-    """Variables with pure values and one use, which no inner function has; and those values."""
+    """Return the pure values of variables with one use that inner functions do not capture."""
     values = {e.var: e.value for e in order if isinstance(e, Let) and effects.pure(e.value)}
     uses: dict[Expr, int] = {}
     for e in order:
@@ -83,9 +83,8 @@ def _used_once(order: list[Expr], effects: Effects) -> dict[Expr, Expr]:
 
 def _removing(used: set[Expr], once: dict[Expr, Expr], new: dict[Expr, Expr],
               free: bool) -> Callable[[Expr], Expr | None]:
-    """Return the rule for a function that uses the variables `used`; those of `once` become their values in `new`.
-    `free`: nothing has effects.
-    """
+    """Return the rule for a function that uses the variables `used`; variables of `once` are replaced by their values
+    in `new`. `free`: the function has no side effects."""
 
     def rule(e: Expr) -> Expr | None:
         if isinstance(e, TupleGetItem) and isinstance(e.tuple_value, Tuple):

@@ -1,6 +1,6 @@
 """Bind every variable once.
 
-    add((fn (%x) { %x })(%a), (fn (%x) { %x })(%b)), the same %x in both -> the second function has an %x of its own
+    add((fn (%x) { %x })(%a), (fn (%x) { %x })(%b)), with the same %x -> the second function has another %x
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from tilewright.relay.expr import (
 from tilewright.relay.visitor import binders, operands, post_order, with_operands
 
 NONE: Final[Mapping[Type, Type]] = {}
-"""No types that stand for others."""
+"""The empty substitution of types."""
 
 
 @dataclass(frozen=True)
@@ -70,8 +70,8 @@ def fresh_copy(expr: Expr, values: Mapping[Expr, Expr] | None = None, types: Map
 
 
 def _separate(function: Function) -> Function:
-    """Every later binder of a variable with a variable of its own; iterative but for binders of one variable inside
-    each other."""
+    """Give every later binder of a variable a new variable. Recursion occurs only for nested binders of one variable.
+    """
     taken: set[Var] = set()
     new: dict[Expr, Expr] = {}
     for e in post_order(function):
@@ -87,9 +87,7 @@ def _separate(function: Function) -> Function:
 
 
 def _rename(e: Expr, fresh: Mapping[Expr, Expr]) -> Expr:
-    """Return `e` with other variables in place of those that it binds; the scope below is rebuilt with its own
-    variables.
-    """
+    """Replace the variables that `e` binds; inner scopes that rebind a variable keep it."""
     new: dict[Expr, Expr] = dict(fresh)
     for x in post_order(e):
         if x not in new:
@@ -125,7 +123,7 @@ def _copied(e: Expr, new: Mapping[Expr, Expr], types: Mapping[Type, Type]) -> Ex
 
 
 def _rebound(e: Expr, now: list[Expr], new: Mapping[Expr, Expr], types: Mapping[Type, Type] = NONE) -> Expr:
-    """The same node over other operands, with the variables that it binds as `new` has them."""
+    """Return the same node over other operands, with its bound variables replaced according to `new`."""
     match e:
         case Function():
             ret = e.declared_ret_type
@@ -146,7 +144,7 @@ def _var(v: Var, new: Mapping[Expr, Expr]) -> Var:
 
 
 def rename_pattern(p: Pattern, new: Mapping[Expr, Expr]) -> Pattern:
-    """A pattern with the variables that `new` has in place of its own."""
+    """Return a pattern with its variables replaced according to `new`."""
     match p:
         case PatternVar():
             return PatternVar(_var(p.var, new))

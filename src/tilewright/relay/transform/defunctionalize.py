@@ -6,9 +6,9 @@
     def @apply_0(%f: Func_0[], %a0) { match (%f) { Func_0_0(%x) => @lifted_main_0(%x, %a0) } }
     def @lifted_main_0(%x, %y) { add(%x, %y) }
 
-One data type for each type of function, whose constructors are the functions of that type and whose fields are what
-they see (Reynolds, Definitional Interpreters for Higher-Order Programming Languages, 1972). Functions inside functions
-are lifted before; generic functions are copied for the types that they are used with.
+Each function type becomes a data type. Its constructors are the functions of that type, and their fields are the
+captured values (Reynolds, Definitional Interpreters for Higher-Order Programming Languages, 1972). Inner functions are
+lifted first; generic functions are copied for each instantiation.
 """
 
 from __future__ import annotations
@@ -53,18 +53,18 @@ from tilewright.relay.visitor import binders, operands, post_order, with_operand
 Bound = dict[Type, Type]
 Key = tuple[str, tuple[Type, ...]]
 COPIES: Final = 100
-"""Copies of one generic function from which on it is taken to need ever more."""
+"""Number of copies of a generic function at which instantiation is assumed to diverge."""
 LARGEST: Final = 2000
-"""Types within each other in one, from which on types are taken to grow for ever."""
+"""Number of types in one type at which instantiation is assumed to diverge."""
 
 
 @dataclass(frozen=True)
 class Defunctionalize(Pass):
-    """Replace function values by data types and `apply` functions. Leaves `main` and its callees without function
-    values and type parameters, all types known.
+    """Replace function values by data types and `apply` functions. `main` and its callees have no function values or
+    type parameters afterwards, and all types are known.
 
-    Raises `CompileError` for a `main` that is generic or takes or returns functions, and for a generic function whose
-    types at a use do not follow from the arguments and the result of a call.
+    Raises `CompileError` if `main` is generic or takes or returns functions, or if the types of a generic function
+    cannot be inferred at a use.
     """
 
     def transform_module(self, mod: IRModule, context: PassContext) -> IRModule:
@@ -82,7 +82,7 @@ class Defunctionalize(Pass):
 
 
 def _with_plain_closures(mod: IRModule) -> IRModule:
-    """The module without generic functions inside functions."""
+    """Return the module without generic inner functions."""
     found = {
         name: f for name, f in mod.items()
         if isinstance(f, Function) and not f.attrs.get("Compiler")
@@ -112,14 +112,14 @@ def _has_function(t: Type) -> bool:
 
 
 def _stays(function: Function) -> bool:
-    """Return whether a function belongs to another compiler and has no function values, so that it is kept."""
+    """Return whether to keep a function unchanged: it belongs to another compiler and has no function values."""
     alone = not any(isinstance(e, GlobalVar) for e in post_order(function))
     return (bool(function.attrs.get("Compiler")) and alone
             and not any(map(_has_function, type_children(function.checked_type))))
 
 
 def _size(t: Type) -> int:
-    """How many types there are in `t`, counted up to `LARGEST`."""
+    """Return the number of types in `t`, counted up to `LARGEST`."""
     count, stack = 0, [t]
     while stack and count <= LARGEST:
         count += 1
@@ -141,9 +141,7 @@ class _Arrow:
 
 
 class _Defunctionalization:
-    """One run over a module of lifted functions; types are those of the program before, until `first_order` replaces
-    them.
-    """
+    """One run over a module of lifted functions. Types are those before the pass, until `first_order` replaces them."""
 
     def __init__(self, mod: IRModule) -> None:
         self.mod, self.new = mod.copy(), IRModule({}, dict(mod.type_definitions))
@@ -170,7 +168,7 @@ class _Defunctionalization:
         return RemoveUnusedFunctions()(self.new)
 
     def definition(self, data: TypeData) -> TypeData:
-        """Return a data type with data in place of the functions in its fields; unchanged without functions."""
+        """Return a data type with function fields replaced by data; unchanged if it has none."""
         if not any(_has_function(t) for c in data.constructors for t in c.inputs):
             return data
         for c in data.constructors:
@@ -185,7 +183,7 @@ class _Defunctionalization:
         return TypeData(data.header, data.type_vars, tuple(made))
 
     def first_order(self, t: Type, span: Origin | None = None) -> Type:
-        """Return `t`, the type of a value at `span`, with data types in place of function types."""
+        """Return `t`, the type of a value at `span`, with function types replaced by data types."""
         if isinstance(t, FuncType):
             return TypeCall(self.arrow(t, span).header, ())
         old = type_children(t)
@@ -210,9 +208,8 @@ class _Defunctionalization:
         return found
 
     def instance(self, target: GlobalVar, bound: Bound) -> GlobalVar:
-        """Return the first-order copy of a function for the types in `bound`; captured values precede the closure's own
-        arguments.
-        """
+        """Return the first-order copy of a function for the types in `bound`. Captured values come first among its
+        parameters."""
         name = target.name_hint
         function = self.mod[name]
         if not isinstance(function, Function) or _stays(function):
@@ -234,7 +231,7 @@ class _Defunctionalization:
         return found
 
     def place(self, function: Function) -> GlobalVar:
-        """Return the name of a kernel that is used as a value, as a function of the module."""
+        """Add a kernel that is used as a value to the module, and return its name."""
         found = self.placed.get(function)
         if found is None:
             name = self.name("lifted")
@@ -351,7 +348,7 @@ class _Body:
                 return with_operands(e, [self.operand(o, None, e) for o in old]) if old else e
 
     def primitive(self, f: Function) -> Function:
-        """A function that stays where it is: one kernel, called in place."""
+        """Return a primitive function (one kernel) that is called in place."""
         ret = self.program.first_order(substitute_type(f.body.checked_type, self.bound))
         return Function([self.var(p) for p in f.params], self.operand(f.body), ret, None, f.attrs, f.span)
 
@@ -383,7 +380,7 @@ class _Body:
         return Call(self.program.arrow(kind).apply, [self.operand(op), *args], span=e.span)
 
     def closure(self, maker: GlobalVar, target: GlobalVar, e: Call, args: Sequence[Expr]) -> Expr:
-        """The data of a function value that sees `args`."""
+        """Return the data value of a function that captures `args`."""
         t = self.type_of(e)
         assert isinstance(t, FuncType)
         seen = [(p, self.first_order(a)) for p, a in zip(self.program.mod[maker.name_hint].params, e.args, strict=True)]

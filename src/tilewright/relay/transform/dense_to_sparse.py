@@ -60,7 +60,7 @@ class DenseToSparse(Pass):
 
 
 def search_dense_weights(func: Function) -> list[Var]:
-    """The parameters that only `nn.dense` of matrices reads, as its weight."""
+    """Return the parameters used only as the weight of `nn.dense`."""
     users = consumers(post_order(func))
     return [p for p in func.params if users.get(p)
             and all(isinstance(u, Call) and isinstance(u.op, Dense) and _is_weight(u, p) for u in users[p])]
@@ -68,8 +68,8 @@ def search_dense_weights(func: Function) -> list[Var]:
 
 def convert(func: Function, params: Mapping[str, Any], blocksize: tuple[int, int],
             sparsity_threshold: float) -> tuple[Function, dict[str, Any]]:
-    """`func` and its parameters, with every weight sparse that has that share of zeros or more, in blocks of
-    `blocksize`."""
+    """Make weights with a share of zeros of at least `sparsity_threshold` sparse, in blocks of `blocksize`. Return the
+    function and its new parameters."""
     kept, names, shapes = dict(params), [], []
     for w in search_dense_weights(func):
         value = const(params[w.name_hint]).value if w.name_hint in params else None
@@ -85,7 +85,7 @@ def convert(func: Function, params: Mapping[str, Any], blocksize: tuple[int, int
 
 
 def sparse_parts(w: Var, shapes: Sequence[Sequence[int]]) -> list[Var]:
-    """The parameters of the values, columns and row starts of a weight that becomes sparse."""
+    """Return the parameters of a sparse weight: values, columns and row starts."""
     return [_part(w, p, s) for p, s in zip(PARTS, shapes, strict=True)]
 
 

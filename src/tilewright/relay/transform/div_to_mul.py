@@ -18,9 +18,8 @@ from tilewright.relay.visitor import rewrite
 
 @dataclass(frozen=True)
 class DivToMul(FunctionPass):
-    """Replace division by a nonzero float constant by a product with its reciprocal: exact for powers of two, else
-    rounded once more.
-    """
+    """Replace division by a nonzero float constant by multiplication with its reciprocal: exact for powers of two,
+    otherwise with one more rounding."""
 
     kind: ClassVar[type] = Function
 

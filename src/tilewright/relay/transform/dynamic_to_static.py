@@ -21,9 +21,8 @@ from tilewright.relay.visitor import operands, post_order, with_operands
 
 @dataclass(frozen=True)
 class DynamicToStatic(FunctionPass):
-    """Replace operators `dyn.*` by static ones where their attributes can be computed now. Types lose unknown
-    dimensions.
-    """
+    """Replace operators `dyn.*` by static ones where their attributes are computable at compile time. Types become more
+    static."""
 
     kind: ClassVar[type] = Function
     opt_level: ClassVar[int] = 2
@@ -42,8 +41,7 @@ class DynamicToStatic(FunctionPass):
 
 
 def _over(e: Expr, now: Sequence[Expr]) -> Expr:
-    """Return `e` over other operands; branches, which must agree, and functions keep their types where an operand's
-    type changed.
+    """Return `e` over other operands. Branches, whose types must agree, and functions keep operands whose type changed.
     """
     old = operands(e)
     if all(a is b for a, b in zip(old, now, strict=True)):
@@ -54,7 +52,7 @@ def _over(e: Expr, now: Sequence[Expr]) -> Expr:
 
 
 def _static(e: Expr, limit: int) -> Expr:
-    """Return the static operator, or the value from which shapes are computed."""
+    """Return the static operator, or the folded constant of a shape computation."""
     if not isinstance(e, Call):
         return e
     if (isinstance(e.op, (Dynamic, ShapeOf, NdarraySize)) and e.known_type() is not None

@@ -22,7 +22,7 @@ from tilewright.relay.visitor import rewrite
 class EliminateCommonSubexpr(FunctionPass):
     """Merge pure calls of equal operators on the same arguments, equal tuples and fields, and small equal constants.
 
-    Nodes for which `fskip` returns True stay.
+    Nodes for which `fskip` returns True are kept.
     """
 
     fskip: Callable[[Expr], bool] | None = None
@@ -34,7 +34,7 @@ class EliminateCommonSubexpr(FunctionPass):
 
 
 def merge_equal(function: Function, fskip: Callable[[Expr], bool] | None = None) -> Function:
-    """`function` with equal calls merged, but for those for which `fskip` is True."""
+    """Merge equal calls of `function`, except those for which `fskip` returns True."""
     known: dict[Any, Expr] = {}
 
     def merge(e: Expr) -> Expr | None:
@@ -47,9 +47,8 @@ def merge_equal(function: Function, fskip: Callable[[Expr], bool] | None = None)
 
 
 def key_of(e: Expr) -> Any:
-    """Return a key that equal nodes share; None for a node that is never merged. Arguments, merged first, are compared
-    by identity.
-    """
+    """Return a key that equal nodes share; None for a node that is never merged. Arguments, which are merged first, are
+    compared by identity."""
     match e:
         case Call() if isinstance(e.op, Op) and e.op.pure:
             return (e.op.content() if isinstance(e.op, Waiting) else e.op, e.args)

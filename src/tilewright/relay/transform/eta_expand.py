@@ -37,7 +37,7 @@ class EtaExpand(FunctionPass):
         return new[function]
 
     def _value(self, e: Expr, mod: IRModule) -> Expr:
-        """Return the replacement of `e` where it is not called."""
+        """Return the replacement of `e` in a position where it is not called."""
         if not (isinstance(e, Constructor) and self.expand_constructor) and not (isinstance(e, GlobalVar)
                 and self.expand_global_var):
             return e

@@ -23,14 +23,14 @@ from tilewright.relay.visitor import free_vars, rewrite, substitute
 
 
 def _is_of(function: Any, compiler: str) -> bool:
-    """Whether another compiler takes the function, and that is `compiler` where one is named."""
+    """Return whether the function belongs to another compiler: to `compiler`, or to any if that is empty."""
     return (isinstance(function, Function) and "Compiler" in function.attrs
             and compiler in ("", function.attrs["Compiler"]))
 
 
 @dataclass(frozen=True)
 class OutlineCompilerFunctionsWithExistingGlobalSymbols(Pass):
-    """Move inline functions of the compiler `compiler_filter` (all without) into the module, under their
+    """Move inline functions of the compiler `compiler_filter` (default: all) into the module, under their
     `global_symbol`.
 
     Structurally equal functions become one. Raises `CompileError` for different functions of one symbol, and for a
@@ -65,9 +65,8 @@ class OutlineCompilerFunctionsWithExistingGlobalSymbols(Pass):
 
 @dataclass(frozen=True)
 class MarkCompilerFunctionsAsExtern(Pass):
-    """Set `Extern` on the functions of the compiler `compiler_filter` (all without), whose code is linked in, and
-    remove their callees.
-    """
+    """Set `Extern` on the functions of the compiler `compiler_filter` (default: all), whose code is linked in, and
+    remove their callees."""
 
     compiler_filter: str = ""
 

@@ -1,19 +1,18 @@
-"""Compute in integers the regions that a model describes in real numbers between dequantize and quantize.
+"""Convert regions of floating-point operators between dequantize and quantize to integer arithmetic.
 
     %0 = qnn.dequantize(%x, sx, zx); %1 = qnn.dequantize(w, sw, 0); %2 = nn.conv2d(%0, %1); qnn.quantize(%2, s, z)
     -> %0 = qnn.conv2d(%x, w, zx, 0, sx, sw); qnn.requantize(%0, sx * sw, 0, s, z)
 
-One sweep that knows for every value whether it is a quantized one, and how (`relay/qnn/affine.py` has a rule for each
-operator). A region is one of integers where it ends in a quantization; with `use_qat`, as networks have it that were
-trained to be quantized, every operator of quantized arguments is one, and its result is dequantized where real numbers
-are read:
+One sweep tracks which values are quantized, and their parameters (`relay/qnn/affine.py` has a rule for each operator).
+By default, a region is converted if it ends in a quantization. With `use_qat`, for networks trained with quantization,
+every operator of quantized arguments is converted, and its result is dequantized for floating-point readers:
 
     nn.softmax(nn.dense(qnn.dequantize(%x, sx, zx), qnn.dequantize(w, sw, 0)))
     -> %0 = qnn.dense(%x, w, zx, 0, sx, sw); nn.softmax(qnn.dequantize(%0, sx * sw, 0))
 
-Sums, products, means of windows and softmax of quantized values that a quantization follows are computed as
-`relay/qnn/onnx_runtime.py` has them. What has no rule stays real between dequantize and quantize: elementwise operators
-become part of the kernel before them either way.
+Sums, products, window means and softmax of quantized values that are followed by a quantization use the kernels of
+`relay/qnn/onnx_runtime.py`. Operators without a rule stay in floating point between dequantize and quantize.
+Elementwise ones are fused into the previous kernel in either case.
 """
 
 from __future__ import annotations
@@ -42,11 +41,11 @@ from tilewright.relay.visitor import operands, post_order, rewrite
 class FakeQuantizationToInteger(FunctionPass):
     """Rewrite regions between `qnn.dequantize` and `qnn.quantize` to integer operators. Needs known types.
 
-    A requantization multiplies by a float32 and rounds ties to even, as the quantization that it replaces. An operator
-    without an integer form stays real; with `hard_fail` it is a `CompileError`. `use_qat` also converts operators that
-    no quantization follows. Operators in `optional_qnn_ops` must have an integer form (`OptionError`). A real bias is
-    rounded to units of the sums, as in TVM; with `keep_real_bias` it is added in real numbers, as in the runtimes of
-    such models.
+    A requantization multiplies by a float32 and rounds ties to even, like the quantization that it replaces. An
+    operator without an integer form stays in floating point; with `hard_fail` it is a `CompileError`. `use_qat` also
+    converts operators that no quantization follows. Operators in `optional_qnn_ops` must have an integer form
+    (`OptionError`). A floating-point bias is rounded to units of the sums, as in TVM; with `keep_real_bias` it is added
+    in floating point, as the runtimes of such models do.
     """
 
     hard_fail: bool = False
@@ -70,12 +69,12 @@ class FakeQuantizationToInteger(FunctionPass):
 
 
 def _check_regions(function: Function, quantized: Container[Expr]) -> None:
-    """Raise `CompileError` for the first operator other than `quantized` that still computes a region in real numbers.
+    """Raise `CompileError` for the first operator of a region, other than `quantized`, that stays in floating point.
 
     A region lies between a quantization and the dequantizations and constants that it depends on exclusively.
     """
     order = [e for e in post_order(function.body) if isinstance(e, (Call, Tuple, TupleGetItem, Constant))]
-    # what is computed of dequantized values and constants alone; whether of the former at all
+    # values computed only from dequantized values and constants -> whether a dequantized value is among them
     regions: dict[Expr, bool] = {}
     for e in order:
         if _is(e, Dequantize) or isinstance(e, Constant):
@@ -108,7 +107,7 @@ class _Sweep:
         self.quantized: dict[Expr, Quantized] = {}
 
     def visit(self, e: Expr) -> Expr | None:
-        """Return the replacement of `e` over replaced operands, and record how it is quantized."""
+        """Return the replacement of `e` over replaced operands, and record its quantization parameters."""
         if not isinstance(e, Call) or not isinstance(e.op, Op):
             return None
         if isinstance(e.op, Dequantize):
@@ -157,7 +156,7 @@ class _Sweep:
         return Call(how, [found.expr, *map(Constant, parameters), whole, zero_point], span=e.span)
 
     def _fused(self, x: Expr, wanted: Quantized) -> Expr | None:
-        """An operator between quantized values that ONNX Runtime has a kernel for."""
+        """Return the operator between quantized values for which ONNX Runtime has a kernel, or None."""
         positive = (isinstance(x, Call) and isinstance(x.op, Relu) and wanted.uniform
                     and wanted.zero_point.item() == limits(wanted.expr.tensor_type.dtype)[0])
         made = x.args[0] if isinstance(x, Call) and positive else x

@@ -1,4 +1,4 @@
-"""Recover dilated convolutions that were exported as convolutions of batches.
+"""Recover dilated convolutions that were exported as space-to-batch, convolution and batch-to-space.
 
     %0 = nn.space_to_batch_nd(%x, block_shape=[2, 2], paddings=…); %1 = nn.conv2d(%0, w);
     nn.batch_to_space_nd(%1, block_shape=[2, 2], crops=…)
@@ -21,9 +21,8 @@ from tilewright.relay.visitor import rewrite
 
 @dataclass(frozen=True)
 class FlattenAtrousConv(FunctionPass):
-    """Replace space-to-batch, convolution of stride 1, batch-to-space by one dilated convolution of the same result.
-    NHWC images only.
-    """
+    """Replace space-to-batch, convolution of stride 1 and batch-to-space by an equivalent dilated convolution. NHWC
+    images only."""
 
     kind: ClassVar[type] = Function
     opt_level: ClassVar[int] = 3

@@ -79,7 +79,7 @@ class FlexibleShapeDispatch(Pass):
                                            kind.dtype), p.span)
 
     def _run(self, mod: IRModule, params: Sequence[Var], varying: Sequence[int], size: int, given: Expr) -> Expr:
-        """The call of the function for `size`."""
+        """Return the call of the function for `size`."""
         target: GlobalVar = mod.get_global_var(f"main_{size}")
         args: list[Expr] = [self._filled(p, size, given) if self.auto_pad and k in varying else p
                             for k, p in enumerate(params)]

@@ -37,7 +37,7 @@ def _tells(e: Expr) -> bool:
 
 
 def fold(e: Expr, limit: int = 256 << 20) -> Expr | None:
-    """A call of an operator on constants -> its value, when that is at most `limit` bytes."""
+    """A call of an operator on constants -> its value, if that has at most `limit` bytes."""
     if isinstance(e, TupleGetItem) and isinstance(e.tuple_value, Tuple):
         return e.tuple_value.fields[e.index]
     if not (isinstance(e, Call) and isinstance(e.op, Op) and e.op.pure):
@@ -52,7 +52,7 @@ def fold(e: Expr, limit: int = 256 << 20) -> Expr | None:
 
 
 def _value(e: Expr) -> Any:
-    """The value of a constant or of a tuple of constants, else None."""
+    """Return the value of a constant or of a tuple of constants, else None."""
     if isinstance(e, Constant):
         return e.value
     if isinstance(e, Tuple) and all(isinstance(f, Constant) for f in e.fields):

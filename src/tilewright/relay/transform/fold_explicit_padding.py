@@ -65,7 +65,7 @@ def _pads_zero(pad: Call, conv: Call) -> bool:
 
 
 def both_sides(padding: int | Sequence[int], rank: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """The padding before and after each spatial axis, from any of its short forms."""
+    """Return the padding before and after each spatial axis, given in any short form."""
     p = (padding,) * rank if isinstance(padding, int) else tuple(padding)
     p = p * rank if len(p) == 1 else p
     return (p, p) if len(p) == rank else (p[:rank], p[rank:])

@@ -2,10 +2,10 @@
 
     nn.conv2d(multiply(%x, %gate), w) -> nn.conv2d(%x, multiply(w, reshape(%gate, (1, 1, -1, 1))))
 
-The gate of a squeeze-and-excite block is known only when the network runs. With one image in the batch it scales the
-columns of the product as well as the channels of the image, and the weights are copied into the order of the kernel on
-the way: the image, which is not in the caches any more when the gate is known, is read once, by the convolution, and
-never written again.
+The gate of a squeeze-and-excite block is known only at run time. With a batch of one, scaling the columns of the
+product equals scaling the channels of the image. The weights are packed for the kernel anyway, so scaling them is
+cheap. The image has left the caches when the gate is known; now the convolution reads it once, and it is not written
+again.
 """
 
 from __future__ import annotations
@@ -24,8 +24,7 @@ from tilewright.relay.transform.permutations import reshaped
 from tilewright.relay.visitor import operands, post_order, rewrite
 
 _WORTH: Final = 2
-"""Bytes of the image to a byte of weights: it is read and written less, they are read and written more, and not in one
-run."""
+"""Least ratio of image bytes to weight bytes for which the rewrite pays."""
 
 
 @dataclass(frozen=True)
@@ -78,7 +77,7 @@ class _Rule:
 
 
 def _is_per_channel(gate: Expr, channel: int, image: TensorType) -> bool:
-    """Is a value, known only at run time, of one element for each channel?"""
+    """Return whether a value known only at run time has one element per channel."""
     found = gate.known_type()
     if isinstance(gate, Constant) or not isinstance(found, TensorType) or found.ndim > image.ndim:
         return False

@@ -3,9 +3,9 @@
     nn.conv2d(transpose(%x, axes=[0, 2, 3, 1]), w, data_layout="NHWC")
       -> nn.conv2d(%x, w, data_layout="NCHW", out_layout="NHWC")    when %x has four channels or less
 
-The kernel reads its input one element at a time and spreads it over the output channels, so the order of the input
-costs nothing; bringing a picture of three channels into another order costs more than a tenth of its first convolution.
-Bytes stay, since their channels are read four at a time; but for those of kernels that read four neighbours of a row.
+The kernel loads its input one element at a time and broadcasts it over the output channels, so the order of the input
+does not matter. Transposing a picture of three channels costs more than a tenth of its first convolution. Byte inputs
+keep the transpose because their channels are read four at a time, unless the kernel reads four neighbours of a row.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class FoldInputTranspose(FunctionPass):
 
 
 def fold_input_transpose(e: Expr) -> Expr | None:
-    """The rule."""
+    """A convolution of a transposed input -> a convolution of the channels-first input, or None."""
     if not (isinstance(e, Call) and isinstance(e.op, (Conv1d, Conv2d, Conv3d)) and e.op.data_layout in _CHANNELS_FIRST):
         return None
     conv: Conv = e.op

@@ -34,9 +34,9 @@ class FoldScaleAxis(FunctionPass):
     kind: ClassVar[type] = Function
     opt_level: ClassVar[int] = 1
     forward: ClassVar[bool] = True
-    """Whether scales go into the weights behind them."""
+    """Whether scales are folded into the weights after them."""
     backward: ClassVar[bool] = True
-    """Whether scales go into the weights before them."""
+    """Whether scales are folded into the weights before them."""
 
     def transform_function(self, function: Any, mod: IRModule, context: PassContext) -> Any:
         uses: dict[Expr, int] = {}
@@ -80,7 +80,7 @@ class _Rule:
         return self.uses.get(self.origin.get(e, e), 1) == 1
 
     def _backward(self, x: Expr, scale: Constant) -> Expr | None:
-        """`x` with its channels scaled, by changing the weights that made it."""
+        """Return `x` with its channels scaled by changing the weights that produce it, or None."""
         if not isinstance(x, Call) or not self._once(x):
             return None
         if isinstance(x.op, Add) and isinstance(x.args[1], Constant) and _same_shape(x.args[0], x):
@@ -100,7 +100,7 @@ class _Rule:
         return Call(x.op, [x.args[0], _scaled(x.args[1], factors, axes.weight), *x.args[2:]], span=x.span)
 
     def _forward(self, e: Call) -> Expr | None:
-        """A convolution or product of channels that are scaled, once or several times, by changing its weights."""
+        """Fold the scales of the input of a convolution or product into its weights; None if there are none."""
         axes = input_axes(e.op) if isinstance(e.op, Op) else None
         if axes is None or not isinstance(e.args[1], Constant):
             return None
@@ -125,7 +125,7 @@ class Axes:
 
 
 def result_axes(op: Op) -> Axes | None:
-    """The channels that an operator makes; None when its weight has no axis for them."""
+    """Return the axes of an operator's output channels; None if its weight has no axis for them."""
     if isinstance(op, (Conv1d, Conv2d, Conv3d)):
         return _found(op.out_layout or op.data_layout, op.kernel_layout, "O")
     if isinstance(op, Conv2dTranspose) and op.groups == 1:
@@ -134,21 +134,21 @@ def result_axes(op: Op) -> Axes | None:
 
 
 def input_axes(op: Op) -> Axes | None:
-    """The channels that an operator reads; None when its weight has no axis for them."""
+    """Return the axes of an operator's input channels; None if its weight has no axis for them."""
     if isinstance(op, (Conv1d, Conv2d, Conv3d)) and op.groups == 1:
         return _found(op.data_layout, op.kernel_layout, "I")
     return Axes(-1, 1) if isinstance(op, Dense) else None
 
 
 def _found(data: str, kernel: str, letter: str) -> Axes | None:
-    """By the letters of the layouts; blocked layouts have no one axis."""
+    """Find the axes by the letters of the layouts; None for blocked layouts, whose channels have two axes."""
     if not (data.isupper() and kernel.isupper()):
         return None
     return Axes(data.index("C"), kernel.index(letter))
 
 
 def per_channel(scale: np.ndarray[Any, Any], channel: int, rank: int, count: int) -> np.ndarray[Any, Any] | None:
-    """The factors of the `count` channels, when `scale` varies along axis `channel` of `rank` only."""
+    """Return the factors of the `count` channels if `scale` varies only along axis `channel` of `rank`, else None."""
     shape = (1,) * (rank - scale.ndim) + scale.shape
     if scale.ndim > rank or any(d != 1 for k, d in enumerate(shape) if k != channel):
         return None

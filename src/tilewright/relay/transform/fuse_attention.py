@@ -1,10 +1,10 @@
-"""Recognize scaled dot-product attention as exporters write it, and replace it by one operator.
+"""Recognize scaled dot-product attention in exported graphs, and replace it by one operator.
 
     nn.batch_matmul(nn.softmax(nn.batch_matmul(q, k) * scale + mask), v)
       -> nn.attention(q, k, v, transpose(mask), heads=…, scale=…)
 
-Reshapes, transposes and splits around it are absorbed: heads are read as columns of (batch, tokens, columns) where they
-lie, and written so. Where the operands are not columns of such tensors, each head becomes a batch of its own.
+Reshapes, transposes and splits around it are absorbed: heads are read in place as columns of (batch, tokens, columns),
+and written in the same form. If the operands are not columns of such tensors, each head becomes a separate batch.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from tilewright.relay.transform.strides import merged, strided
 from tilewright.relay.visitor import consumers, post_order, rewrite
 
 _NEVER: Final = -1e30
-"""Scores that a mask sets to less than this have no weight."""
+"""A masked score below this has no weight."""
 _SWAP: Final = Transpose(axes=(0, 2, 1))
 
 
@@ -62,7 +62,7 @@ class _Scores:
 
 @dataclass(frozen=True)
 class _HeadColumns:
-    """Matrices of tokens as columns of `data` (batch, tokens, columns), the first of them at `start`."""
+    """Matrices of tokens as columns of `data` (batch, tokens, columns); the first starts at column `start`."""
 
     data: Expr
     start: int
@@ -87,7 +87,7 @@ class _Rule:
         return None if scores is None else _attention(scores, e)
 
     def _is_private(self, e: Expr) -> bool:
-        """Is there one reader?"""
+        """Return whether `e` has a single user."""
         return self.users.get(self.origin.get(e, e), 1) <= 1
 
     def _behind_views(self, e: Expr) -> Expr | None:
@@ -98,7 +98,7 @@ class _Rule:
         return e if self._is_private(e) and e.tensor_type.shape[-2:] == last else None
 
     def _scores(self, e: Expr, last: tuple[int, ...]) -> _Scores | None:
-        """From the argument of a softmax down to the product."""
+        """Follow the argument of a softmax down to the product."""
         scale, masks = 1.0, list[tuple[Expr, tuple[int, ...]]]()
         while True:
             found = self._behind_views(e)
@@ -146,7 +146,7 @@ class _Rule:
 
 
 def _attention(scores: _Scores, e: Call) -> Expr | None:
-    """The operator in place of `e`, the product with the values."""
+    """Return the attention operator that replaces `e`, the product with the values."""
     q, k, v = scores.product.args[0], scores.product.args[1], e.args[1]
     if not scores.product.attrs.transpose_b:
         k = Call(_SWAP, [k], span=k.span)
@@ -199,7 +199,7 @@ def _scaled(x: Expr) -> tuple[float, Expr]:
 
 
 def _columns(x: Expr) -> tuple[int, _HeadColumns] | None:
-    """The batch, and the matrices [batch * heads, tokens, size] as columns."""
+    """Return the batch size, and the matrices [batch * heads, tokens, size] as columns of their base."""
     view = strided(x)
     total, tokens, size = x.tensor_type.shape
     rows, columns = merged(view.dims[1]), merged(view.dims[2])
@@ -225,12 +225,12 @@ def _common(found: list[tuple[int, _HeadColumns] | None]) -> tuple[int, list[_He
 
 
 def _plain(x: Expr) -> Expr:
-    """`x`, with a transpose that undoes one beneath it gone."""
+    """Return `x`, with a transpose cancelled against its inverse below."""
     return transposed(x.args[0], x.attrs.axes) if isinstance(x, Call) and x.op == _SWAP else x
 
 
 def _masks(masks: tuple[tuple[Expr, tuple[int, ...]], ...], batch: int, heads: int) -> Expr | bool | None:
-    """The sum of the masks by key: None for none, False when one does not fit."""
+    """Return the sum of the masks, transposed to key-major order: None without masks, False if one does not fit."""
     total: Expr | None = None
     for mask, shape in masks:
         own = mask.tensor_type.shape
@@ -244,8 +244,8 @@ def _masks(masks: tuple[tuple[Expr, tuple[int, ...]], ...], batch: int, heads: i
 
 
 def _lead(own: tuple[int, ...], shape: tuple[int, ...], batch: int, heads: int) -> tuple[int, int] | None:
-    """The leading axes of a mask, which broadcasts to `shape`, as batch and heads; axes of size 1 before these do not
-    count."""
+    """Return the leading axes of a mask, which broadcasts to `shape`, as (batch, heads). Leading axes of size 1 are
+    ignored."""
     while len(shape) > 2 and shape[0] == 1:
         own, shape = own[1:], shape[1:]
     if all(d == 1 for d in own):

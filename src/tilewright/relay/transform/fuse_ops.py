@@ -3,12 +3,11 @@
     %0 = nn.conv2d(%x, w); %1 = add(%0, b); nn.relu(%1)
     -> fn (%p0, %p1, %p2, Primitive=1) { nn.relu(add(nn.conv2d(%p0, %p1), %p2)) }(%x, w, b)
 
-A group is convex because it grows from a value to its immediate post-dominator, the first call that every path from the
-value goes through, taking everything between: nothing leaves the group but its last value. Each group becomes a
-function of tensors, with constants among its arguments and never inside. A value that is converted to bytes and back
-inside a group is not converted where it is the same (`relay/analysis/integer_ranges.py`). Calls of functions are left
-alone. What the memory plan can do without a kernel (views, slices, concatenations of what kernels make) is a group of
-its own.
+A group grows from a value to its immediate post-dominator, the first call on every path from the value, and includes
+all calls between. So groups are convex, and only the last value leaves a group. Each group becomes a function of
+tensors, with constants as arguments. Redundant conversions to bytes and back inside a group are dropped
+(`relay/analysis/integer_ranges.py`). Calls of functions are not fused. Operations that the memory plan performs without
+a kernel (views, slices, concatenations of kernel results) form separate groups.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ class FuseOps(FunctionPass):
     """Group calls into primitive functions, one for each kernel. Needs and leaves known, static types.
 
     At level 0 (of the context, or of `fuse_opt_level` unless negative), or if the pass is disabled, each call becomes a
-    function of its own. `relay.FuseOps.max_depth` limits the calls of a function. `link_params`, or the switch
+    separate function. `relay.FuseOps.max_depth` limits the calls of a function. `link_params`, or the switch
     `relay.FuseOps.link_params` where it is None, keeps constants inside the functions.
     """
 
@@ -54,7 +53,7 @@ class FuseOps(FunctionPass):
 
 @dataclass(eq=False, slots=True)
 class _Group:
-    """Calls that become one kernel: `last` makes its result, `kind` is that of the call that is hardest to fuse."""
+    """Calls that become one kernel. `last` computes its result; `kind` is the kind of the least fusible call."""
 
     members: list[Call]
     last: Call
@@ -62,7 +61,7 @@ class _Group:
 
 
 class _Graph:
-    """A function body for the fuser: the users of each value, and where the uses of a value join."""
+    """A function body for the fuser: the users and the post-dominator of each value."""
 
     def __init__(self, body: Expr, most: int) -> None:
         self.most = most
@@ -88,7 +87,7 @@ class _Graph:
                         self.users[o] = [self.users[e][0] if u is e else u for u in self.users[o]]
 
     def _place(self, e: Expr) -> None:
-        """Find the immediate post-dominator of `e`, whose users have theirs: the lowest common element of their chains.
+        """Find the immediate post-dominator of `e` from those of its users: the lowest common element of their chains.
         """
         meet: Expr | None = None
         for k, u in enumerate(self.users[e]):
@@ -108,7 +107,7 @@ class _Graph:
         return a
 
     def groups(self) -> list[list[Call]]:
-        """The calls of operators, partitioned."""
+        """Partition the calls of operators into groups."""
         calls = [e for e in self.order if isinstance(e, Call) and isinstance(e.op, Op)]
         alone = {e for e in calls if _has_objects(e)}
         mine = [e for e in calls if e not in alone] if alone else calls
@@ -126,7 +125,7 @@ class _Graph:
                 + [[e] for e in calls if e in alone])
 
     def _grow_anchor(self, anchor: Call) -> None:
-        """Take the elementwise calls after a convolution, product or reduction, as long as they keep its shape."""
+        """Fuse the elementwise calls after a convolution, product or reduction while the shape stays the same."""
         shape, mine = shape_of(anchor), self.group[anchor]
         ends = [(_itemsize(anchor), 1, anchor)]
         while shape is not None:
@@ -143,7 +142,7 @@ class _Graph:
             self._cut(mine, *narrowest[1:])
 
     def _cut(self, mine: _Group, count: int, last: Call) -> None:
-        """Store a result before it widens: the calls after the first `count` are on their own again."""
+        """Store a result before it widens: move the calls after the first `count` back to separate groups."""
         for c in mine.members[count:]:
             self.group[c] = _Group([c], c, kind_of(c))
         del mine.members[count:]
@@ -184,7 +183,7 @@ class _Graph:
         return self.group[end].kind <= Fusion.INJECTIVE or (in_place and shape == other)
 
     def _path(self, at: Call) -> list[Call] | None:
-        """The calls between a value and its post-dominator, which comes last; None when one of them is no operator."""
+        """Return the calls from a value to its post-dominator, inclusive; None if one of them is not an operator."""
         end = self.post_dominator[at]
         if not isinstance(end, Call) or end not in self.group:
             return None
@@ -201,7 +200,7 @@ class _Graph:
         return [*between, end]
 
     def _join(self, mine: _Group, others: Sequence[Call]) -> None:
-        """Take the groups of `others`, the last of which comes last."""
+        """Merge the groups of `others` into `mine`; the last call of the last one becomes the result."""
         mine.last = self.group[others[-1]].last
         for c in others:
             more = self.group[c]
@@ -235,7 +234,7 @@ class _Outliner:
         return self.new[body]
 
     def _call(self, group: Sequence[Call]) -> Call:
-        """The call of a function that computes `group`."""
+        """Return a call of a function that computes `group`."""
         inside: dict[Expr, Expr] = {}
         params: dict[Expr, Var] = {}
         for c in group:
@@ -262,46 +261,46 @@ class _Outliner:
         return params[e]
 
     def _item(self, e: Expr, index: int) -> Expr:
-        """A field of a tuple value that is no literal tuple, the same node each time."""
+        """Return a field of a tuple value that is not a literal tuple; the same node for the same field."""
         return self.items.setdefault((e, index), TupleGetItem(self.new.get(e, e), index))
 
 
 def kind_of(call: Call) -> Fusion:
-    """How the operator of a call fuses."""
+    """Return the fusion kind of a call's operator."""
     return call.op.kind if isinstance(call.op, Op) else Fusion.OPAQUE
 
 
 def is_view(call: Call) -> bool:
-    """True when the result is the first argument under another shape, no element moved."""
+    """Return whether the result is the first argument with another shape, without moving elements."""
     return isinstance(call.op, Op) and call.op.view
 
 
 def shape_of(e: Expr) -> tuple[Any, ...] | None:
-    """The shape of a tensor value, None for a tuple."""
+    """Return the shape of a tensor value; None for a tuple."""
     found = e.known_type()
     return found.shape if isinstance(found, TensorType) else None
 
 
 def _is_row(call: Call) -> bool:
-    """Is the result one piece of the first argument?"""
+    """Return whether the result is a contiguous piece of the first argument."""
     return isinstance(call.op, Op) and call.op.is_row(*(a.known_type() for a in call.args))
 
 
 def _has_objects(call: Call) -> bool:
-    """Does a call take or make Python objects?"""
+    """Return whether a call has Python objects among its arguments or results."""
     types = [e.known_type() for e in (call, *call.args)]
     fields = [f for t in types for f in (t.fields if isinstance(t, TupleType) else (t,))]
     return any(isinstance(f, TensorType) and f.dtype.is_object for f in fields)
 
 
 def _itemsize(call: Call) -> int:
-    """Bytes of an element of the result."""
+    """Return the number of bytes of an element of the result."""
     found = call.known_type()
     return found.dtype.itemsize if isinstance(found, TensorType) else 0
 
 
 def _size(shape: Sequence[Any]) -> float:
-    """Elements of a shape; infinite when symbolic."""
+    """Return the number of elements; infinite for a symbolic shape."""
     size = 1
     for d in shape:
         if not isinstance(d, int):

@@ -1,9 +1,9 @@
 """Infer the type of every value, or name the variable that needs an annotation.
 
-Calls infer their types when they are built, so mostly there is nothing to do. What is left are values made of variables
-without annotation, generic constructors whose arguments do not say all (`Nil()`), and functions that call each other:
-these get types with holes, which are made one where the language says so (unification); an operator waits until it
-knows all its arguments. Types are derived facts: they are recorded in the nodes, and no node is made.
+Calls infer their types when they are built, so usually little is left: variables without annotation, generic
+constructors whose arguments do not determine the type (`Nil()`), and mutually recursive functions. These get types with
+holes, which unification solves; an operator is inferred when all its argument types are known. Types are derived facts:
+they are recorded in the nodes, and no node is made.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from tilewright.relay.visitor import binders, operands, post_order
 
 @dataclass(frozen=True)
 class InferType(Pass):
-    """Infer all types. Needs nothing, and leaves every type known.
+    """Infer all types; every type is known afterwards.
 
     Raises `ShapeError` for types that contradict each other, and `CompileError` for a type that cannot be inferred.
     """
@@ -53,7 +53,7 @@ class InferType(Pass):
 
 
 def InferTypeLocal(expr: Expr) -> Type:
-    """The type of one expression, whose free variables are annotated. Raises as `InferType` does."""
+    """Return the type of one expression, whose free variables are annotated. Raises the errors of `InferType`."""
     infer_types({"": expr})
     return expr.checked_type
 
@@ -68,7 +68,7 @@ def infer_types(functions: Mapping[str, Any]) -> None:
 
 
 def _outdated(e: Expr, functions: Mapping[str, Any]) -> bool:
-    """Whether the recorded type of a function's name is no longer that of the function."""
+    """Return whether the type recorded in a function's name differs from that of the function."""
     if type(e) is not GlobalVar:
         return False
     f, known = functions.get(e.name_hint), e.known_type()
@@ -77,7 +77,7 @@ def _outdated(e: Expr, functions: Mapping[str, Any]) -> bool:
 
 
 def _settled(e: Expr) -> bool:
-    """Whether the type of `e` and of the names that it binds is known and goes with those of its parts."""
+    """Return whether the types of `e` and its bound names are known and consistent with those of its parts."""
     known = e.known_type()
     if known is None:
         return False
@@ -96,7 +96,7 @@ def _settled(e: Expr) -> bool:
 
 
 class _Inference:
-    """One run over the functions whose types are not all known; `again` says to trust no recorded type."""
+    """A run over the functions with unknown types. `again`: ignore recorded types."""
 
     def __init__(self, functions: Mapping[str, Any], orders: Mapping[str, list[Expr]], again: bool) -> None:
         self.functions, self.orders, self.again = functions, orders, again
@@ -120,9 +120,9 @@ class _Inference:
             for e in order:
                 self.record(e)
 
-    # What is known before anything is inferred.
+    # Types known before inference.
     def known(self, e: Expr) -> Type | None:
-        """The type of `e` as far as it is trusted."""
+        """Return the recorded type of `e` if it can be trusted."""
         if isinstance(e, Var):
             return e.type_annotation if self.again else e.known_type()
         if isinstance(e, (Constant, Constructor)) or not self.again:
@@ -144,8 +144,7 @@ class _Inference:
         return found
 
     def declare(self, name: str, e: Expr) -> None:
-        """Types that names have before their uses are looked at: of functions, of variables that are bound to values.
-        """
+        """Set the types of names before their uses are visited: functions, and variables bound to values."""
         match e:
             case Function():
                 declared = e.declared_ret_type
@@ -158,7 +157,7 @@ class _Inference:
             case _:
                 pass
 
-    # Rules. Each returns the hole that it waits on, or None when it is done.
+    # Rules. Each returns the hole that it needs resolved, or None when it is done.
     def visit(self, name: str, e: Expr) -> None:
         rule = _RULES.get(type(e))
         blocked = rule(self, name, e) if rule is not None else None
@@ -231,7 +230,7 @@ class _Inference:
         self.join(name, e, [e.true_branch, e.false_branch], "the branches of an if")
 
     def join(self, name: str, e: Expr, cases: list[Expr], what: str) -> None:
-        """One of several values: their types are one, but for sizes that only some of them tell."""
+        """Unify the types of alternative values, and combine the dimensions that each of them knows."""
         found = self.type_of(cases[0])
         for c in cases[1:]:
             other = self.type_of(c)
@@ -245,7 +244,7 @@ class _Inference:
         self.same(name, e, RefType(self.type_of(e.value)), "the reference is {1}, and {0} is wanted")
 
     def held(self, name: str, e: RefRead | RefWrite) -> Type:
-        """The type of what the reference of `e` holds."""
+        """Return the type of the content of the reference of `e`."""
         place = self.solver.resolve(self.type_of(e.ref))
         held: Type = place.value if isinstance(place, RefType) else Hole()
         if not isinstance(place, RefType) and not self.solver.unify(place, RefType(held)):
@@ -293,14 +292,15 @@ class _Inference:
                 pass
 
     def same(self, name: str, e: Expr, found: Type, message: str) -> None:
-        """`e` is of type `found`; `message` says so where something else, {0}, is wanted of it."""
+        """Unify the type of `e` with `found`; on failure, fail with `message`, where {0} is the type of `e` and {1} is
+        `found`."""
         wanted = self.type_of(e)
         if not self.solver.unify(wanted, found):
             self.fail(name, e, message.format(self.shown(wanted), self.shown(found)))
 
-    # The end.
+    # Results.
     def require_all(self, name: str, order: Iterable[Expr]) -> None:
-        """Raises `CompileError` for the first value of a function of which nothing says the type."""
+        """Raise `CompileError` for the first value of a function whose type is still unknown."""
         for e in order:
             if isinstance(e, GlobalVar) and e.name_hint in self.functions:
                 continue

@@ -42,7 +42,7 @@ class Inline(Pass):
 
 
 def inlined(function: Function, bodies: dict[str, Function]) -> Function:
-    """`function` with these in place of their names."""
+    """Return `function` with the names of these functions replaced by their bodies."""
     new: dict[Expr, Expr] = {}
     for e in post_order(function):
         old = operands(e)
@@ -59,10 +59,10 @@ def inlined(function: Function, bodies: dict[str, Function]) -> Function:
 
 
 def applied(function: Function, args: list[Expr]) -> Expr:
-    """The value of `function` for these arguments: its body, a copy.
+    """Return a copy of the body of `function` applied to these arguments.
 
-    The arguments stand in place of the parameters where the body is one scope; else they are bound first, as a call
-    computes them first.
+    Arguments replace parameters if the body is a single scope. Otherwise they are bound by lets first, which keeps the
+    order of evaluation.
     """
     scopes = any(isinstance(e, (Function, If, Match, Let)) for e in post_order(function.body))
     if not scopes:

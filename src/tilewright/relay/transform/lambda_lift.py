@@ -23,7 +23,7 @@ class LambdaLift(Pass):
     """Move inner functions into the module, as functions marked `Closure` over the variables that they capture. Needs
     known types.
 
-    A function without free variables becomes a function of the module itself. Functions marked `Primitive` stay.
+    A function without free variables becomes a global function. Functions marked `Primitive` stay inline.
     """
 
     def transform_module(self, mod: IRModule, context: PassContext) -> IRModule:
@@ -40,7 +40,7 @@ def _has_inner(function: Function) -> bool:
 
 
 def _inside(function: Function) -> Expr:
-    """The body of a function; of one that makes closures, that of the closure."""
+    """Return the body of a function; for one that creates closures, the body of the closure."""
     body = function.body
     return body.body if function.attrs.get("Closure") and isinstance(body, Function) else body
 
@@ -50,7 +50,7 @@ def _lifted(e: Expr) -> bool:
 
 
 class _Lifting:
-    """Moves the functions inside one function into the module."""
+    """Moves the inner functions of one function into the module."""
 
     def __init__(self, mod: IRModule, name: str) -> None:
         self.mod, self.prefix, self.count = mod, f"lifted_{name}", 0
@@ -68,7 +68,7 @@ class _Lifting:
                                   else new[body])
 
     def lift(self, f: Function, own_name: Var | None) -> Expr:
-        """What makes the value of `f`; `own_name` is the variable that it may call itself by."""
+        """Return the expression that creates the value of `f`; `own_name` is its name for recursive calls."""
         seen = [v for v in free_vars(f) if v is not own_name]
         wanted = f.known_type()
         made = FuncType([v.checked_type for v in seen], wanted) if seen and wanted is not None else wanted

@@ -1,7 +1,7 @@
 """The sweep that tracks, for every value, the order in which it is stored: the base of the layout passes.
 
-Each operator says how it works on permuted arguments (`Op.relayout`); transposes appear only where one cannot, and at
-the results. Constants are permuted now.
+`Op.relayout` describes how an operator works on permuted arguments; transposes are inserted only where it cannot, and
+at the results. Constants are permuted at compile time.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from tilewright.relay.visitor import operands, with_operands
 from tilewright.topi.orders import rank, stored_shape
 
 CHANNELS_LAST: Final = ((0, 2, 3, 1), (0, 2, 3, 4, 1))
-"""How images and volumes are stored."""
+"""Storage orders of images and volumes."""
 
 
 @node
@@ -54,7 +54,7 @@ class Sweep:
         self.moved: dict[tuple[Expr, Perm | None], Expr] = {}
 
     def visit(self, e: Expr) -> None:
-        """Decide how `e` is stored; its operands are decided."""
+        """Decide how `e` is stored; its operands have been decided."""
         if isinstance(e, Call) and isinstance(e.op, Op):
             self.stored[e] = self._call(e)
         elif isinstance(e, TupleGetItem):
@@ -63,12 +63,12 @@ class Sweep:
             self.stored[e] = self._plain(e)
 
     def logical(self, e: Expr) -> Expr:
-        """The value in its own order."""
+        """Return the value in its logical order."""
         return self.in_order(e, None)
 
     def in_order(self, e: Expr, perm: Perm | None) -> Expr:
-        """The value stored in the order `perm`; scalars have none, and a lower rank is filled with axes of size 1 in
-        front."""
+        """Return the value stored in the order `perm`. Scalars have no order; tensors of lower rank get leading axes of
+        size 1."""
         s = self.stored[e]
         if s.perm == perm:
             return s.expr
@@ -91,13 +91,13 @@ class Sweep:
         return self.turn(s.expr, s.perm, perm, kind, e)
 
     def turn(self, x: Expr, stored: Perm | None, wanted: Perm | None, kind: Type, e: Expr) -> Expr:
-        """`x`, which is (a part of) the value `e` of type `kind` stored in one order, in another."""
+        """Convert `x`, (a part of) the value `e` of type `kind`, from one storage order to another."""
         if not isinstance(kind, TensorType):
             raise InternalError(f"a value of type {kind!r} cannot be stored in the order {stored}")
         return transposed(x, between(stored, wanted, kind.ndim))
 
     def _plain(self, e: Expr) -> Stored:
-        """Any node over operands in their own order."""
+        """Store any node over operands in their logical order."""
         old = operands(e)
         now = [self.logical(o) if o in self.stored else o for o in old]
         same = all(a is b for a, b in zip(old, now, strict=True))
@@ -125,7 +125,7 @@ class Sweep:
             return self._plain(e)
         new_op, wanted, result = how
         if any(w is not None and a.tensor_type.ndim > rank(w) for a, w in zip(args, wanted, strict=True)):
-            return self._plain(e)  # the order of a tensor of lower rank says nothing about this one
+            return self._plain(e)  # a tensor of lower rank does not determine the order of this one
         now = [self.in_order(a, w) for a, w in zip(args, wanted, strict=True)]
         if new_op is op and all(a is b for a, b in zip(args, now, strict=True)):
             return Stored(e, result)
@@ -136,16 +136,15 @@ class Sweep:
         return Stored(new, result)
 
     def rule(self, e: Call, perms: Sequence[Perm | None]) -> Relaid | None:
-        """The operator for arguments in these orders, the order it wants of each, and that of its result."""
+        """Return the operator for arguments in these orders, the order it needs of each, and that of its result."""
         return e.op.relayout(perms)  # type: ignore[no-any-return]
 
     def special(self, e: Call, perms: list[Perm | None]) -> Stored | None:
-        """A call that costs nothing, or another product, on values that are stored as they are."""
+        """Return the stored form of a free movement, or of a product that can use its operands as stored; else None."""
         return self.movement(e, perms[0]) or self.product(e, perms)
 
     def movement(self, e: Call, perm: Perm | None) -> Stored | None:
-        """Transposes and reshapes that leave memory as it is, or an image channels last: of a permuted value, or of one
-        into channels first."""
+        """Fold transposes and reshapes that move no memory, or that make an image channels last or first."""
         source = self.stored[e.args[0]].expr
         if isinstance(e.op, Transpose):
             axes = axes_of(e)
@@ -167,12 +166,12 @@ class Sweep:
         return None
 
     def _feeds_products(self, e: Call) -> bool:
-        """Is `e` only the left operand of products with constants, maybe as a view?"""
+        """Return whether `e`, possibly through views, is only the left operand of products with constants."""
         used = [u for v in self.users[e] for u in (self.users[v] if _is_view(v) else [v])]
         return bool(used) and all(_is_product_with_constant(u) for u in used)
 
     def product(self, e: Call, perms: list[Perm | None]) -> Stored | None:
-        """A product whose left operand is stored transposed has its result stored so."""
+        """A product whose left operand is stored transposed -> the product with its result stored transposed."""
         if perms != [(1, 0), None] or not _is_product_with_constant(e):
             return None
         x, w = e.args
@@ -190,19 +189,19 @@ def _is_product_with_constant(e: Expr) -> bool:
 
 
 def _swaps_a_matrix(order: Perm, e: Call) -> bool:
-    """Is `order` the transposition of the last two axes of `e`, the others of size 1?"""
+    """Return whether `order` swaps the last two axes of `e`, and all other axes have size 1."""
     rank = len(order)
     return order == (*range(rank - 2), rank - 1, rank - 2) and all(d == 1 for d in e.tensor_type.shape[:-2])
 
 
 def compose_inverse(axes: Perm, perm: Perm) -> Perm:
-    """The order in which `transpose(x, axes)` is stored when `x` is stored in the order `perm` and nothing moves."""
+    """Return the storage order of `transpose(x, axes)` for `x` stored in the order `perm`, if no memory moves."""
     back = inverse(axes)
     return tuple(back[p] for p in perm)
 
 
 def _is_permuted(old: Type | None, new: Type | None, perm: Perm | None) -> bool:
-    """True when `new` is the type of `old` stored in the order `perm`."""
+    """Return whether `new` is the type of `old` stored in the order `perm`."""
     if isinstance(old, TupleType) and isinstance(new, TupleType):
         return len(old.fields) == len(new.fields) and all(_is_permuted(a, b, perm)
             for a, b in zip(old.fields, new.fields, strict=True))

@@ -1,9 +1,9 @@
-"""Replace calls by the expressions that hooks of a target return.
+"""Replace calls by the expressions that a target's hooks return.
 
     @relay.op.register_legalize("nn.dense", level=11)
     def padded(attrs, inputs, types): ...              # an expression of the same type, or None
 
-`types` are those of the arguments, and last that of the result.
+`types` are the types of the arguments, followed by that of the result.
 """
 
 from __future__ import annotations
@@ -43,7 +43,8 @@ class Legalize(FunctionPass):
 
 
 def asked(name: str, hook: Any, call: Call) -> Expr | None:
-    """What a hook says of a call; raises `CompileError` for anything but an expression of its type or None."""
+    """Return a hook's replacement of a call, or None. Raises `CompileError` unless it is an expression of the same
+    type."""
     result = call.checked_type
     found = hook(call.attrs, list(call.args), [*(a.checked_type for a in call.args), result])
     if found is None or found is call:

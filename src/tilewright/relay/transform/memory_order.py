@@ -2,10 +2,10 @@
 comes first.
 
     f(a(x), c(b(x)))        the results of a and c are small, that of b is large
-    -> b, c, a, f           a's is not there yet while b's is
+      -> b, c, a, f           so that the result of a is not alive while that of b is
 
-That is the order of Sethi and Ullman ("The generation of optimal code for arithmetic expressions", 1970), with bytes in
-the place of registers: the best one where no value is read twice, and a good one elsewhere.
+This is the order of Sethi and Ullman ("The generation of optimal code for arithmetic expressions", 1970) with bytes
+instead of registers. It is optimal for trees, and a good heuristic otherwise.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from tilewright.relay.visitor import operands, post_order
 
 
 def least_memory_order(function: Function) -> list[Expr]:
-    """The nodes of a function's body, operands before users."""
+    """Return the nodes of a function's body, operands before users."""
     order = post_order(function.body, inside=False)
     known = {*order}
     first: dict[Expr, list[Expr]] = {}
@@ -33,7 +33,7 @@ def least_memory_order(function: Function) -> list[Expr]:
 
 
 def _need(e: Expr, reads: Sequence[Expr], size: Mapping[Expr, int], need: Mapping[Expr, int]) -> int:
-    """The most that is alive until a value is there, when its operands are made in this order."""
+    """Return the peak memory in bytes up to the computation of `e`, with its operands computed in this order."""
     most = held = 0
     for o in reads:
         most = max(most, held + need[o])
@@ -57,11 +57,11 @@ def _walked(root: Expr, first: Mapping[Expr, Sequence[Expr]]) -> list[Expr]:
 
 
 def _makes(e: Expr) -> bool:
-    """Whether a value has memory of its own, and is no name for what is there."""
+    """Return whether a value has its own memory."""
     return isinstance(e, Call) and not (isinstance(e.op, Function) and e.op.attrs.get("reshape_only"))
 
 
 def _nbytes(e: Expr) -> int:
-    """The bytes of the tensors of a value that a call made; inputs and constants are there anyway."""
+    """Return the size in bytes of a value's tensors; 0 for inputs and constants, which are always alive."""
     kind = e.known_type() if isinstance(e, Call) or operands(e) else None
     return sum(t.nbytes for t in tensors_of(kind) if t.is_static and not t.dtype.is_object)

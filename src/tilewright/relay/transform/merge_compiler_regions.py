@@ -81,21 +81,21 @@ class _Units:
         self.into = list(range(len(self.target)))
 
     def find(self, n: int) -> int:
-        """The unit that `n` is part of now."""
+        """Return the unit that contains `n` now."""
         while self.into[n] != n:
             self.into[n] = self.into[self.into[n]]
             n = self.into[n]
         return n
 
     def same(self, a: Expr, b: Expr) -> bool:
-        """Whether two nodes are in one unit."""
+        """Return whether two nodes are in one unit."""
         return self.find(self.number[a]) == self.find(self.number[b])
 
     def _above(self, n: int) -> list[int]:
         return [m for m in dict.fromkeys(self.find(m) for m in sorted(self.above[n])) if m != n]
 
     def _sorted(self) -> list[int]:
-        """The units, each after those that it reads from."""
+        """Return the units in topological order: each after the units that it reads from."""
         found: dict[int, None] = {}
         entered: set[int] = set()
         for start in range(len(self.target)):
@@ -111,10 +111,10 @@ class _Units:
         return list(found)
 
     def merge(self, may_merge: Callable[[str], bool]) -> None:
-        """Merge units of one target, of those that `may_merge` allows.
+        """Merge units of the same target if `may_merge` allows the target.
 
-        `reach` has, for each unit so far, those that it reads from directly or not, as bits. A unit may be taken in
-        when no other that is read from here reaches it.
+        `reach` maps each visited unit to a bit set of the units that it reads from, directly or indirectly. A unit can
+        be merged if no other operand unit reaches it.
         """
         reach: dict[int, int] = {}
         for n in self._sorted():
@@ -130,7 +130,7 @@ class _Units:
                     self._take(n, m, reach)
 
     def _take(self, n: int, m: int, reach: dict[int, int]) -> None:
-        """Make `m` part of `n`; whoever reaches `m` reaches what both read from."""
+        """Merge `m` into `n`; units that reach `m` then reach all that both read from."""
         self.into[m] = n
         self.above[n] |= self.above[m]
         reach[n] = (reach[n] | reach.pop(m)) & ~(1 << m)

@@ -1,4 +1,4 @@
-"""Move the matches of a pattern table into functions of their own, named after the pattern.
+"""Outline the matches of a pattern table as functions named after the pattern.
 
     nn.relu(nn.conv2d(%x, w))
       -> fn (%0, %1, PartitionedFromPattern="nn.conv2d_nn.relu_", Composite="npu.conv2d") { … }(%x, w)
@@ -19,12 +19,12 @@ from tilewright.relay.expr import Expr, Function
 
 @dataclass(frozen=True)
 class MergeComposite(FunctionPass):
-    """Move each match of a row `(name, pattern)` or `(name, pattern, check)` into a function with the attribute
+    """Outline each match of a row `(name, pattern)` or `(name, pattern, check)` as a function with the attribute
     `Composite`, the row's name.
 
     Rows are tried in order, each over the whole function, so an earlier row takes precedence. A match that `check`
-    rejects stays. Functions that belong to a target already are skipped. Raises `OptionError` for a row of another
-    form.
+    rejects is kept inline. Functions already assigned to a target are skipped. Raises `OptionError` for a row of
+    another form.
     """
 
     kind: ClassVar[type] = Function

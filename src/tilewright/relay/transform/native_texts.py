@@ -9,8 +9,8 @@
     equal(expand_dims(%x), names)
       -> equal(expand_dims(text_index(%x, …)), the numbers of the names)
 
-Only the texts of inputs are bytes (see `topi/texts.py`): what else makes strings runs in Python, and so does what reads
-them.
+Only strings from the program's inputs are available as bytes (see `topi/texts.py`). Operators that create strings, and
+the readers of their results, run in Python.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from tilewright.topi.texts import gram_tree, letters_of, word_table
 Array = np.ndarray[Any, Any]
 STRING: Final = DataType("string")
 _MOST_WALKED: Final = 32
-"""So many steps of n-grams are written out in a kernel: their words, times the numbers of words that may be between."""
+"""Largest number of n-gram steps unrolled in a kernel: words times the possible numbers of skipped words."""
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ def _native(e: Expr, given: set[Var]) -> Expr | None:
 
 @dataclass(frozen=True)
 class _Source:
-    """The origin of strings: `texts`, whose case is changed, moved by these calls, the last one first."""
+    """The origin of strings: `texts`, after a change of `case` and the calls in `moves`, last call first."""
 
     texts: Expr
     case: str
@@ -113,7 +113,7 @@ def _indexed(source: _Source, words: Any, e: Call) -> Expr:
 
 
 def _counted(op: TokensTfIdf, source: _Source, e: Call) -> Expr | None:
-    """N-grams of words counted, where words are runs of some characters, and weighted."""
+    """Replace a weighted count of n-grams of words, where words are runs of given characters; None if not possible."""
     if source.case != "NONE" != op.case_change_action:
         return None
     if source.case != "NONE":

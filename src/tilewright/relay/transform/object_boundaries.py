@@ -1,10 +1,10 @@
-"""Where Python objects (texts, dictionaries) and control flow meet in a program, and it has to be cut.
+"""Finds where a program with control flow and Python objects (strings, dictionaries) must be cut.
 
-    (%texts, %n) { if (less(%n, 0)) { … } else { … } beside string_upper(%texts) }    -> the operators on texts are
+    (%texts, %n) { if (less(%n, 0)) { … } else { … } and string_upper(%texts) }    -> operators on strings are
         held back
 
-Control flow is native code that does not go back to Python, where alone objects are made. So a program with both is cut
-between them, whatever is known of its sizes; and a branch with objects in it is chosen when its condition is known.
+Control flow is native code that cannot call back into Python, which creates all objects. So a program with both is cut
+between them even if all sizes are known. A branch that contains objects is selected when its condition is known.
 """
 
 from __future__ import annotations
@@ -20,20 +20,19 @@ from tilewright.relay.op.registry import Op
 from tilewright.relay.visitor import operands, post_order
 
 NOT_IN_STAGES: Final = (Function, GlobalVar, Let, Match, RefCreate, RefRead, RefWrite)
-"""Expressions that no stage has."""
+"""Expression kinds that no stage contains."""
 
 
 def mixes_control_and_objects(function: Function) -> bool:
-    """Whether a function has control flow, and beside it operators on Python objects, before or behind which it can be
-    cut."""
+    """Return whether a function has both control flow and operators on Python objects that can be cut apart."""
     return bool(held_back_by_objects(post_order(function.body, inside=False)))
 
 
 def held_back_by_objects(order: Sequence[Expr]) -> set[Expr]:
-    """Return the expressions of a body that a later stage computes: operators on objects where control flow can go
-    first, or control flow.
+    """Return the expressions of a body that belong to a later stage: operators on objects if control flow can run
+    first, else control flow.
 
-    `order` has the parts of the body in order, without those of functions in it.
+    `order` lists the nodes of the body, without those of inner functions.
     """
     objects: set[Expr] = {
         e for e in order if isinstance(e, Call) and isinstance(e.op, Op) and any(map(has_objects, (e, *e.args)))
@@ -51,7 +50,7 @@ def held_back_by_objects(order: Sequence[Expr]) -> set[Expr]:
 
 
 def choices_of_objects(order: Sequence[Expr]) -> set[Expr]:
-    """Return the branches among these that have objects in them."""
+    """Return the branches in `order` that contain objects."""
     branches = [e for e in order if isinstance(e, If)]
     if not branches or not any(map(has_objects, order)):
         return set()
@@ -59,12 +58,12 @@ def choices_of_objects(order: Sequence[Expr]) -> set[Expr]:
 
 
 def has_objects(e: Expr) -> bool:
-    """Whether a value has Python objects among its tensors."""
+    """Return whether a value has Python objects among its tensors."""
     return any(t.dtype.is_object for t in tensors_of(e.known_type()))
 
 
 def _readers(order: Sequence[Expr], values: set[Expr]) -> set[Expr]:
-    """The values, and all that is made of them."""
+    """Return the values and everything computed from them."""
     found: set[Expr] = set()
     for e in order:
         if e in values or any(o in found for o in operands(e)):

@@ -1,7 +1,7 @@
 """Replace symbolic dimensions by sample sizes, so that later passes compute with numbers (`arith/open_sizes.py`).
 
     fn (%x: Tensor[(n, 384), float32]) { reshape(%x, newshape=[n, 12, 32]) }       n: a variable
-      -> the same, where n is an int that knows that it is `n`
+      -> the same, where n is an int that records that it represents `n`
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from tilewright.scalar.walk import free_vars, substitute
 
 
 def symbols_of(function: Function) -> list[Symbol]:
-    """The variables in the shapes of the parameters, in order."""
+    """Return the variables in the shapes of the parameters, in order."""
     return list(dict.fromkeys(
         v for p in function.params if isinstance(p.known_type(), TensorType)
         for d in p.tensor_type.shape if isinstance(d, PrimExpr) for v in free_vars(d)
@@ -29,10 +29,10 @@ def symbols_of(function: Function) -> list[Symbol]:
 
 
 def with_samples(function: Function, symbols: Mapping[Symbol, PrimExpr]) -> Function:
-    """`function` with samples of `symbols`, which `arith.open_sizes.samples` knows, or with numbers, in the place of
-    its symbolic dimensions.
+    """Return `function` with its symbolic dimensions replaced by samples of `symbols` (`arith.open_sizes.samples`), or
+    by numbers.
 
-    Raises `CompileError` for an expression that has no size then.
+    Raises `CompileError` for an expression without a size for these samples.
     """
     put = _Samples(symbols)
     params = [
@@ -47,15 +47,15 @@ def with_samples(function: Function, symbols: Mapping[Symbol, PrimExpr]) -> Func
 
 
 def check_operators(function: Function) -> None:
-    """Raise `CompileError` for the first operator that was not tried with open sizes; elementwise ones need no
-    trial."""
+    """Raise `CompileError` for the first operator that does not support dynamic shapes; elementwise operators always
+    do."""
     for e in post_order(function.body, inside=False):
         if isinstance(e, Call) and isinstance(e.op, Op) and e.op.kind > Fusion.BROADCAST and not e.op.takes_open_sizes:
             raise CompileError(f"{e.op.name} has no form for symbolic sizes", e.span, code="TW0304")
 
 
 class _Samples:
-    """Puts samples into expressions."""
+    """Substitutes samples in expressions."""
 
     def __init__(self, symbols: Mapping[Symbol, PrimExpr]) -> None:
         self.symbols: dict[PrimExpr, PrimExpr] = dict(symbols.items())

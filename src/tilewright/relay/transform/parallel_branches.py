@@ -3,8 +3,8 @@
     %0 = nn.dense(%x, w1); %1 = nn.relu(%0); %2 = nn.dense(%x, w2); %3 = nn.relu(%2)
     -> %0 = nn.relu(nn.dense(%x, concatenate((w1, w2)))); strided_slice(%0, …), strided_slice(%0, …)
 
-A branch is a product and the elementwise calls after it, each the only user of the one before. Products that share what
-`key` says are a group; their elementwise calls are combined as long as they are the same operator in every branch.
+A branch is a product followed by elementwise calls, each the only user of the previous one. Products with equal `key`
+form a group. Their elementwise calls are combined as long as every branch has the same operator.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class _CombineParallel(FunctionPass):
         raise NotImplementedError
 
     def merged(self, calls: Sequence[Call], x: Expr, others: Sequence[Sequence[Expr]]) -> Call:
-        """One call for all; `x` and `others` are their first and second arguments in the new graph."""
+        """Return one call for all; `x` is their common first argument, `others` are their second arguments."""
         raise NotImplementedError
 
     def axis(self, call: Call) -> int | None:
@@ -59,16 +59,15 @@ class _CombineParallel(FunctionPass):
 
 @node
 class _Group:
-    """`branches[k]` are the calls of a branch from the product on, all of one length; `axis` is that of
-    `_CombineParallel.axis`.
-    """
+    """A group of branches. `branches[k]` lists the calls of a branch, starting with the product; all have the same
+    length. `axis` is that of `_CombineParallel.axis`."""
 
     how: Any
     branches: list[list[Call]]
     axis: int | None
 
     def needed(self) -> list[Expr]:
-        """The operands of the combined calls."""
+        """Return the operands of the combined calls."""
         found = [self.branches[0][0].args[0]]
         for branch in self.branches:
             found += branch[0].args[1:]
@@ -107,7 +106,7 @@ def _groups(how: _CombineParallel, function: Function) -> list[_Group]:
 
 
 def _reads(e: Expr, heads: frozenset[Call], place: dict[Expr, int], first: int) -> bool:
-    """Whether `e` depends on one of `heads`, the first of which is at `first` in the order."""
+    """Return whether `e` depends on one of `heads`, the first of which has the position `first`."""
     stack, seen = [e], set()
     while stack:
         o = stack.pop()
@@ -120,7 +119,7 @@ def _reads(e: Expr, heads: frozenset[Call], place: dict[Expr, int], first: int) 
 
 
 def _branch(head: Call, users: dict[Expr, list[Expr]], free: Any) -> list[Call]:
-    """The product and the elementwise calls after it."""
+    """Return a product and the elementwise calls after it."""
     branch = [head]
     while len(users[branch[-1]]) == 1:
         (user,) = users[branch[-1]]
@@ -137,7 +136,7 @@ def _branch(head: Call, users: dict[Expr, list[Expr]], free: Any) -> list[Call]:
 
 
 def _same_length(branches: list[list[Call]], axis: int | None) -> list[list[Call]]:
-    """The branches cut where they are no longer alike."""
+    """Truncate the branches at the first call in which they differ."""
     length = 1
     while all(len(b) > length for b in branches) and _alike([b[length] for b in branches],
             [b[length - 1] for b in branches], axis):
@@ -163,7 +162,8 @@ def _positions(call: Call, before: Call) -> list[bool]:
 
 
 def _joined_kind(args: Sequence[Expr], calls: Sequence[Call], axis: int | None) -> str:
-    """How these arguments become one: the "same" for all, "joined", or "" when they cannot."""
+    """Return how these arguments combine: "same" if all are equal, "joined" if concatenated, "" if neither is possible.
+    """
     types = [a.known_type() for a in args]
     if any(not isinstance(t, TensorType) or not t.is_static for t in types):
         return ""
@@ -253,10 +253,10 @@ class _Rebuild:
 
 
 def joined(parts: Sequence[Expr], axis: int | None) -> Expr:
-    """The tensors one after another along `axis`, or along a new axis in front."""
+    """Return the concatenation of tensors along `axis`, or their stack along a new leading axis."""
     return Call(Stack(axis=0) if axis is None else Concatenate(axis=axis), [Tuple(tuple(parts))])
 
 
 def same_but(op: Op, *names: str) -> tuple[Any, ...]:
-    """The attributes of an operator without some."""
+    """Return the attributes of an operator except `names`."""
     return tuple((k, v) for k, v in op.attributes().items() if k not in names)

@@ -2,13 +2,13 @@
 
     let %f = fn (%y) { add(%y, 1f) }; if (True) { %f(%x) } else { %x } -> add(%x, 1f)
 
-A function that calls itself is unrolled where one of the arguments of the call is known, and where that comes to an
-end; else the call stays as it is. What is read of a reference made here is what was last written to it:
+A recursive function is unrolled if one of the call's arguments is known and the recursion terminates; otherwise the
+call stays. Reading a reference created here gives the value last written to it:
 
     let %r = ref(%x); ref_write(%r, exp(ref_read(%r))); ref_read(%r) -> exp(%x)
 
-An unknown call, or a write to an unknown reference, may write to all references that went out of sight before: into
-tuples and other values, into arguments, as results of branches. What else has effects is left in its order.
+An unknown call, or a write to an unknown reference, may write to all references that escaped before: into tuples and
+other values, into arguments, as results of branches. Other side effects keep their order.
 """
 
 from __future__ import annotations
@@ -44,16 +44,16 @@ from tilewright.relay.transform.to_a_normal_form import ToANormalForm
 from tilewright.relay.visitor import free_vars, operands, post_order, rewrite, with_operands
 
 LARGEST: Final = 1 << 20
-"""Bytes of the largest tensor that is computed."""
+"""Size in bytes of the largest tensor that is computed."""
 LONGEST: Final = 2_000
-"""Steps that are put in the place of one call, at most."""
+"""Largest number of steps that replace one call."""
 
 
 @dataclass(frozen=True)
 class PartialEvaluate(Pass):
-    """Evaluate what is known at compile time. Needs known types. Leaves functions in A-normal form without dead code.
+    """Evaluate known values at compile time. Needs known types. Leaves functions in A-normal form without dead code.
 
-    `fuel` limits the depth of nested inlined calls; a call beyond it stays.
+    `fuel` limits the depth of nested inlined calls; deeper calls stay.
     """
 
     fuel: int = 100
@@ -71,7 +71,7 @@ class PartialEvaluate(Pass):
         return new
 
     def _evaluated(self, f: Function, mod: IRModule, groups: dict[str, str], context: PassContext) -> Function:
-        """`f` after evaluation, and again while references are left of which more may be known then."""
+        """Evaluate `f`, repeatedly while this removes references whose content may become known."""
         while True:
             found = _Evaluation(mod, groups, self.fuel).function(f)
             before: Function | None = None
@@ -84,9 +84,7 @@ class PartialEvaluate(Pass):
 
 
 class _OutOfFuel(Exception):
-    """Unwinds an attempt to inline a call; `group` is the group of the function that does not terminate, if it is
-    recursive.
-    """
+    """Aborts an attempt to inline a call. `group` is the group of the non-terminating function if it is recursive."""
 
     def __init__(self, group: str | None) -> None:
         super().__init__(group)
@@ -99,7 +97,7 @@ class _Store:
 
     held: dict[Expr, Expr] = field(default_factory=dict)
     seen: set[Expr] = field(default_factory=set)
-    """Those that others may read and write too."""
+    """Escaped references, which other code may read and write."""
 
     def copy(self) -> _Store:
         return _Store(dict(self.held), set(self.seen))
@@ -110,7 +108,7 @@ class _Store:
             self.held.pop(r, None)
 
     def join(self, branches: Sequence[_Store]) -> None:
-        """Merge the stores of branches: contents that no branch wrote remain."""
+        """Merge the stores of branches: keep contents that no branch wrote."""
         for b in branches:
             self.seen |= b.seen
             self.held = {r: v for r, v in self.held.items() if b.held.get(r) is v}
@@ -127,20 +125,20 @@ class _Evaluation:
         self.made: set[Expr] = set()
         self.captured: dict[Expr, list[Var]] = {}
         self.named: dict[Expr, Var] = {}
-        """Constants by their names in this scope."""
+        """Names of constants in this scope."""
         self.placing: list[str | None] = []
         self.count = 0
 
     def function(self, f: Function) -> Function:
-        """The function, which may be called at any time: nothing is known inside of the references around it, which its
-        parameters may be."""
+        """Evaluate a function that may be called at any time, so the contents of outer references are unknown inside.
+        """
         outer, self.store = self.store, _Store(seen=set(self.made))
         body = self.scope(f.body)
         self.store = outer
         return f.with_body(body)
 
     def branches(self, bodies: Iterable[Expr]) -> list[Expr]:
-        """Scopes of which one is entered."""
+        """Evaluate alternative scopes, of which one is entered."""
         before, after, found = self.store, [], []
         for body in bodies:
             self.store = before.copy()
@@ -151,7 +149,7 @@ class _Evaluation:
         return found
 
     def scope(self, body: Expr) -> Expr:
-        """A scope after evaluation."""
+        """Evaluate a scope."""
         lets: list[tuple[Var, Expr]] = []
         outer, self.named = self.named, {}
         result = self.steps(body, lets)
@@ -162,7 +160,7 @@ class _Evaluation:
         return result
 
     def steps(self, body: Expr, lets: list[tuple[Var, Expr]]) -> Expr:
-        """Add the remaining steps of `body` to `lets`; return the variable or other atom of its value."""
+        """Add the remaining steps of `body` to `lets`; return the atom of its value."""
         while isinstance(body, Let):
             self.count += 1
             if self.placing and self.count > LONGEST:
@@ -221,7 +219,7 @@ class _Evaluation:
         return self.call(rebuilt, lets) if isinstance(rebuilt, Call) else rebuilt
 
     def reference(self, name: Var, e: RefCreate | RefRead | RefWrite) -> Expr:
-        """A step that makes, reads or writes a reference."""
+        """Evaluate a step that creates, reads or writes a reference."""
         if isinstance(e, RefRead):
             return self.store.held.get(e.ref, e)
         self.show([e.value])
@@ -235,7 +233,7 @@ class _Evaluation:
         return e
 
     def show(self, values: Iterable[Expr]) -> None:
-        """The references that can be reached from values go out of sight."""
+        """Mark the references reachable from values as escaped."""
         stack, met = list(values), set()
         while stack:
             v = self.atom(stack.pop())
@@ -270,8 +268,8 @@ class _Evaluation:
     def placed(self, e: Call, callee: Function, group: str | None, lets: list[tuple[Var, Expr]]) -> Expr | None:
         """Add the steps of the called function to `lets`; None, with nothing added, if it does not terminate.
 
-        A recursion that does not terminate stays the call that it begins with: the first of its `group` of mutually
-        recursive functions.
+        If a recursion does not terminate, the call of the first function of its `group` of mutually recursive functions
+        stays.
         """
         if len(self.placing) >= self.fuel:
             if not self.placing:
@@ -299,7 +297,7 @@ class _Evaluation:
             self.placing.pop()
 
     def folded(self, e: Call) -> Expr:
-        """An operator on constants as its value, when that is one small tensor."""
+        """Return an operator on constants as its value if that is one small tensor, else the call."""
         args = [self.constant(a) for a in e.args]
         t = e.known_type()
         if (not e.op.pure or any(a is None for a in args) or not isinstance(t, TensorType) or not t.is_static
@@ -328,7 +326,7 @@ class _Evaluation:
         return with_operands(e, [data, *self.branches(c.rhs for c in e.clauses)])
 
     def fits(self, p: Pattern, value: Expr, found: dict[Expr, Expr]) -> bool | None:
-        """Whether a value looks like a pattern, None where that is not known."""
+        """Return whether a value matches a pattern; None if that is unknown."""
         match p:
             case PatternVar():
                 found[p.var] = value

@@ -1,4 +1,4 @@
-"""Make a global function of every region that a target computes.
+"""Make a global function of every region assigned to a target.
 
     nn.relu(compiler_end(nn.bias_add(compiler_begin(%x, "npu"), compiler_begin(b, "npu")), "npu"))
     -> nn.relu(@tvmgen_default_npu_main_0(%x))
@@ -30,8 +30,8 @@ class PartitionGraph(Pass):
 
     A function is named `tvmgen_<mod_name>_<target>_<function>_<number of the region>`; several results are a tuple.
     Constants stay inside, unless `bind_constants` is False. A registered function `relay.ext.<target>.optimize`, module
-    -> module, receives the functions of its target, and its result replaces them. Raises `CompileError` for marks that
-    do not match.
+    -> module, receives the functions of its target, and its result replaces them. Raises `CompileError` for unmatched
+    marks.
     """
 
     mod_name: str = "default"
@@ -62,8 +62,7 @@ def _optimize(mod: IRModule, targets: set[str]) -> None:
 
 
 def _prepared(function: Function) -> Expr:
-    """Without the marks of `default`, and with every field of a tuple that comes out of a region as a value that does.
-    """
+    """Remove the marks of `default`, and move the end mark of a tuple to its fields."""
     new: dict[Expr, Expr] = {}
     for e in open_nodes(function):
         old = operands(e)
@@ -78,7 +77,7 @@ def _prepared(function: Function) -> Expr:
 
 
 class _Partition:
-    """The functions of the regions of one function, as they come."""
+    """The regions' functions of one function, created on demand."""
 
     def __init__(self, options: PartitionGraph, mod: IRModule, name: str) -> None:
         self.options, self.mod, self.name = options, mod, name
@@ -130,7 +129,7 @@ class _Partition:
         return {r: value for value, same in zip(values, results.values(), strict=True) for r in same}
 
     def _symbol(self, region: Region) -> str:
-        """The name of the region's function, of letters, digits and underscores."""
+        """Return the name of the region's function: letters, digits and underscores."""
         name = re.sub(r"\W", "_", f"tvmgen_{self.options.mod_name}_{region.target}_{self.name}_{region.id}")
         if name in self.mod:
             raise CompileError(f"the module has a function @{name} already; give PartitionGraph another mod_name than "
@@ -139,7 +138,7 @@ class _Partition:
 
 
 def _calling_order(root: Expr, region: Mapping[Expr, Region]) -> list[Expr]:
-    """The nodes outside of regions, and the marks where values come out, each after all that the whole region reads."""
+    """Return the nodes outside of regions and the end marks, each after everything that its region reads."""
     done: dict[Expr, None] = {}
     entered: set[Expr] = set()
     stack = [(root, False)]

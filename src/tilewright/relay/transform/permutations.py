@@ -1,4 +1,4 @@
-"""Builders of transposes and reshapes that omit calls without effect, and arithmetic of permutations.
+"""Builders of transposes and reshapes that omit no-ops, and arithmetic of permutations.
 
 A value stored in the order `perm` is `transpose(value, perm)`: axis `i` of the memory is axis `perm[i]` of the value.
 """
@@ -24,7 +24,7 @@ def is_identity(perm: Sequence[int]) -> bool:
 
 
 def inverse(perm: Perm) -> Perm:
-    """The permutation that undoes `perm`."""
+    """Return the permutation that undoes `perm`."""
     result = [0] * len(perm)
     for i, p in enumerate(perm):
         result[p] = i
@@ -50,7 +50,8 @@ def moves_nothing(perm: Sequence[int], shape: Sequence[Any]) -> bool:
 
 
 def transposed(x: Expr, perm: Perm) -> Expr:
-    """`transpose(x, perm)`: nothing for the identity, a view of a constant, a reshape when only axes of size 1 move."""
+    """Build `transpose(x, perm)`: `x` for the identity, a transposed constant, or a reshape if only axes of size 1
+    move."""
     if is_identity(perm):
         return x
     if isinstance(x, Constant):
@@ -64,8 +65,7 @@ def transposed(x: Expr, perm: Perm) -> Expr:
 
 
 def reshaped(x: Expr, shape: Sequence[Any]) -> Expr:
-    """`reshape(x, shape)`: nothing when it has that shape, and reshapes of reshapes merge. `shape` holds no wildcards.
-    """
+    """Build `reshape(x, shape)`: `x` if it has that shape; nested reshapes merge. `shape` has no wildcards."""
     while isinstance(x, Call) and isinstance(x.op, Op) and x.op.view:
         x = x.args[0]
     if x.tensor_type.shape == tuple(shape):
@@ -76,17 +76,17 @@ def reshaped(x: Expr, shape: Sequence[Any]) -> Expr:
 
 
 def axes_of(call: Call) -> Perm:
-    """The permutation of a call of `transpose`, never empty or negative."""
+    """Return the permutation of a call of `transpose`, with default and negative axes resolved."""
     rank = call.args[0].tensor_type.ndim
     axes = call.attrs.axes
     return tuple(a % rank for a in axes) if axes else tuple(reversed(range(rank)))
 
 
 def groups(before: Sequence[Any], after: Sequence[Any]) -> list[tuple[list[int], list[int]]] | None:
-    """How a reshape matches axes: the smallest runs `(axes before, axes after)` with equal products, axes of size 1
-    left out.
+    """Return how a reshape matches axes: the smallest runs `(axes before, axes after)` with equal products, without
+    axes of size 1.
 
-    None when a size is symbolic.
+    None if a size is symbolic.
     """
     if not all(isinstance(d, int) for d in (*before, *after)):
         return None
@@ -112,10 +112,9 @@ def groups(before: Sequence[Any], after: Sequence[Any]) -> list[tuple[list[int],
 
 
 def carried(perm: Perm, before: Sequence[Any], after: Sequence[Any]) -> Perm | None:
-    """A value of shape `before` stored in the order `perm` is reshaped to `after`: the order in which the result is
-    then stored.
+    """Return the storage order of the reshape to `after` of a value of shape `before` stored in the order `perm`.
 
-    None when memory would have to move.
+    None if memory would have to move.
     """
     runs = groups(before, after)
     if runs is None:
@@ -134,10 +133,10 @@ def carried(perm: Perm, before: Sequence[Any], after: Sequence[Any]) -> Perm | N
 
 
 def gathered(perm: Perm, before: Sequence[Any], after: Sequence[Any]) -> Perm | None:
-    """The order nearest to `perm` in which a value of shape `before` has to be stored for its reshape to `after` to
-    cost nothing.
+    """Return the order nearest to `perm` in which a value of shape `before` can be reshaped to `after` without moving
+    memory.
 
-    None when a size is symbolic.
+    None if a size is symbolic.
     """
     runs = groups(before, after)
     if runs is None:

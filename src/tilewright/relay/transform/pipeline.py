@@ -1,4 +1,4 @@
-"""The passes over the graph in order, from the imported module to the input of the kernel builder."""
+"""The graph passes in order, from the imported module to the input of the kernel builder."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ from tilewright.relay.transform.to_mixed_precision import ToMixedPrecision
 
 
 def graph_passes(target: Any = None) -> Sequential:
-    """The passes of `optimize`, as one."""
+    """Return the passes of `optimize` as one pass."""
     return Sequential((
         ChooseNumerics(),
         SettleNumerics(),
         ToGraphNormalForm(),
         DynamicToStatic(),
         FakeQuantizationToInteger(use_qat=True, keep_real_bias=True),
-        FoldExplicitPadding(),  # of quantized convolutions, while they are such
+        FoldExplicitPadding(),  # while the convolutions are still quantized operators
         SimplifyInference(),
         NativeTexts(),
         DeadCodeElimination(),
@@ -75,7 +75,7 @@ def graph_passes(target: Any = None) -> Sequential:
 
 
 def _mixed_precision() -> list[ToMixedPrecision]:
-    """Run the conversion that the context requests, after all passes in float32, on shared values."""
+    """Return the conversion that the context requests; it runs after all float32 passes, on shared values."""
     context = PassContext.current()
     wanted = context.get("relay.ToMixedPrecision.type")
     if not wanted:
@@ -85,10 +85,10 @@ def _mixed_precision() -> list[ToMixedPrecision]:
 
 
 def optimize(mod: IRModule, target: Any = None) -> IRModule:
-    """Make every function of `mod` calls of primitive functions, under the current `PassContext`.
+    """Turn the body of every function of `mod` into calls of primitive functions, under the current `PassContext`.
 
-    Needs known types. Leaves `main` as calls of functions with `Primitive` set, constants among the arguments: a
-    program carries its constants whether they are linked or not.
+    Needs known types. Constants are arguments of the calls: a program carries its constants whether or not they are
+    linked.
     """
     done = graph_passes(target)(mod)
     return done if PassContext.current().pass_enabled(FuseOps().info) else FuseOps(link_params=False)(done)

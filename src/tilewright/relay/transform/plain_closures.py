@@ -1,13 +1,11 @@
-"""Copy the generic functions inside a function for the types that they are used with, so that what is in it has plain
-types.
+"""Copy generic inner functions for each instantiation, so that the values in them have concrete types.
 
     fn (%x: float32) { let %pair = fn [A](%y: A) { (%y, %x) }; (%pair(%x), %pair(1)) }
  -> fn (%x: float32) {
       let %pair = fn (%y: float32) { (%y, %x) }; let %pair1 = fn (%y1: int32) { (%y1, %x) }; (%pair(%x), %pair1(1))
     }
 
-A step of `Defunctionalize`: such a function may see variables around it, so it cannot become a function of the module
-and be copied there.
+A step of `Defunctionalize`: such a function may capture variables, so it cannot be copied as a global function.
 """
 
 from __future__ import annotations
@@ -27,10 +25,10 @@ Bound = dict[Type, Type]
 
 
 def plain_closures(function: Function) -> Function:
-    """`function` without generic functions inside it. Needs known types, and shared values to be named.
+    """Replace the generic inner functions of `function` by copies. Needs known types, and names for shared values.
 
-    Raises `CompileError` where a generic function is a value of a generic type, calls itself with other types, or has a
-    type parameter that does not follow from a use.
+    Raises `CompileError` if a generic function is a value of a generic type, calls itself with other types, or has a
+    type parameter that a use does not determine.
     """
     while generic := [e for e in post_order(function.body) if isinstance(e, Function) and e.type_params
                       and not is_one_kernel(e)]:
@@ -40,8 +38,7 @@ def plain_closures(function: Function) -> Function:
 
 def bound_types(kind: FuncType, args: Sequence[Type], ret: Type) -> Bound:
     """Return the types of the type parameters of a function of type `kind` at a call with these types, as far as they
-    follow.
-    """
+    are determined."""
     bound: Bound = {}
     variables = frozenset(kind.type_params)
     for wanted, given in ((kind.ret_type, ret), *zip(kind.arg_types, args, strict=True)):
@@ -51,9 +48,8 @@ def bound_types(kind: FuncType, args: Sequence[Type], ret: Type) -> Bound:
 
 
 def called_with(order: Sequence[Expr]) -> dict[Expr, Type]:
-    """Return the plain types of calls whose result is a generic function that is called at once: `@id(@id)` in
-    `@id(@id)(%x)`.
-    """
+    """Return the concrete types of calls whose result is a generic function that is called immediately: `@id(@id)` in
+    `@id(@id)(%x)`."""
     found: dict[Expr, Type] = {}
     for e in reversed(order):
         if (isinstance(e, Call) and isinstance(e.op, Call) and isinstance(t := e.op.known_type(), FuncType)
@@ -63,7 +59,7 @@ def called_with(order: Sequence[Expr]) -> dict[Expr, Type]:
 
 
 class _Copies:
-    """One round: the functions that no other generic function uses are replaced by their copies."""
+    """One round: replaces the generic functions that no other generic function uses by their copies."""
 
     def __init__(self, root: Expr, generic: Sequence[Function]) -> None:
         self.root = root
@@ -81,7 +77,7 @@ class _Copies:
         self.alias: dict[Expr, Expr] = {}
 
     def body(self) -> Expr:
-        """The expression without these functions."""
+        """Return the expression without these functions."""
         order = self._order()
         self.called_with = called_with(order)
         for e in reversed(order):
@@ -95,7 +91,7 @@ class _Copies:
         return new[self.root]
 
     def _order(self) -> list[Expr]:
-        """The nodes outside of these functions, operands before users."""
+        """Return the nodes outside of these functions, operands before users."""
         order: list[Expr] = []
         seen: set[Expr] = set()
         stack: list[tuple[Expr, bool]] = [(self.root, False)]
@@ -111,7 +107,7 @@ class _Copies:
 
     def _rebuilt(self, e: Expr, new: dict[Expr, Expr]) -> Expr:
         if e in self.meant:
-            return e  # stands for nothing by itself: its users take the copies
+            return e  # generic functions are dropped; their users refer to the copies
         if isinstance(e, Let) and e.value in self.meant and e.body not in self.meant:
             return self._lets(e, new[e.body])
         now = [self._used(e, k, o) if o in self.meant else new[o] for k, o in enumerate(operands(e))]
@@ -126,7 +122,7 @@ class _Copies:
         return self.called_with.get(e) or e.checked_type
 
     def _used(self, e: Expr, k: int, o: Expr) -> Expr:
-        """The copy of the function `o` for the use of it as operand number `k` of `e`."""
+        """Return the copy of the function `o` for its use as operand number `k` of `e`."""
         key = self._key(e, k, o)
         name = self.alias.get(o, o)
         if not isinstance(name, Var):
@@ -172,13 +168,13 @@ class _Copies:
         )
 
     def _lets(self, e: Let, body: Expr) -> Expr:
-        """Return the copies of the function that `e` names, around the rest of its body."""
+        """Wrap `body` in the copies of the function that `e` binds."""
         for key, v in reversed(self.copies.get(e.var, {}).items()):
             body = Let(v, self._copy(self.meant[e.var], key, {e.var: v}), body, e.span)
         return body
 
     def _copy(self, function: Function, key: tuple[Type, ...], own_name: dict[Expr, Expr]) -> Function:
-        """The function for these types; in it, it is called by its new name."""
+        """Return the copy of `function` for these types, with recursive calls renamed."""
         for e in self.inside[function]:
             for k, o in enumerate(operands(e)):
                 if o in own_name and self._key(e, k, o) != function.type_params:

@@ -1,4 +1,4 @@
-"""Check the devices of values, and remove the marks, since a program runs on one device.
+"""Check that all values are on one device, and remove the device marks.
 
     add(on_device(%x, virtual_device="cpu:0"), device_copy(%y, …)) -> add(%x, %y)
 """

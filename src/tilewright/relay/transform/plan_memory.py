@@ -2,13 +2,13 @@
 
 Intermediate values share one workspace: values with overlapping live ranges never overlap in memory, and large values
 are placed first, each into the tightest gap. A view (`reshape_only`), a slice, a part of a split and a field of a tuple
-name existing memory. The parts of a concatenation are written in place, and a concatenation that extends another one
-grows around it:
+refer to existing memory. The parts of a concatenation are written in place. A concatenation that extends another one
+contains it:
 
     a = f(x); b = g(x); c = concatenate((a, b), axis=1); d = concatenate((a, b, h(c)), axis=1)
-    -> one piece of memory, that of d; c and a are boxes of it (`relay/analysis/subarrays.py`)
+    -> one allocation, that of d; c and a are boxes in it (`relay/analysis/subarrays.py`)
 
-Python objects (strings) have no memory: each has a number, and their parts have no name.
+Python objects (strings) are numbered instead of placed in memory, and have no views.
 
 A kernel writes a result of the model directly to the output. A returned input or constant, and a value returned twice,
 are copied.
@@ -36,11 +36,11 @@ from tilewright.relay.transform.memory_order import least_memory_order
 from tilewright.relay.visitor import operands, post_order
 
 HOST: Final = Device()
-"""The device that runs the program, and today all of its steps."""
+"""The device that runs the program, and currently all of its steps."""
 
 
 class MemorySpace(enum.Enum):
-    """The memories that a kernel's argument may be in."""
+    """Kinds of memory of a kernel's arguments."""
 
     INPUT = "input"
     OUTPUT = "output"
@@ -52,10 +52,10 @@ class MemorySpace(enum.Enum):
 
 @node
 class Location:
-    """A tensor in the memory of a device: number `index` of the inputs, outputs, constants or objects, `skip` bytes in,
-    or `index` bytes into the workspace.
+    """A tensor in a device's memory. `index` selects an input, output, constant or object, `skip` bytes in; or it is
+    the byte offset in the workspace.
 
-    With `storage`, it lies in the first corner of a larger array of that shape.
+    With `storage`, the tensor is the first corner of a larger array of that shape.
     """
 
     place: MemorySpace
@@ -67,7 +67,7 @@ class Location:
 
     @property
     def strides(self) -> tuple[int, ...] | None:
-        """Bytes from one element to the next along each dimension, where it is part of a larger array."""
+        """The byte strides of each dimension if the tensor is part of a larger array, else None."""
         if self.storage is None:
             return None
         return tuple(math.prod(self.storage[d + 1 :]) * self.type.dtype.itemsize for d in range(len(self.storage)))
@@ -80,8 +80,8 @@ class Location:
 
 @node
 class Step:
-    """Run the function of `call` on a device; without a call, copy the one input to the one output, between devices
-    too."""
+    """A call of a function on a device. Without `call`, a copy of the one input to the one output, possibly between
+    devices."""
 
     call: Call | None
     inputs: tuple[Location, ...]
@@ -91,8 +91,8 @@ class Step:
 
 @node
 class Piece:
-    """`nbytes` bytes of a workspace, live from step `birth` through `death`, at `offset`; -1 where sizes are dynamic.
-    """
+    """A range of `nbytes` bytes in a workspace, live from step `birth` through `death`. `offset` is -1 if sizes are
+    dynamic."""
 
     nbytes: int
     birth: int
@@ -102,8 +102,8 @@ class Piece:
 
 @node
 class Arena:
-    """Workspace of one device: its size in bytes, and its pieces. With dynamic sizes, a `Location` has the number of
-    its piece."""
+    """Workspace of one device: its size in bytes, and its pieces. With dynamic sizes, a `Location` has the index of its
+    piece."""
 
     nbytes: int
     pieces: tuple[Piece, ...] = ()
@@ -111,7 +111,7 @@ class Arena:
 
 @node
 class MemoryPlan:
-    """The steps in order, and the memory that they use of each device; `constants` are distinct arrays."""
+    """The steps in order, and the memory that they use on each device; `constants` are distinct arrays."""
 
     steps: tuple[Step, ...]
     inputs: tuple[Var, ...]
@@ -121,7 +121,7 @@ class MemoryPlan:
 
     @property
     def workspace_bytes(self) -> int:
-        """The size of the host's workspace."""
+        """The size of the host's workspace in bytes."""
         return self.arenas[HOST].nbytes
 
     @property
@@ -139,10 +139,10 @@ class MemoryPlan:
 
 @dataclass(eq=False, slots=True)
 class _Memory:
-    """A piece of memory, first written in step `birth` and last read in step `death`.
+    """A memory allocation, first written in step `birth` and last read in step `death`.
 
-    With a `parent` it is a part of that: its rows of `width` elements lie in the parent's, `pitch` apart, from `column`
-    on. `values` are its tensors, `children` its parts, and `parts` the sources of a concatenation.
+    With a `parent`, it is a part of the parent: rows of `width` elements at intervals of `pitch`, starting at `column`.
+    `values` are its tensors, `children` its parts, and `parts` the sources of a concatenation.
     """
 
     place: MemorySpace
@@ -158,19 +158,19 @@ class _Memory:
     children: list[_Memory] = field(default_factory=list)
     parts: tuple[_Part, ...] = ()
     row: int = 0
-    """Of a concatenation, the elements of one row of all parts."""
+    """Elements of one row of all parts of a concatenation."""
 
 
 @dataclass(eq=False, slots=True)
 class _Value:
-    """A tensor value: a type over a box of a piece of memory."""
+    """A tensor value: a type and a box of a memory."""
 
     memory: _Memory
     type: TensorType
     box: Box
 
     def place(self) -> tuple[_Memory, Box | None]:
-        """The memory that holds it after all, and its box there; None where it would not be a box."""
+        """Return the outermost memory that contains the value, and its box there; None if it is not a box there."""
         memory, found = self.memory, self.box
         while memory.parent is not None:
             inside = found.within(memory.width, memory.pitch, memory.column)
@@ -181,13 +181,13 @@ class _Value:
 
     @property
     def usable(self) -> bool:
-        """Can a kernel take it as an argument?"""
+        """Return whether a kernel can take the value as an argument."""
         _, found = self.place()
         return found is not None and found.storage(self.type.shape) is not None
 
     @property
     def key(self) -> _Part:
-        """The contents: equal for two values of the same elements."""
+        """A key that is equal for two values with the same elements."""
         return id(self.memory), self.box
 
     @property
@@ -202,8 +202,8 @@ _Step = tuple[Call | None, list[_Value], list[_Value]]
 def plan_memory(function: Function, limit: int | None = None) -> MemoryPlan:
     """Plan a function whose body calls functions. Raises `CompileError` for a symbolic shape and for control flow.
 
-    If the workspace exceeds `limit` bytes, other placements are tried, then another order of steps; the result is the
-    smallest plan found, even if it does not fit.
+    If the workspace exceeds `limit` bytes, other placements are tried, then another order of steps. The result is the
+    smallest plan found, even if it exceeds the limit.
     """
     plan = _planned(function, _order(function), limit)
     if limit is None or plan.workspace_bytes <= limit:
@@ -232,9 +232,8 @@ def _planned(function: Function, order: Sequence[Expr], limit: int | None) -> Me
 
 
 def _order(function: Function) -> list[Expr]:
-    """Return operands before users; calls that make Python objects only for such calls and the results come last, so
-    that native code runs without interruption.
-    """
+    """Return the nodes, operands before users. Calls that make Python objects which only such calls or results need
+    come last, so that native code runs without interruption."""
     order = post_order(function.body, inside=False)
     early: set[Expr] = set()
     late: set[Expr] = set()
@@ -261,7 +260,7 @@ class _Planner:
         self.objects = 0
 
     def visit(self, e: Expr) -> None:
-        """Know where the value of `e` is; its operands are known."""
+        """Record the location of `e`; those of its operands are known."""
         if e in self.values:
             return
         match e:
@@ -299,7 +298,7 @@ class _Planner:
         return self.values[e.tuple_value][before : before + count]
 
     def _computed(self, e: Call) -> list[_Value]:
-        """The results of a kernel."""
+        """Return the results of a kernel."""
         return self._run(e, [v for a in e.args for v in self.values[a]], _tensors(e.checked_type, e))
 
     def _run(self, call: Call, inputs: list[_Value], types: list[TensorType]) -> list[_Value]:
@@ -318,7 +317,7 @@ class _Planner:
             v.memory.death = len(self.steps)
         self.steps.append((call, inputs, outputs))
 
-    # Calls that only name memory.
+    # Calls that only refer to existing memory.
     def _named(self, e: Call) -> list[_Value] | None:
         """Return views and parts of existing memory; None for calls that need a kernel."""
         if not isinstance(e.op, Function) or not e.args:
@@ -344,7 +343,8 @@ class _Planner:
         return named
 
     def _joined(self, e: Call) -> list[_Value] | None:
-        """Return a concatenation whose parts are written in place, or copied where that is impossible."""
+        """Return a concatenation whose parts are written in place, or copied if that is impossible; None for other
+        calls."""
         call = _only_call(e.op) if isinstance(e.op, Function) else None
         axis = None if call is None else joined(call)
         if call is None or axis is None:
@@ -379,12 +379,12 @@ class _Planner:
         return [result]
 
     def _is_free(self, v: _Value) -> bool:
-        """May the kernel that makes `v` write it elsewhere?"""
+        """Return whether the kernel that computes `v` can write it elsewhere."""
         return v.memory.place is MemorySpace.WORKSPACE and v.memory.parent is None and v.is_whole
 
     def _joined_before(self, result: _Memory, parts: list[_Value], widths: list[int]) -> int:
-        """How many of the next parts are all of an earlier concatenation along the same axis, which may then stay as it
-        is."""
+        """Return how many of the next parts form a complete earlier concatenation along the same axis, which then can
+        stay in place; else 1."""
         earlier = _top(parts[0].memory)
         keys: list[_Part] = []
         for count, (v, width) in enumerate(zip(parts, widths, strict=True)):
@@ -394,13 +394,13 @@ class _Planner:
         return len(parts) if tuple(keys) == earlier.parts and sum(widths) == earlier.row else 1
 
     def _copied(self, source: Expr, v: _Value) -> _Value:
-        """A copy of a value, by a kernel."""
+        """Return a copy of a value, made by a kernel."""
         x = Var("x", v.type)
         call = Call(Function((x,), Copy()(x), attrs={"Primitive": 1}), [source], span=source.span)
         return self._run(call, [v], [v.type])[0]
 
     def finish(self, outputs: list[_Value]) -> None:
-        """Let the results be written where the caller wants them."""
+        """Write results directly to the program's outputs where possible; copy the others."""
         for k, v in enumerate(outputs):
             memory, found = v.place()
             if (memory.place in (MemorySpace.WORKSPACE, MemorySpace.OBJECT)
@@ -414,8 +414,7 @@ class _Planner:
             self._step(call, [v], [result])
 
     def roots(self) -> list[_Memory]:
-        """The memories that have a place of their own in the workspace, alive as long as all that is in them, by birth.
-        """
+        """Return the root allocations in the workspace, with live ranges that include their parts, sorted by birth."""
         for m in self.memories:
             root = _top(m)
             root.birth, root.death = min(root.birth, m.birth), max(root.death, m.death)
@@ -424,21 +423,20 @@ class _Planner:
 
 
 def _value(memory: _Memory, kind: TensorType) -> _Value:
-    """All of a memory as a tensor."""
+    """Return a whole memory as a tensor."""
     made = _Value(memory, kind, whole(math.prod(kind.shape)))
     memory.values.append(made)
     return made
 
 
 def _leaves(v: _Value, width: int) -> tuple[_Part, ...]:
-    """Yield the elements of a part of a concatenation with rows of `width`: the parts of another one along the same
-    axis, or itself.
-    """
+    """Return the keys of a part of a concatenation with rows of `width`: the parts of another one along the same axis,
+    or the part itself."""
     return v.memory.parts if v.is_whole and v.memory.row == width else (v.key,)
 
 
 def _only_call(function: Function) -> Call | None:
-    """The call that is all of a primitive function."""
+    """Return the single call of a primitive function, or None."""
     body = function.body
     return body if isinstance(body, Call) and all(isinstance(a, (Var, Tuple)) for a in body.args) else None
 
@@ -450,7 +448,7 @@ def _top(memory: _Memory) -> _Memory:
 
 
 def _put(memory: _Memory, parent: _Memory, width: int, pitch: int, column: int) -> bool:
-    """Make `memory` a part of `parent`, if all that lies in it can still be taken by kernels."""
+    """Make `memory` a part of `parent` if kernels can still take everything in it; return whether they can."""
     memory.parent, memory.width, memory.pitch, memory.column = parent, width, pitch, column
     inside = [memory]
     while inside:
@@ -464,7 +462,7 @@ def _put(memory: _Memory, parent: _Memory, width: int, pitch: int, column: int) 
 
 
 def _tensors(kind: Type, e: Expr) -> list[TensorType]:
-    """The tensors of a type, nested tuples flattened; raises `CompileError` when a size is not known."""
+    """Return the tensors of a type with nested tuples flattened. Raises `CompileError` if a size is unknown."""
     if isinstance(kind, TensorType):
         if not kind.is_static:
             raise CompileError(f"the shape of {kind!r} is symbolic; fix the input shapes before compiling", e.span,
@@ -476,8 +474,8 @@ def _tensors(kind: Type, e: Expr) -> list[TensorType]:
 
 
 def _assign(memories: list[_Memory], limit: int | None) -> int:
-    """Give every piece its offset in the workspace, or its number where sizes are open; returns the size of the
-    workspace."""
+    """Give every memory its workspace offset, or its piece number if sizes are dynamic. Return the size of the
+    workspace in bytes."""
     if any(isinstance(m.nbytes, OpenSize) for m in memories):
         for k, m in enumerate(memories):
             m.place, m.index = MemorySpace.PIECE, k

@@ -1,4 +1,4 @@
-"""Compute some operators in another type, and convert their results back.
+"""Compute chosen operators in another type, and convert their results back.
 
     nn.conv2d(%x, w) -> cast(nn.conv2d(cast(%x, "int8"), cast(w, "int8"), out_dtype="int32"), "float32")
 """
@@ -17,10 +17,10 @@ from tilewright.relay.visitor import post_order, rewrite
 
 def recast(expr: Expr, dtype: str, out_dtype: str, ops: Sequence[str] | None = None, skip_layers: Sequence[int]
            | None = None) -> Expr:
-    """`expr` with every call of `ops` (`["nn.conv2d"]` without) on arguments cast to `dtype`, summing in `out_dtype`.
+    """Cast the arguments of every call of `ops` (default: `["nn.conv2d"]`) to `dtype`; sums are in `out_dtype`.
 
-    Calls are counted in the order of the program, and those in `skip_layers` stay; -1 is the last. Raises `OptionError`
-    for an operator that is unknown or has no `out_dtype`, and for a layer that is not there.
+    Calls are counted in program order, and those in `skip_layers` stay; -1 is the last. Raises `OptionError` for an
+    operator that is unknown or has no `out_dtype`, and for a layer that does not exist.
     """
     kinds = tuple(get(name) for name in (ops or ["nn.conv2d"]))
     for kind in kinds:

@@ -2,8 +2,8 @@
 
     %1 = @reshape_only(%x); %2 = @conv(%1, w)  ->  %2 = @conv'(%x, w)        conv' reshapes its first parameter itself
 
-It comes after `FuseOps`. What leaves `main` reshaped, in itself or in a tuple, stays a call. The result has the types
-that it had, so the module can be checked as before.
+A result of `main` that is reshaped, alone or in a tuple, stays a call. All types stay the same, so the module can still
+be verified.
 """
 
 from __future__ import annotations

@@ -36,7 +36,7 @@ class RemoveUnusedFunctions(Pass):
 
 
 def reached(mod: IRModule, entries: Sequence[str]) -> set[str]:
-    """The names of the functions that `entries` call, with themselves."""
+    """Return the names of `entries` and of the functions that they call, directly or indirectly."""
     live: set[str] = set()
     stack = [n for n in entries if n in mod]
     while stack:

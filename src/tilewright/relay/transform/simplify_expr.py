@@ -1,6 +1,5 @@
-"""Simplify the graph algebraically. Each rule reads `before -> after`, and sees a call whose operands are already
-simplified.
-"""
+"""Simplify the graph algebraically. Each rule is documented as `before -> after`, and receives a call whose operands
+are already simplified."""
 
 from __future__ import annotations
 
@@ -55,7 +54,7 @@ class SimplifyExpr(FunctionPass):
 
 
 def simplify(e: Expr) -> Expr | None:
-    """The simplest form that the rules find, or None when none fires."""
+    """Return the simplest form that the rules find; None if no rule applies."""
     if isinstance(e, TupleGetItem) and isinstance(e.tuple_value, Tuple):
         return e.tuple_value.fields[e.index]
     now: Expr = e
@@ -131,7 +130,7 @@ def merge_constants(e: Call) -> Expr | None:
         return None
     value = a.value + b.value if isinstance(e.op, Add) else a.value * b.value
     if e.tensor_type.dtype.is_float and isinstance(e.op, Add) and ((value == 0) & (a.value != 0)).any():
-        return None  # programs round by such a pair, as (1 + x) - 1 does
+        return None  # programs round with such a pair of constants, for example (1 + x) - 1
     return Call(e.op, [inner.args[0], Constant(np.asarray(value, a.value.dtype), b.span)], span=e.span)
 
 
@@ -162,14 +161,14 @@ def reciprocal_root(e: Call) -> Expr | None:
 
 
 def divide_by_constant(e: Call) -> Expr | None:
-    """divide(x, 8f) -> multiply(x, 0.125f), for powers of two: the result is the same number"""
+    """divide(x, 8f) -> multiply(x, 0.125f), for powers of two, where the result is exact"""
     product = by_reciprocal(e)
     return product if product is not None and (
         np.abs(np.frexp(e.args[1].value)[0]) == 0.5).all() else None  # type: ignore[attr-defined]
 
 
 def by_reciprocal(e: Call) -> Call | None:
-    """divide(x, 3f) -> multiply(x, 0.33333334f): one rounding more, unless the constants are powers of two"""
+    """divide(x, 3f) -> multiply(x, 0.33333334f), with one more rounding unless the constants are powers of two"""
     x, y = e.args
     if not isinstance(y, Constant) or e.tensor_type.dtype not in ("float32", "float64") or y.value.size == 0:
         return None
@@ -180,8 +179,7 @@ def by_reciprocal(e: Call) -> Call | None:
 
 
 def constant_factor(e: Expr) -> tuple[Expr, Constant] | None:
-    """`(x, c)` of multiply(x, c), and `(x, 1 / c)` of divide(x, c), for passes that compute with the factor in another
-    place."""
+    """Return `(x, c)` for multiply(x, c) and `(x, 1 / c)` for divide(x, c), else None."""
     if isinstance(e, Call) and isinstance(e.op, Divide):
         e = by_reciprocal(e) or e
     if not (isinstance(e, Call) and isinstance(e.op, Multiply)):
@@ -217,7 +215,7 @@ def cast_nothing(e: Call) -> Expr | None:
 
 
 def cast_twice(e: Call) -> Expr | None:
-    """cast(cast(x, wider), t) -> cast(x, t), when the first loses nothing"""
+    """cast(cast(x, wider), t) -> cast(x, t), if the first cast is exact"""
     inner = e.args[0]
     if not (isinstance(inner, Call) and isinstance(inner.op, Cast)):
         return None
@@ -226,7 +224,7 @@ def cast_twice(e: Call) -> Expr | None:
 
 
 def cast_of_clip(e: Call) -> Expr | None:
-    """cast(cast(clip(x of int32, 0, 255), "uint8"), "int32") -> clip(x, 0, 255), whose values fit the inner type"""
+    """cast(cast(clip(x of int32, 0, 255), "uint8"), "int32") -> clip(x, 0, 255), if the range fits the inner type"""
     inner = e.args[0]
     if not (isinstance(inner, Call) and isinstance(inner.op, Cast) and isinstance(inner.args[0], Call)
             and isinstance(inner.args[0].op, Clip)):
@@ -239,7 +237,7 @@ def cast_of_clip(e: Call) -> Expr | None:
 
 
 def clip_nothing(e: Call) -> Expr | None:
-    """clip(x of int8, -128, 127) -> x: all that the type can hold"""
+    """clip(x of int8, -128, 127) -> x, for a range that includes all values of the type"""
     dtype = e.tensor_type.dtype
     if not dtype.is_integer or dtype.bits < 8:
         return None
@@ -253,8 +251,8 @@ def copy_of(e: Call) -> Expr | None:
 
 
 def like_another(e: Call) -> Expr | None:
-    """full_like(x, v) -> full(v, …); zeros_like, ones_like, cast_like, broadcast_to_like: the same without the second
-    tensor"""
+    """full_like(x, v) -> full(v, …), and zeros_like, ones_like, cast_like, broadcast_to_like without the second tensor
+    """
     kind = e.known_type()
     if isinstance(e.op, FullLike) and isinstance(kind, TensorType) and kind.is_static:
         return Call(Full(kind.shape, str(kind.dtype)), [e.args[1]], span=e.span)
@@ -277,14 +275,14 @@ def concatenate_quantized(e: Call) -> Expr | None:
 
 
 def _same_parameters(a: Call, b: Call) -> bool:
-    """Whether two quantizations have one scale and one zero point, the same numbers."""
+    """Return whether two quantizations have the same constant scale and zero point."""
     pairs = list(zip(a.args[1:], b.args[1:], strict=True))
     return all(isinstance(x, Constant) and isinstance(y, Constant) and x.value.size == 1 == y.value.size
                and x.value.item() == y.value.item() for x, y in pairs)
 
 
 def extreme_of_quantized(e: Call) -> Expr | None:
-    """argmax(qnn.dequantize(x, s, z)) -> argmax(x), and argmin, argsort: one positive scale keeps the order"""
+    """argmax(qnn.dequantize(x, s, z)) -> argmax(x), and argmin, argsort: a positive scale keeps the order"""
     x = e.args[0]
     if (not (isinstance(x, Call) and isinstance(x.op, Dequantize) and isinstance(x.args[1], Constant))
             or x.args[1].value.size != 1):
@@ -293,15 +291,15 @@ def extreme_of_quantized(e: Call) -> Expr | None:
 
 
 def loses_nothing(source: DataType, to: DataType) -> bool:
-    """True when every value of `source` is one of `to`."""
+    """Return whether `to` represents every value of `source` exactly."""
     if source.code in MINIFLOATS and to is FLOAT32:
         return True
     return source.code == "bool" or bool(np.can_cast(source.numpy(), to.numpy(), "safe"))
 
 
 def transpose_of(e: Call) -> Expr | None:
-    """transpose(x, identity) -> x; transpose(transpose(x)) -> transpose(x); transpose(const) -> const; only axes of 1
-    -> reshape"""
+    """transpose(x, identity) -> x; transpose(transpose(x)) -> transpose(x); transpose(const) -> const; a move of axes
+    of size 1 -> reshape"""
     axes, x = axes_of(e), e.args[0]
     new = transposed(x, axes)
     if isinstance(new, Call) and new.op == Transpose(axes=axes) and new.args[0] is x:
@@ -310,7 +308,7 @@ def transpose_of(e: Call) -> Expr | None:
 
 
 def transpose_of_reshape(e: Call) -> Expr | None:
-    """transpose(reshape(transpose(x))) -> reshape(x), when no memory moves in the end"""
+    """transpose(reshape(transpose(x))) -> reshape(x), if no memory moves in total"""
     middle = e.args[0]
     if not (isinstance(middle, Call) and isinstance(middle.op, Op) and middle.op.view):
         return None
@@ -347,7 +345,7 @@ def concatenate_one(e: Call) -> Expr | None:
 
 
 def slice_everything(e: Call) -> Expr | None:
-    """strided_slice(x, all of it) -> x"""
+    """strided_slice(x, everything) -> x"""
     if e.args[0].known_type() != e.known_type():
         return None
     strides = e.attrs.strides or ()
@@ -388,7 +386,8 @@ def slice_of_slice(e: Call) -> Expr | None:
 
 
 def slice_of_transpose(e: Call) -> Expr | None:
-    """strided_slice(transpose(x), axes=[0]) -> transpose(strided_slice(x, axes=[its place in x])): less is moved"""
+    """strided_slice(transpose(x), axes=[0]) -> transpose(strided_slice(x, axes=[matching axis])), which moves less
+    memory"""
     x = e.args[0]
     if not (isinstance(x, Call) and isinstance(x.op, Transpose)) or e.attrs.axes is None:
         return None
@@ -399,8 +398,8 @@ def slice_of_transpose(e: Call) -> Expr | None:
 
 
 def slice_of_shuffle(e: Call) -> Expr | None:
-    """strided_slice(reshape(transpose(x), (…, 58 * 2)), 0, 58) -> reshape(transpose(strided_slice(x, 0, 29))): less is
-    moved"""
+    """strided_slice(reshape(transpose(x), (…, 58 * 2)), 0, 58) -> reshape(transpose(strided_slice(x, 0, 29))), which
+    moves less memory"""
     view = e.args[0]
     if not (isinstance(view, Call) and isinstance(view.op, Op) and view.op.view and isinstance(view.args[0], Call)):
         return None
@@ -437,7 +436,7 @@ def product_of_transpose(e: Call) -> Expr | None:
 def norm_of_groups(e: Call) -> Expr | None:
     """nn.instance_norm(reshape(x, (n, g, -1))) -> reshape(nn.instance_norm(reshape(x, (n, g, c / g, h, w))))
 
-    x is (n, c, h, w). Channels stay separate from pixels, so that images may be stored channels last.
+    x is (n, c, h, w). Channels stay separate from pixels, so that images can be stored channels last.
     """
     view, axis = e.args[0], e.attrs.axis
     if not (isinstance(view, Call) and isinstance(view.op, Op) and view.op.view and view.tensor_type.ndim == 3
@@ -455,8 +454,8 @@ _VIEW_RULES: Final[tuple[CallRule, ...]] = (view_of,)
 
 
 def conv_of_column(e: Call) -> Expr | None:
-    """nn.conv2d(x: (N, H, 1, C), w: (kh, 1, ...)) -> the same along the width, where kernels compute many outputs at
-    once: reshapes alone"""
+    """nn.conv2d(x: (N, H, 1, C), w: (kh, 1, ...)) -> the same convolution along the width, by reshapes: kernels compute
+    many outputs of a row at once"""
     (data, weight), op = e.args, e.op
     if (not isinstance(op, Conv2d) or op.data_layout != "NHWC" or op.out_layout not in ("", "NHWC")
             or "HW" not in op.kernel_layout):
@@ -504,6 +503,6 @@ _RULES: Final[dict[type, tuple[CallRule, ...]]] = {
     **dict.fromkeys((ArgMax, ArgMin, ArgSort), (extreme_of_quantized,)),
 }
 _MOVEMENT: Final = frozenset({Add, Multiply, Cast, Transpose, StridedSlice})
-"""The operators that `SimplifyExprPostAlterOp` looks at, besides views."""
+"""The operators that `SimplifyExprPostAlterOp` simplifies, besides views."""
 
 __all__ = ["SimplifyExpr", "SimplifyExprPostAlterOp", "is_identity", "simplify"]

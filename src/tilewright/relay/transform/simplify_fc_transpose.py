@@ -1,7 +1,7 @@
 """Transpose weight parameters once, outside of the program.
 
     nn.dense(%x, transpose(%w, axes=[1, 0]))
-      -> nn.dense(%x, %w.T)         and the parameter is transposed by who binds it
+      -> nn.dense(%x, %w.T)         and the caller binds the transposed parameter
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class SimplifyFCTranspose(Pass):
 
 
 def search_fc_transpose(expr: Expr) -> list[Var]:
-    """The variables that `nn.dense` reads as a transposed weight."""
+    """Return the variables that `nn.dense` reads as a transposed weight."""
     found = [e.args[1].args[0] for e in post_order(expr) if isinstance(e, Call)  # type: ignore[attr-defined]
              and isinstance(e.op, Dense)
              and _transposes(e.args[1])]
@@ -56,7 +56,7 @@ def search_fc_transpose(expr: Expr) -> list[Var]:
 
 
 def convert(func: Function, params: Mapping[str, Any]) -> tuple[Function, dict[str, Any]]:
-    """`func` and its parameters, with the transposes of weights done: `NAME.T` in place of NAME."""
+    """Transpose the weights of `func`; return the function and its parameters, with `NAME.T` in place of `NAME`."""
     names = [v.name_hint for v in search_fc_transpose(func) if v.name_hint in params]
     done = SimplifyFCTranspose(names)(IRModule.from_expr(func))["main"]
     left = {p.name_hint for p in done.params}

@@ -28,7 +28,7 @@ class SimplifyInference(FunctionPass):
 
 
 def simplify_call(e: Expr) -> Expr | None:
-    """An operator -> the simpler graph that it declares, repeatedly"""
+    """An operator -> the simpler graph that it declares, repeatedly."""
     if isinstance(e, TupleGetItem) and isinstance(e.tuple_value, Tuple):
         return e.tuple_value.fields[e.index]
     found: Expr | None = None

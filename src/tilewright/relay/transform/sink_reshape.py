@@ -3,7 +3,7 @@
     add(reshape(nn.dense(%x, w), (1, 128, 768)), b)     -> reshape(add(nn.dense(%x, w), b), (1, 128, 768))
     add(reshape(nn.dense(%x, w), (1, 128, 768)), %y)    -> reshape(add(nn.dense(%x, w), reshape(%y, (128, 768))), …)
 
-A reshape costs nothing by itself; between a product and its bias it costs a pass over memory.
+A reshape is free by itself, but between a product and its bias it prevents fusion and costs a pass over memory.
 """
 
 from __future__ import annotations
@@ -22,8 +22,7 @@ from tilewright.relay.visitor import consumers, post_order, rewrite
 
 @dataclass(frozen=True)
 class SinkReshape(FunctionPass):
-    """Move reshapes behind elementwise calls where a fusion becomes possible. Needs known types; applies to static
-    shapes only.
+    """Move reshapes after elementwise calls if this enables a fusion. Needs known types; applies only to static shapes.
     """
 
     kind: ClassVar[type] = Function
@@ -60,7 +59,7 @@ class _Rule:
         return reshaped(inner, kind.shape)
 
     def _is_sinkable(self, a: Expr, result: TensorType) -> bool:
-        """A reshape of an anchor's value, of the same shape as the result."""
+        """Return whether `a` is a reshape of an anchor's value to the shape of the result."""
         if not (isinstance(a, Call) and isinstance(a.op, Op) and a.op.view):
             return False
         return a.tensor_type.shape == result.shape and self._is_anchored(a.args[0])
@@ -98,8 +97,8 @@ class _Rule:
 
 
 def _seen_before(a: Expr, after: tuple[Any, ...], before: tuple[Any, ...]) -> Expr | None:
-    """The operand of a call of shape `after`, reshaped for the same call on the shape `before`; None when it cannot be.
-    """
+    """Return an operand of a call of shape `after`, reshaped for the same call on the shape `before`; None if
+    impossible."""
     shape = a.tensor_type.shape
     if all(d == 1 for d in shape):
         return reshaped(a, (1,) * min(len(shape), len(before)))

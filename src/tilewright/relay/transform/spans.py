@@ -1,8 +1,8 @@
 """Spans of nodes, for printing, debugging and profiling: lines of the text, positions in the order, numbered parts.
 
-    AnnotateSpans                    every node has the line of the program's text that it stands on
-    CapturePostDfsIndexInSpans       every node has its place in the order, operands before users: `index:7`
-    tag_span_suffixes                calls that came from one node of the model are `conv_PART_0`, `conv_PART_1`, …
+    AnnotateSpans                    the span of every node is its line in the program's text
+    CapturePostDfsIndexInSpans       the span of every node is its index in post-order: `index:7`
+    tag_span_suffixes                calls made from one node of the model are `conv_PART_0`, `conv_PART_1`, …
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tilewright.relay.visitor import operands, post_order, with_operands
 
 @dataclass(frozen=True)
 class AnnotateSpans(Pass):
-    """Print the program and parse it again, so that every node has the position in that text as its span."""
+    """Print the program and parse it again, so that the span of every node is its position in that text."""
 
     def transform_module(self, mod: IRModule, context: PassContext) -> IRModule:
         from tilewright.relay.parser import parse
@@ -40,8 +40,7 @@ class CapturePostDfsIndexInSpans(FunctionPass):
 
 
 def tag_span_suffixes(mod: IRModule) -> IRModule:
-    """`mod` where calls of one span have spans of their own: the same name with `_PART_0`, `_PART_1`, … in the order of
-    the program."""
+    """Give calls that share a span distinct spans: the same name with `_PART_0`, `_PART_1`, … in program order."""
     def tagged(function: Function) -> Function:
         by_name: dict[str, list[Expr]] = {}
         for e in post_order(function.body, inside=False):
@@ -55,7 +54,7 @@ def tag_span_suffixes(mod: IRModule) -> IRModule:
 
 
 def respanned(function: Function, spans: dict[Expr, Origin]) -> Function:
-    """The same function with other spans on these nodes; parameters and names keep theirs."""
+    """Return the same function with other spans on these nodes; parameters and names keep theirs."""
     new: dict[Expr, Expr] = {}
     for e in post_order(function, inside=False):
         old = operands(e)

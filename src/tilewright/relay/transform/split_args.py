@@ -18,7 +18,7 @@ from tilewright.relay.visitor import rewrite
 
 @dataclass(frozen=True)
 class SplitArgs(FunctionPass):
-    """Split concatenations of more than `max_function_args` tensors; 0 is no limit."""
+    """Split concatenations of more than `max_function_args` tensors; 0 means no limit."""
 
     max_function_args: int
     kind: ClassVar[type] = Function

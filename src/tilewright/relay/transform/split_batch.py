@@ -3,9 +3,9 @@
     fn (%x: Tensor[(32, 3, 224, 224)]) { … nn.conv2d(%x, …) /* (32, 112, 112, 32) */ … }
       -> fn (%x: Tensor[(2, 3, 224, 224)], Parts=16) { … nn.conv2d(%x, …) /* (2, 112, 112, 32) */ … }
 
-`Parts` says that the function is to be called so many times, each time with the next images of its inputs, and that its
-results follow one another. Where all kernels see all images, what one writes has left the caches when the next one
-reads it.
+`Parts` is the number of calls of the function. Each call gets the next images of the inputs, and the results are
+concatenated. If every kernel processed the whole batch, its output would leave the caches before the next kernel reads
+it.
 """
 
 from __future__ import annotations
@@ -30,25 +30,26 @@ from tilewright.scalar.arith.divisors import divisors
 
 PARTS: Final = "Parts"
 _THIRD_LEVEL: Final = 16 << 20
-"""Bytes of the third-level cache that a program may count on."""
+"""Size of the third-level cache in bytes that a program can rely on."""
 _NEARER: Final = 0.2
-"""What a byte costs that comes from the third-level cache, if one from memory costs 1."""
+"""Cost of a byte from the third-level cache, relative to one from memory."""
 _ROWS: Final = 64
-"""So many rows that are multiplied with a weight take as long as the weight takes to come from memory, which costs no
-time then."""
+"""Number of rows multiplied with a weight that take as long as loading the weight from memory, so that the load is
+hidden."""
 _GAIN: Final = 0.5
-"""Parts are worth it where so much of the waiting is left: resnet50, where 0.6 would be, was measured to lose 5 %."""
+"""Split the batch only if the memory stalls drop to this fraction; 0.6 would make resnet50 5 % slower (measured)."""
 _WINOGRAD: Final = (4, 16)
-"""By Winograd's algorithm weights are four times as large, 36 numbers for 9, and one row stands for a tile of 4x4."""
+"""Winograd's algorithm: weights are 4 times as large (36 numbers for 9), and a row represents a tile of 4x4 (16)
+pixels."""
 
 
 @dataclass(frozen=True)
 class SplitBatch(Pass):
     """Compute `images` of a batch at a time (0: as many as suit the caches of the machine, -1: all). Needs known types.
 
-    `second_level` is the size of a core's own cache in bytes (0: that of the target machine). Entry functions are
-    split: `main`, or the blocks of a program with control flow. A function that mixes images, or whose batch has no
-    suitable divisor, stays.
+    `second_level` is the size of a core's private cache in bytes (0: that of the target machine). Entry functions are
+    split: `main`, or the blocks of a program with control flow. A function stays if it mixes images or its batch has no
+    suitable divisor.
     """
 
     opt_level: ClassVar[int] = 2
@@ -65,8 +66,8 @@ class SplitBatch(Pass):
         return mod.map_functions(lambda f: self._split(f) if f in entered else f, Function)
 
     def _split(self, function: Function) -> Function:
-        """The function for fewer images, called for all parts of its batch; the function itself where that cannot be,
-        or gains nothing."""
+        """Return the function for fewer images, called for all parts of its batch; unchanged if that is impossible or
+        does not pay."""
         batch = 1 if PARTS in function.attrs else images_of(function)
         if batch < 2:
             return function
@@ -78,8 +79,8 @@ class SplitBatch(Pass):
 
 
 def best_part(function: Function, batch: int, second_level: int) -> int:
-    """The divisor of `batch` with which least is waited for memory, the larger one of equals; `batch` where not much
-    less is."""
+    """Return the divisor of `batch` with the lowest memory stalls (the larger of equals); `batch` if the gain is small.
+    """
     traffic = _Traffic(function, batch)
     waiting = {n: traffic.waiting(n, second_level) for n in reversed(divisors(batch))}
     best = min(waiting, key=waiting.__getitem__)
@@ -118,20 +119,19 @@ class _Traffic:
 
 
 def _by_winograd(op: Op, constant: Sequence[TensorType]) -> bool:
-    """May a call be computed by Winograd's algorithm: a plain convolution with windows of 3x3?"""
+    """Return whether Winograd's algorithm applies to a call: an ungrouped convolution of stride 1 with 3x3 windows."""
     return (isinstance(op, Conv2d) and op.groups == 1 and set(op.strides) == {1}
             and any(t.shape.count(3) >= 2 for t in constant))
 
 
 def _channels(weight: TensorType, e: Call) -> int:
-    """How many elements of the result are in one row, where the result has rows by a weight: the largest axis that both
-    have."""
+    """Return the number of result elements per row of a product with `weight`: the largest axis that both have."""
     *_, last = shape = tensors_of(e.checked_type)[0].shape
     return int(max((d for d in weight.shape if d in (last, shape[1 % len(shape)])), default=last))
 
 
 def for_fewer(function: Function, batch: Batch, images: int) -> Function | None:
-    """The same function of `images`, with `Parts`; None where an operator has the number of images in itself."""
+    """Return the function for `images` images, with `Parts`; None if an operator depends on the number of images."""
     params = {p: Var(p.name_hint, _scaled(p.checked_type, (True,), batch.images, images), p.span)
               for p in function.params}
     new: dict[Expr, Expr] = dict(params.items())
@@ -151,7 +151,7 @@ def for_fewer(function: Function, batch: Batch, images: int) -> Function | None:
 
 
 def _scaled(kind: Type, apart: tuple[bool, ...], images: int, fewer: int) -> Type:
-    """The type of a value for fewer images."""
+    """Return the type of a value for fewer images."""
     if isinstance(kind, TupleType):
         return TupleType(tuple(_scaled(t, (flag,), images, fewer) for t, flag in zip(kind.fields, apart, strict=True)))
     if not isinstance(kind, TensorType) or not apart[0]:
@@ -160,12 +160,12 @@ def _scaled(kind: Type, apart: tuple[bool, ...], images: int, fewer: int) -> Typ
 
 
 def _rebuilt(e: Expr, new: list[Expr], wanted: Type) -> Expr | None:
-    """The same over new operands, if it has the wanted type then."""
+    """Return the same node over new operands; None if it then has another type than `wanted`."""
     if not isinstance(e, Call) or not isinstance(e.op, Op):
         return with_operands(e, new)
     op = e.op.resized(wanted.shape) if isinstance(wanted, TensorType) else e.op
     try:
         made = Call(op, new, span=e.span)
-    except ShapeError:  # the operator has a size of the whole batch among its attributes
+    except ShapeError:  # an attribute of the operator depends on the batch size
         return None
     return made if made.checked_type == wanted else None

@@ -1,13 +1,15 @@
-"""Split programs with sizes known at run time into stages, which are typed and compiled one after another.
+"""Split programs with dynamic shapes into stages, which are typed and compiled one after another.
 
     def @main(%x, %n) { relu(onnx.deferred(exp(%x), add(%n, 1)) }
     ->  stage       (%x, %n)  { (exp(%x), add(%n, 1)) }
         the rest    (%v0, %v1) { relu(onnx.deferred(%v0, %v1)) }
 
-`resolve` gives the parameters of a program their types and puts the operators in place that waited for values; `cut`
-takes off all that has known sizes then. What is left begins anew when the stage has run. Both are linear in the graph.
+`resolve` sets the types of a program's parameters and resolves deferred operators whose operands are known. `cut`
+separates everything with known sizes as a stage. The rest is processed again after the stage has run. Both are linear
+in the graph.
 
-Two analyses say where to cut: the sizes that are known here, and the Python objects in `object_boundaries.py`.
+Two analyses determine where to cut: that of known sizes in this module, and that of Python objects in
+`object_boundaries.py`.
 """
 
 from __future__ import annotations
@@ -39,13 +41,13 @@ from tilewright.relay.visitor import binders, free_vars, operands, post_order, r
 Array = np.ndarray[Any, Any]
 
 _FOLDED_BYTES: Final = 1 << 16
-"""Constants larger than this are left to the passes of the stage."""
+"""Largest constant, in bytes, that is folded here; larger ones are left to the passes of the stage."""
 _OPAQUE: Final = 32
-"""How often an operator that is a program of its own (a sort, a suppression of boxes) looks at an element, about."""
+"""Approximate operations per input element of an opaque operator (a sort, box suppression)."""
 
 
 def is_static(t: Type | None) -> bool:
-    """Whether a type is known with all its sizes."""
+    """Return whether a type is known with all dimensions."""
     if isinstance(t, TensorType):
         return t.is_static
     if isinstance(t, TupleType):
@@ -56,17 +58,17 @@ def is_static(t: Type | None) -> bool:
 
 
 def needs_stages(function: Function) -> bool:
-    """Whether the sizes of a function's values are not all known before it runs, or branches with texts wait for their
+    """Return whether a function has sizes that are unknown before it runs, or branches with objects that wait for their
     condition."""
     order = [e for e in post_order(function, inside=False) if not isinstance(e, Function)]
     return any(pending(e) or not is_static(e.known_type()) for e in order) or bool(choices_of_objects(order))
 
 
 def resolve(function: Function, params: Sequence[Var], ask: Ask) -> Function:
-    """`function` over these parameters, whose types are known, with everything in it that `ask` allows to be known.
+    """Return `function` with these typed parameters, and with everything resolved whose values `ask` provides.
 
-    `ask` gets expressions over the new parameters, and constants. Raises what a conversion or an inference refuses,
-    naming the node.
+    `ask` gets expressions over the new parameters, and constants. Raises the errors of conversions and type inference,
+    which name the node.
     """
     new: dict[Expr, Expr] = dict(zip(function.params, params, strict=True))
     _Resolver(new, ask).run(function.body)
@@ -74,7 +76,7 @@ def resolve(function: Function, params: Sequence[Var], ask: Ask) -> Function:
 
 
 class _Resolver:
-    """One walk over a body: operands first, of a branch that is decided only the side that is taken."""
+    """A walk over a body, operands first. Of a branch with a known condition, only the selected side is visited."""
 
     def __init__(self, new: dict[Expr, Expr], ask: Ask) -> None:
         self.new = new
@@ -97,7 +99,7 @@ class _Resolver:
                 stack += [(o, False) for o in reversed(operands(e))]
 
     def _branch(self, e: If) -> list[tuple[Expr, bool]]:
-        """What to look at next for a branch whose condition has been."""
+        """Return what to visit next for a branch whose condition has been visited."""
         cond = self.new[e.cond]
         inside = any(
             pending(o) or not is_static(o.known_type()) or has_objects(o)
@@ -130,8 +132,8 @@ class _Resolver:
         return made if e is made else fold(made, _FOLDED_BYTES) or made
 
     def _resolved(self, call: Call) -> Expr:
-        """What stands in the place of a waiting operator, the operator itself while it has to wait; waiting ones in
-        that are treated alike."""
+        """Return the replacement of a deferred operator, resolved recursively; the operator itself if it cannot be
+        resolved yet."""
         found: Expr | None = call.op.resolve(call, self.ask)
         if found is None:
             return call
@@ -147,12 +149,12 @@ class _Resolver:
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """A program in two: `stage` computes what is known with its sizes, `rest` goes on with that.
+    """A program in two parts: `stage` computes everything with known sizes, and `rest` continues with its results.
 
-    The values of a run are numbered: the parameters, the results of the stage, the results of `sizers` one after
-    another. A sizer is a call of an operator whose result is as large as the data says, with the numbers of its
-    arguments; `gives` are the numbers of what `rest` takes, or of the outputs where there is no rest; `takes` are those
-    of the parameters that the stage needs.
+    The values of a run are numbered: the parameters, the results of the stage, then those of each of `sizers`. A sizer
+    is a call of an operator with a data-dependent result size, with the numbers of its arguments. `takes` are the
+    numbers of the stage's parameters. `gives` are those of the arguments of `rest`, or of the outputs if there is no
+    rest.
     """
 
     stage: Function | None
@@ -163,7 +165,7 @@ class Cut:
 
 
 def cut(function: Function) -> Cut:
-    """Cut a resolved function. Raises `CompileError` for one that no run can tell the sizes of."""
+    """Cut a resolved function. Raises `CompileError` if no run can determine its sizes."""
     order = post_order(function.body)
     outside = post_order(function.body, inside=False)
     held_back = held_back_by_objects(outside) | choices_of_objects(outside)
@@ -177,7 +179,7 @@ def cut(function: Function) -> Cut:
 
 
 def _ready(order: Sequence[Expr], params: Sequence[Var], held_back: Container[Expr]) -> set[Expr]:
-    """The values whose sizes are known and that are not held back, and those of all that they are made of."""
+    """Return the values of known size that are not held back and depend only on such values."""
     found: set[Expr] = set()
     bound = set(params) | {v for e in order for v in binders(e)}
     for e in order:
@@ -231,7 +233,7 @@ class _Cutter:
         return isinstance(call.op, Op) and not pending(call) and call not in self.held_back
 
     def _waiting(self) -> tuple[list[Expr], list[Expr]]:
-        """What is not ready, operands first, and the ready values that it needs, in order."""
+        """Return the values that are not ready, operands first, and the ready values that they need, in order."""
         order: list[Expr] = []
         top: dict[Expr, None] = {}
         seen: set[Expr] = set()
@@ -252,7 +254,7 @@ class _Cutter:
                 if isinstance(e, Tuple) or e not in self.ready:
                     stack.append((e, True))
                     below = operands(e)
-                    # functions go on as they are, with the variables that they see
+                    # functions stay unchanged, with their captured variables
                     if e in self.held_back and isinstance(e, Call):
                         below = e.args
                         top.update(
@@ -264,7 +266,7 @@ class _Cutter:
         return order, list(top)
 
     def _tensors(self, e: Expr) -> tuple[Expr, ...]:
-        """The tensors of a value: its own, or the fields of a tuple."""
+        """Return the tensor fields of a value: itself, or the fields of a tuple."""
         t = e.known_type()
         if not isinstance(t, TupleType):
             return (e,)
@@ -275,17 +277,17 @@ class _Cutter:
         return self.fields[e]
 
     def _leaves(self, e: Expr) -> list[Expr]:
-        """The tensors of a value in order, those of nested tuples, too."""
+        """Return the tensors of a value in order, including those of nested tuples."""
         parts = self._tensors(e)
         return [e] if parts == (e,) else [leaf for p in parts for leaf in self._leaves(p)]
 
     def _number(self, e: Expr) -> int:
-        """The number of a ready tensor, which becomes an output of the stage where it is no parameter."""
+        """Return the number of a ready tensor; unless it is a parameter, it becomes an output of the stage."""
         found = self.params.get(e)
         return self.outputs.setdefault(e, len(self.params) + len(self.outputs)) if found is None else found
 
     def _stage(self) -> tuple[Function | None, tuple[int, ...]]:
-        """What computes the outputs, and the numbers of the parameters that it takes."""
+        """Return the function that computes the outputs, and the numbers of its parameters."""
         if not self.outputs:
             return None, ()
         taken = [v for v in post_order(*self.outputs) if isinstance(v, Var) and v in self.params]
@@ -296,7 +298,7 @@ class _Cutter:
     def _rest(
         self, wanted: Sequence[Expr], sized: Sequence[Call], numbers: dict[Expr, int]
     ) -> tuple[Function, tuple[int, ...]]:
-        """The program that goes on, and the numbers of the values that it takes."""
+        """Return the rest of the program, and the numbers of the values that it takes."""
         new: dict[Expr, Expr] = {}
         params: list[Var] = []
         gives: list[int] = []
@@ -317,7 +319,7 @@ class _Cutter:
 
 
 def _is_of(e: Expr, values: Container[Expr]) -> bool:
-    """Whether `e` is one of the values, or a field of one."""
+    """Return whether `e` is one of the values, or a field of one."""
     while e not in values:
         if not isinstance(e, TupleGetItem):
             return False
@@ -326,9 +328,8 @@ def _is_of(e: Expr, values: Container[Expr]) -> bool:
 
 
 def work(function: Function) -> float:
-    """About how many operations an operator of a stage is, on the average: an element of a result is one, of a sum or
-    product as many as it is made of. Compiling takes the same time for each operator, so this is what it has to pay
-    for."""
+    """Estimate the average number of operations of an operator: one for each element of a result, and for a sum or
+    product one for each term. An operator's compile time is constant, so this decides whether compiling pays."""
     each = [_operations(e) for e in post_order(function.body) if isinstance(e, Call) and isinstance(e.op, Op)]
     return sum(each) / max(1, len(each))
 

@@ -1,4 +1,4 @@
-"""Strides of a value that only rearranges the elements of another.
+"""Computes the strides of a value that only rearranges the elements of another.
 
     transpose(reshape(%x, (1, 128, 12, 64)), axes=[0, 2, 1, 3])
       -> %x, offset 0, sizes and strides 1 | 12 by 64 | 128 by 768 | 64 by 1
@@ -21,7 +21,7 @@ Factors = tuple[tuple[int, int], ...]
 
 @dataclass(frozen=True)
 class Strided:
-    """Axis d of a value is made of the factors `dims[d]`, over the memory of `base` (row-major), from `offset` on."""
+    """A value over the row-major memory of `base`: axis d consists of the factors `dims[d]`, starting at `offset`."""
 
     base: Expr
     offset: int
@@ -42,7 +42,7 @@ def strided(e: Expr) -> Strided:
 
 
 def merged(factors: Sequence[tuple[int, int]]) -> Factors:
-    """The same places with the fewest factors."""
+    """Return equivalent factors with adjacent ones merged."""
     found: list[tuple[int, int]] = []
     for size, stride in factors:
         if size == 1:
@@ -55,7 +55,7 @@ def merged(factors: Sequence[tuple[int, int]]) -> Factors:
 
 
 def _source(e: Expr) -> Expr | None:
-    """The value that `e` rearranges."""
+    """Return the value that `e` rearranges, or None."""
     if isinstance(e, TupleGetItem) and isinstance(e.tuple_value, Call) and isinstance(e.tuple_value.op, Split):
         return e.tuple_value.args[0]
     if isinstance(e, Call) and isinstance(e.op, Op) and (e.op.view or isinstance(e.op, (Transpose, StridedSlice))):
@@ -64,7 +64,7 @@ def _source(e: Expr) -> Expr | None:
 
 
 def _whole(e: Expr) -> Strided:
-    """A value as itself."""
+    """Return a value as a view of itself."""
     dims: list[Factors] = []
     stride = 1
     for size in reversed(e.tensor_type.shape):

@@ -2,8 +2,8 @@
 
     add(nn.relu(%x), 1f) -> let %x1 = nn.relu(%x); let %x2 = 1f; let %x3 = add(%x1, %x2); %x3
 
-A value that several scopes use is named in the innermost scope around them (`relay/scopes.py`), so nothing is computed
-twice that was not before. What reads or writes references is named where it was evaluated.
+A value that several scopes use is named in the innermost scope around them (`relay/scopes.py`), so no value is computed
+more often than before. Accesses to references are named where they were evaluated.
 """
 
 from __future__ import annotations
@@ -20,12 +20,13 @@ from tilewright.relay.scopes import Scopes
 from tilewright.relay.visitor import free_vars, operands, with_operands
 
 ATOMS = (Var, GlobalVar, Constructor)
-"""What needs no name."""
+"""Node kinds that are not named."""
 
 
 @dataclass(frozen=True)
 class ToANormalForm(FunctionPass):
-    """Rewrite bodies to lets of one step each and a final variable. Functions marked `Primitive` count as one step."""
+    """Rewrite bodies to lets of one step each and a final variable. A function marked `Primitive` counts as one step.
+    """
 
     kind: ClassVar[type] = Function
 
@@ -34,7 +35,7 @@ class ToANormalForm(FunctionPass):
 
 
 class Sequencer:
-    """Binds the values that `named` selects in each scope, in the order of evaluation."""
+    """Binds the values that `named` selects in each scope, in evaluation order."""
 
     def __init__(self, root: Expr, named: Callable[[Expr], bool]) -> None:
         self.named = named
@@ -44,14 +45,14 @@ class Sequencer:
         self._constants: list[Expr] = []
 
     def function(self, f: Function) -> Function:
-        """The function with its body in sequence."""
+        """Return the function with its body as a sequence of lets."""
         if f.attrs.get("Primitive") and not free_vars(f):
             return f
         body = self.scope(f.body)
         return f if body is f.body else f.with_body(body)
 
     def scope(self, body: Expr) -> Expr:
-        """A scope: its names, then its value."""
+        """Return a scope as lets around its value."""
         bound: list[tuple[Var, Expr, Let | None]] = []
         outer, self._constants = self._constants, []
         result = self._sequence(body, bound)
@@ -88,7 +89,7 @@ class Sequencer:
         self._bind_again(e, named_by, bound)
 
     def _bind_again(self, e: Expr, named_by: Let | None, bound: list[Any]) -> None:
-        """Another name for a value that has one."""
+        """Bind another name to a value that already has one."""
         if named_by is not None:
             bound.append((named_by.var, self.new.get(e, e), named_by))
 
@@ -124,7 +125,7 @@ class Sequencer:
 
 
 def _here(e: Expr) -> tuple[Expr, ...]:
-    """Yield the operands of `e` in its own scope."""
+    """Return the operands of `e` in its own scope."""
     if isinstance(e, Function):
         return ()
     return operands(e)[:1] if isinstance(e, (If, Match)) else operands(e)

@@ -1,4 +1,4 @@
-"""Bind the values that several scopes use before the first of these scopes; within a scope the graph stays a graph.
+"""Bind the values that several scopes use before the first of these scopes; each scope remains a graph.
 
     if (%c) { nn.relu(%0) } else { tanh(%0) } with %0 = exp(%x)
       -> let %x1 = exp(%x); if (%c) { nn.relu(%x1) } else { tanh(%x1) }

@@ -1,4 +1,5 @@
-"""Convert to continuation passing style: a function passes its result to its last parameter, and calls come last.
+"""Convert to continuation-passing style: a function passes its result to its last parameter, and all calls are tail
+calls.
 
     fn (%x) { add(@f(%x), 1f) } -> fn [R](%x, %k: fn (float32) -> R) -> R { @f(%x, fn (%v) { %k(add(%v, 1f)) }) }
 """
@@ -21,7 +22,7 @@ from tilewright.relay.visitor import free_vars, operands, with_operands
 
 @dataclass(frozen=True)
 class ToCPS(Pass):
-    """Convert every function of the module to continuation passing style, under its name. Needs known types.
+    """Convert every function of the module to continuation-passing style, under its old name. Needs known types.
 
     Functions marked `Primitive` are called as before.
     """
@@ -38,8 +39,7 @@ class ToCPS(Pass):
 
 
 def to_cps(func: Function, mod: IRModule | None = None) -> Function:
-    """`func` in continuation passing style; the functions of `mod` that it calls are called as `name_cps`, and added to
-    `mod`."""
+    """Return `func` in continuation-passing style. Callees in `mod` are converted as `NAME_cps` and added to `mod`."""
     called = {n: f for n, f in (mod.items() if mod is not None else []) if isinstance(f, Function) and f is not func
               and not n.endswith("_cps")}
     infer_types({**(dict(mod.items()) if mod is not None else {}), "the function": func})
@@ -52,9 +52,8 @@ def to_cps(func: Function, mod: IRModule | None = None) -> Function:
 
 
 def un_cps(func: Function) -> Function:
-    """Return an ordinary function around one in continuation passing style; function arguments and results stay as they
-    are.
-    """
+    """Wrap a function in continuation-passing style as an ordinary one; function-typed arguments and results are not
+    converted."""
     params = [Var(p.name_hint, p.known_type()) for p in func.params[:-1]]
     given = func.params[-1].checked_type
     assert isinstance(given, FuncType)
@@ -79,7 +78,7 @@ def cps_type(t: Type, answer: Type) -> Type:
 
 
 class _Conversion:
-    """One function of the module; its body and the functions inside it have one type of answer."""
+    """Converts one function of the module; its body and inner functions share one answer type."""
 
     def __init__(self, names: dict[str, GlobalVar]) -> None:
         self.names, self.answer = names, TypeVar("R")
@@ -124,7 +123,7 @@ class _Conversion:
         return result
 
     def step(self, e: Let, rest: Expr) -> Expr:
-        """The step `e` before `rest`."""
+        """Return the step `e` followed by `rest`."""
         value, v = e.value, self.var(e.var)
         if isinstance(value, (If, Match)):
             k = Var("k", FuncType([v.checked_type], self.answer))

@@ -17,7 +17,7 @@ from tilewright.relay.visitor import free_vars, post_order, rewrite
 
 @dataclass(frozen=True)
 class ToGraphNormalForm(FunctionPass):
-    """Replace lets of pure values by shared nodes, in branches, too; accesses to references keep their order."""
+    """Replace lets of pure values by shared nodes, including in branches; accesses to references keep their order."""
 
     kind: ClassVar[type] = Function
 
@@ -39,5 +39,5 @@ class ToGraphNormalForm(FunctionPass):
 
 
 def _calls_itself(var: Expr, value: Expr) -> bool:
-    """Whether a function needs the name that it is bound to."""
+    """Return whether a bound function is recursive."""
     return isinstance(value, Function) and var in free_vars(value)

@@ -1,24 +1,24 @@
-"""Compute in 16-bit floats where that pays: products always, operators between them by their inputs.
+"""Compute in 16-bit floats where this pays: products always, and the operators between them depending on their inputs.
 
     %0 = nn.conv2d(%x, w); nn.relu(add(%0, b))
     -> %0 = cast(%x, "bfloat16"); %1 = nn.conv2d(%0, w16, out_dtype="float32"); nn.relu(cast(add(%1, b), "bfloat16"))
 
-Every operator class declares its category, `Op.precision`; `Op.mixed_precision` may decide by the types of a call:
+Every operator class declares its category, `Op.precision`. `Op.mixed_precision` can decide by the types of a call.
 
 - ALWAYS: float32 arguments are cast, except those of `Op.wide`. An operator with an `out_dtype` sums in the
   accumulation type, and its result is cast.
-- FOLLOW: 16 bits if every argument that is neither a constant nor a parameter has 16 bits; else as NEVER. An
-  elementwise operator with a constant (a bias, a scale) keeps it in float32: its arguments are widened and its result
-  is rounded.
+- FOLLOW: 16 bits if every argument that is neither a constant nor a parameter has 16 bits; otherwise like NEVER. An
+  elementwise operator with a constant (a bias, a scale) keeps the constant in float32: its arguments are widened and
+  its result is rounded.
 - NEVER: 16-bit arguments are cast back to float32.
 
-A program may override the category and the types of sums and results: `relay.op.register_mixed_precision_conversion`.
-`missing_op_mode` decides about an operator without a category.
+A program can override the category and the types of sums and results with
+`relay.op.register_mixed_precision_conversion`. `missing_op_mode` applies to operators without a category.
 
-Constants are cast here; a cast there and back that nothing else reads is taken out. Kernels widen what they read once
-and round what they write once, so casts inside of a kernel cost neither time nor precision: each reader gets a cast of
-its own. Products of bfloat16 go two at a time (`intrinsics.dot2`); instructions that do so may take subnormal numbers
-as zero.
+Constants are cast at compile time. A pair of casts to 16 bits and back without another reader is removed. Kernels widen
+values once when reading and round once when writing, so casts inside a kernel cost neither time nor precision. For
+this, each reader gets its own cast. Products of bfloat16 are computed in pairs (`intrinsics.dot2`); such instructions
+may flush subnormal numbers to zero.
 """
 
 from __future__ import annotations
@@ -41,17 +41,18 @@ from tilewright.relay.visitor import consumers, operands, post_order, with_opera
 
 TYPES: Final = ("float16", "bfloat16")
 CATEGORIES: Final = (Precision.ALWAYS, Precision.FOLLOW, Precision.NEVER)
-"""By their numbers in hooks."""
+"""Categories by their numbers in hooks."""
 
 
 @dataclass(frozen=True)
 class ToMixedPrecision(FunctionPass):
     """Convert float32 to `mixed_precision_type` by the categories of the operators. Needs and leaves known types.
 
-    `acc_dtype` is the type of the sums of products. `missing_op_mode` treats operators without a category: 0 raises one
-    `CompileError` for all, 1 keeps float32 and warns once for each, 2 keeps float32. Results keep their types with
-    `relay.ToMixedPrecision.keep_orig_output_dtype`. Fold scales and constants before, so that their roundings are not
-    stored. Raises `OptionError` for other types and modes, and for hooks with other results.
+    `acc_dtype` is the type of the sums of products. `missing_op_mode` selects the treatment of operators without a
+    category: 0 raises one `CompileError` for all, 1 keeps float32 and warns once for each, 2 keeps float32. Results
+    keep their types with `relay.ToMixedPrecision.keep_orig_output_dtype`. Fold scales and constants first, so that
+    their rounding errors are not stored. Raises `OptionError` for other types and modes, and for invalid results of
+    hooks.
     """
 
     mixed_precision_type: str = "float16"
@@ -77,7 +78,7 @@ class ToMixedPrecision(FunctionPass):
         return super().transform_module(mod, context)
 
     def _check_categories(self, mod: IRModule) -> None:
-        """What `missing_op_mode` 0 and 1 say about operators that have no category."""
+        """Report operators without a category, as `missing_op_mode` 0 or 1 requires."""
         missing: dict[str, list[Call]] = {}
         for _, f in mod.items():
             for e in post_order(f.body, inside=False) if isinstance(f, Function) and _is_converted(f) else ():
@@ -111,17 +112,17 @@ def _is_converted(function: Function) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Said:
-    """The decision about a call: its category, the type of its sums if it has one, and the type of its result."""
+    """The decision about a call: its category, the type of its sums, and the type of its result."""
 
     category: Precision
     accumulate: DataType
     result: DataType
     rounds: bool
-    """Whether the result is of that type where the call is computed in float32 too."""
+    """Whether the result is rounded to its type even if the call is computed in float32."""
 
 
 class _Conversion:
-    """The new expression of each old one; its float32 tensors may have become `half`."""
+    """The new expression of each old one; float32 tensors may have become `half`."""
 
     def __init__(self, half: DataType, accumulate: DataType) -> None:
         self.half, self.accumulate = half, accumulate
@@ -160,7 +161,7 @@ class _Conversion:
         return self.of_type(made, said.result) if biased or said.rounds else made
 
     def said(self, e: Call, op: Op) -> _Said:
-        """What a program registered for the operator, or what its class declares."""
+        """Return the decision of the operator's registered hook, else that of its class."""
         hook = op_attr(op.name, hooks.MIXED_PRECISION)
         if hook is None:
             category = op.mixed_precision([a.checked_type for a in e.args]) or Precision.NEVER
@@ -179,14 +180,15 @@ class _Conversion:
         return _Said(CATEGORIES[int(said[0])], DataType(str(said[1])), DataType(str(said[2])), False)
 
     def in_half(self, e: Call) -> bool:
-        """Whether every argument that is neither a constant nor a parameter is in 16 bits, and there is one."""
+        """Return whether the arguments that are neither constants nor parameters include floats, and all of these are
+        16-bit."""
         values = [f for a in e.args for f in (a.fields if isinstance(a, Tuple) else (a,))
                   if not isinstance(f, (Constant, Var))]
         floats = [t for v in values for t in tensors_of(self.new[v].checked_type) if t.dtype.is_float]
         return bool(floats) and all(t.dtype == self.half for t in floats)
 
     def of_type(self, e: Expr, dtype: DataType) -> Expr:
-        """`e` with its float32 and 16-bit tensors in `dtype`; a tuple field by field."""
+        """Return `e` with its float32 and 16-bit tensors converted to `dtype`, field by field for tuples."""
         kind = e.checked_type
         if isinstance(kind, TensorType):
             return self.cast(e, dtype) if kind.dtype in (FLOAT32, self.half) else e
@@ -197,7 +199,7 @@ class _Conversion:
         return e
 
     def restored(self, e: Expr) -> Expr:
-        """The new form of `e` in its old type."""
+        """Return the new form of `e`, converted to its old type."""
         new = self.new[e]
         return new if new is e or new.checked_type == e.checked_type else self.of_type(new, FLOAT32)
 
@@ -215,12 +217,12 @@ class _Conversion:
 
 
 def _computes_floats(e: Call) -> bool:
-    """Whether the call makes floats of floats. A product of integers, quantized or not, is exact and stays as it is."""
+    """Return whether the call computes floats from floats. Integer products are exact and stay unchanged."""
     return all(any(t.dtype.is_float for t in tensors_of(kind)) for kind in (e.checked_type, e.args[0].checked_type))
 
 
 def _summing_in(op: Op, accumulate: DataType) -> Op:
-    """`op` with the type that it sums in, when it is one that says so."""
+    """Return `op` with the accumulation type `accumulate`, if it has such an attribute."""
     attributes = op.attributes()
     if attributes.get("out_dtype") in (None, str(accumulate)):
         return op
@@ -228,7 +230,7 @@ def _summing_in(op: Op, accumulate: DataType) -> Op:
 
 
 def _without_pairs(body: Expr) -> Expr:
-    """cast(cast(x: float32, 16 bits), float32) -> x, when nothing else reads the 16 bits."""
+    """cast(cast(x: float32, 16 bits), float32) -> x, if the 16-bit value has no other reader."""
     order = post_order(body, inside=False)
     users = consumers(order)
     new: dict[Expr, Expr] = {}
@@ -242,7 +244,7 @@ def _without_pairs(body: Expr) -> Expr:
 
 
 def _widened(e: Expr, users: dict[Expr, list[Expr]]) -> Expr | None:
-    """The float32 value that `e` rounds and widens, and that nothing else reads rounded."""
+    """Return the float32 value that `e` rounds and widens again without another reader, or None."""
     if not isinstance(e, Call) or not _is_cast(e) or e.tensor_type.dtype is not FLOAT32:
         return None
     inner = e.args[0]

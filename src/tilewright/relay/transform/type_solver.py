@@ -1,7 +1,7 @@
-"""Unification: types with holes are made equal by filling the holes.
+"""Unification of types with holes.
 
-A `Hole` is a type that is not known yet. Whoever needs to know it waits on it, and is called again when it is filled. A
-size of which nothing is known goes with any size, so unifying says nothing about sizes.
+A `Hole` is an unknown type. Rules that need a hole wait for it, and are queued again when it is filled. An unknown
+dimension unifies with any dimension, so unification determines no dimensions.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from tilewright.base.types import (
 
 
 class Hole(Type):
-    """A type that is not known yet; `filled` is what it turned out to be, `waiting` those to call again then."""
+    """An unknown type. `filled` is its value when known; `waiting` are the rules to queue then."""
 
     __slots__ = ("filled", "waiting")
 
@@ -35,19 +35,19 @@ class Hole(Type):
 
 
 class Solver:
-    """The holes that are filled so far, and the queue of those that waited on them."""
+    """The queue of rules whose holes have been filled."""
 
     def __init__(self) -> None:
         self.queue: deque[Any] = deque()
 
     def resolve(self, t: Type) -> Type:
-        """`t`, or what fills it; only the outermost hole is looked through."""
+        """Return `t`, or the value of the hole `t`; inner holes are not resolved."""
         while isinstance(t, Hole) and t.filled is not None:
             t = t.filled
         return t
 
     def expand(self, t: Type) -> Type:
-        """`t` with what fills its holes in their place."""
+        """Return `t` with its filled holes replaced by their values."""
         t = self.resolve(t)
         old = type_children(t)
         if not old:
@@ -56,7 +56,7 @@ class Solver:
         return t if all(a is b for a, b in zip(old, new, strict=True)) else with_type_children(t, new)
 
     def hole_in(self, t: Type) -> Hole | None:
-        """The first hole of `t` that is not filled."""
+        """Return the first unfilled hole of `t`, or None."""
         t = self.resolve(t)
         if isinstance(t, Hole):
             return t
@@ -67,11 +67,11 @@ class Solver:
         return None
 
     def instantiate(self, t: FuncType) -> FuncType:
-        """A function type with holes in place of its type variables."""
+        """Return a function type with its type variables replaced by new holes."""
         return t.instantiate([Hole() for _ in t.type_params]) if t.type_params else t
 
     def unify(self, a: Type, b: Type) -> bool:
-        """Make two types one; False when they cannot be. What was filled until then stays filled."""
+        """Make two types equal; return False if that is impossible. Holes filled before a failure stay filled."""
         a, b = self.resolve(a), self.resolve(b)
         if a is b:
             return True

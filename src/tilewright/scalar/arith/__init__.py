@@ -1,4 +1,4 @@
-"""Integer expressions: ranges, bounds, linear forms, proofs, simplification. Knows nothing of tensors.
+"""Integer expressions: ranges, bounds, linear forms, proofs, simplification. Independent of tensors.
 
     r = Ranges().bind(i, 0, 7)
     bounds(i * 2 + 1, r)            # (1, 15)

@@ -1,6 +1,6 @@
-"""Interval arithmetic: between which integers the value of an expression lies. Vectors: all lanes together.
+"""Interval arithmetic: bounds of the value of an integer expression. The bounds of a vector include all lanes.
 
-`int32` and `int64` arithmetic is taken not to overflow (these are indices); narrower types are taken to wrap around.
+`int32` and `int64` arithmetic is assumed not to overflow (these are indices); narrower types wrap around.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from tilewright.scalar.expr import (
 
 
 def bounds(e: PrimExpr, ranges: Ranges) -> Interval:
-    """The least and the greatest value that `e` can have, None where there is no limit (or none is known)."""
+    """Return the least and the greatest value of `e`; None for an unlimited or unknown end."""
     known = ranges.bounds.get(e)
     if known is None:
         rule = _RULES.get(type(e))
@@ -43,7 +43,7 @@ def bounds(e: PrimExpr, ranges: Ranges) -> Interval:
 
 
 def bounds_of_form(form: LinearForm, ranges: Ranges) -> Interval:
-    """The bounds of a linear form."""
+    """Return the bounds of a linear form."""
     low: int | None = form.const
     high: int | None = form.const
     for atom, k in form.coefs.items():
@@ -58,7 +58,7 @@ def bounds_of_form(form: LinearForm, ranges: Ranges) -> Interval:
 
 
 def of_dtype(dtype: DataType) -> Interval:
-    """Return the range of a type; the types of indices count as unlimited."""
+    """Return the range of a type; index types count as unlimited."""
     if dtype.code == "bool":
         return 0, 1
     if dtype.code == "uint":
@@ -69,7 +69,7 @@ def of_dtype(dtype: DataType) -> Interval:
 
 
 def _fitting(found: Interval, dtype: DataType) -> Interval:
-    """`found`, or the range of the type when a value might have wrapped around."""
+    """Return `found`, or the range of the type if a value may wrap around."""
     lo, hi = of_dtype(dtype)
     if lo is None or hi is None:
         return found

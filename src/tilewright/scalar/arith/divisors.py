@@ -1,4 +1,4 @@
-"""Divisors of positive integers, for tiles that fill a dimension without a rest."""
+"""Divisors of positive integers, for tiles that divide a dimension evenly."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
-"""Evaluation: the meaning of expressions on numbers, slow and obvious. Tests and constant folding use it.
+"""Evaluates expressions on numbers, for tests and constant folding; optimized for clarity.
 
-Scalar `int64` values are Python ints, everything else is numpy of the expression's type, vectors one-dimensional
-arrays.
+Scalar `int64` values are Python ints. All other values have the numpy type of the expression; vectors are 1-D arrays.
 """
 
 from __future__ import annotations
@@ -51,7 +50,7 @@ from tilewright.scalar.intrinsics import reinterpret
 def _truncated(a: Any, b: Any) -> Any:
     if np.issubdtype(np.result_type(a, b), np.floating):
         return np.floor_divide(np.abs(a), np.abs(b)) * np.sign(a) * np.sign(b)
-    return np.floor_divide(np.subtract(a, np.fmod(a, b)), b)  # the least integer has no absolute value
+    return np.floor_divide(np.subtract(a, np.fmod(a, b)), b)  # the least integer has no absolute value of its type
 
 
 _FUNCTIONS: dict[type, Callable[[Any, Any], Any]] = {
@@ -66,18 +65,19 @@ LoadFunction = Callable[[Load, tuple[Any, ...], Any], Any]
 
 
 def evaluate(e: PrimExpr, env: Mapping[Var, Any] | None = None) -> Any:
-    """The value of `e` with variables as in `env`; loads are refused."""
+    """Return the value of `e` with the variables in `env`; loads are rejected."""
     return Evaluator(dict(env or {})).value(e)
 
 
 class Evaluator:
-    """Evaluates under `env` (changed freely between calls); `load(load, indices, mask)` reads memory."""
+    """Evaluates expressions under `env`, which can be changed between calls; `load(load, indices, mask)` reads memory.
+    """
 
     def __init__(self, env: dict[Var, Any], load: LoadFunction | None = None) -> None:
         self.env, self.load = env, load
 
     def value(self, e: PrimExpr, mask: Any = True) -> Any:
-        """The value of `e`; with a vector `mask`, loads are performed only in the lanes where it holds."""
+        """Return the value of `e`. With a vector `mask`, loads are performed only in the lanes where it is true."""
         with np.errstate(all="ignore"):
             return self._value(e, mask)
 
@@ -127,7 +127,7 @@ class Evaluator:
                 raise InternalError(f"'{e}' ({type(e).__name__}) has no numeric meaning")
 
     def _logical(self, e: And | Or, mask: Any) -> Any:
-        """The second operand reads memory only where the first leaves the result open."""
+        """Evaluate `And` or `Or`. The second operand reads memory only in lanes that the first does not decide."""
         a = self._value(e.a, mask)
         undecided = a if isinstance(e, And) else np.logical_not(a)
         if e.dtype.lanes == 1 and not undecided:
@@ -150,7 +150,7 @@ class Evaluator:
 
 
 def typed(value: Any, dtype: DataType) -> Any:
-    """`value` as a number of `dtype`; integers wrap around."""
+    """Return `value` as a number of `dtype`; integers wrap around."""
     if dtype.lanes > 1:
         return np.broadcast_to(np.asarray(value), (dtype.lanes,)).astype(dtype.numpy())
     if dtype == "int64":

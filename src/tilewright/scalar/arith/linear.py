@@ -1,6 +1,6 @@
 """Linear forms: an integer expression as `sum(coefficient * atom) + constant`.
 
-An atom is anything that is not a sum or a multiple: a variable, a load, a floor division, …
+An atom is any expression that is not a sum or a constant multiple: a variable, a load, a floor division, …
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ class LinearForm:
         self.coefs, self.const = coefs, const
 
     def plus(self, other: LinearForm, scale: int = 1) -> LinearForm:
-        """`self + scale * other`."""
+        """Return `self + scale * other`."""
         coefs = dict(self.coefs)
         for atom, k in other.coefs.items():
             total = coefs.get(atom, 0) + scale * k
@@ -33,7 +33,7 @@ class LinearForm:
         return LinearForm({a: c * k for a, c in self.coefs.items()} if k else {}, self.const * k)
 
     def without(self, atom: PrimExpr) -> tuple[int, LinearForm]:
-        """The coefficient of `atom`, and the form without it."""
+        """Return the coefficient of `atom`, and the form without it."""
         k = self.coefs.get(atom, 0)
         return k, LinearForm({a: c for a, c in self.coefs.items() if a is not atom}, self.const) if k else self
 
@@ -66,9 +66,8 @@ def linear(e: PrimExpr) -> LinearForm:
 
 
 def expression(form: LinearForm, dtype: DataType = INT64) -> PrimExpr:
-    """The sum as an expression: positive terms before negative ones, great coefficients before small, the constant
-    last, except that `1 - i` starts with it.
-    """
+    """Return the form as an expression: positive terms first, then by descending coefficient. The constant is last,
+    except in `1 - i`."""
     total: PrimExpr | None = None
     items = list(form.coefs.items())
     if len(items) > 1:

@@ -1,13 +1,13 @@
-"""Sizes of one run that note what is asked of them: what was made for them serves other sizes of which the same is
-true.
+"""Stand-ins for sizes that record the questions asked about them. A result computed from them is valid for all sizes
+with the same answers.
 
     notes = Notes()
     n, m = notes.shape(0, (5, 4))        stand-ins for 5 and 4
-    n + 1 == m, m == 4                   False, True, and both are noted
+    n + 1 == m, m == 4                   False, True, and both are recorded
     notes.hold([(9, 4)])                 True: 9 + 1 == 4 is False, 4 == 4 is True
-    range(n)                             notes n == 5: whoever takes the number itself asks for all of it
+    range(n)                             records n == 5: a use of the number itself fixes it
 
-A conversion, or an inference, that is given such shapes is a function of the answers that it got, and of nothing else.
+A conversion or inference that is given such shapes depends only on the recorded answers.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Shapes: TypeAlias = Sequence[Sequence[int]]
 
 
 class Notes:
-    """What was asked of the sizes of some shapes, in order, and the answers."""
+    """The questions asked about the sizes of some shapes, in order, with their answers."""
 
     __slots__ = ("_line", "asked")
 
@@ -33,11 +33,11 @@ class Notes:
         self._line: _Line | None = None
 
     def shape(self, k: int, sizes: Sequence[int]) -> tuple[NotedSize, ...]:
-        """Stand-ins for the sizes of shape `k`."""
+        """Return stand-ins for the sizes of shape `k`."""
         return tuple(NotedSize(self, n, (k, axis)) for axis, n in enumerate(sizes))
 
     def hold(self, shapes: Shapes) -> bool:
-        """Whether all answers are the same for these shapes, whose ranks are those of the shapes that were noted."""
+        """Return whether all answers are the same for these shapes, whose ranks are those of the recorded shapes."""
         line = self._line
         if line is None or line.checks != len(self.asked):
             line = self._line = _Line(self.asked)
@@ -45,7 +45,7 @@ class Notes:
 
 
 class _Line:
-    """Questions as a straight line: each term is worked out once for all of them."""
+    """The questions as a straight-line program that computes each term once."""
 
     __slots__ = ("_asked", "_numbers", "_sizes", "_steps", "checks")
 
@@ -73,7 +73,7 @@ class _Line:
 
 
 def _collect(term: Term, found: dict[Term, None]) -> None:
-    """A term and those that it is made of, these first."""
+    """Collect a term after its subterms."""
     if term not in found:
         if isinstance(term, tuple) and not isinstance(term[0], int):
             for t in term[1:]:
@@ -82,8 +82,8 @@ def _collect(term: Term, found: dict[Term, None]) -> None:
 
 
 class NotedSize:
-    """A stand-in for a size: an int to `isinstance`, so that all that takes sizes takes it, and none to C code, which
-    has to ask it for its number."""
+    """A stand-in for a size. It is an int to `isinstance`, so Python code accepts it, but not to C code, which must
+    convert it and so records its value."""
 
     __slots__ = ("_notes", "_number", "_term")
 
@@ -96,7 +96,7 @@ class NotedSize:
 
     @property
     def value(self) -> NotedSize:
-        """Itself, as the `value` of a size is its number."""
+        """The stand-in itself, since the `value` of a size is its number."""
         return self
 
     def __index__(self) -> int:
@@ -122,7 +122,7 @@ class NotedSize:
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
-            raise AttributeError(name)  # a protocol that is asked for and that no number has
+            raise AttributeError(name)  # a protocol that numbers do not implement
         return getattr(self.__index__(), name)
 
     def _compared(self, compare: Callable[..., bool], other: Any) -> bool:
@@ -162,13 +162,13 @@ class NotedSize:
 
 
 def is_noted(x: Any) -> bool:
-    """Whether `x` stands for a size."""
+    """Return whether `x` is a stand-in for a size."""
     return type(x) is NotedSize
 
 
 def _read(x: Any, notes: Notes) -> tuple[Any, Term | None]:
-    """The number of an operand, and the term for it; no term for what is no whole number. One of other notes is its
-    number."""
+    """Return the number of an operand, and its term; None instead of a term for anything but integers. A stand-in of
+    other notes counts as its number."""
     if type(x) is NotedSize:
         return (x._number, x._term) if x._notes is notes else (x.__index__(),) * 2
     try:
@@ -179,8 +179,7 @@ def _read(x: Any, notes: Notes) -> tuple[Any, Term | None]:
 
 
 def _calculating(operation: Callable[[Any, Any], Any], swapped: bool) -> Callable[[NotedSize, Any], Any]:
-    """The method for an operation: a stand-in for the result; of what is no whole number, or no whole result, the
-    result."""
+    """Return the method for an operation. It returns a stand-in for an integer result, otherwise the result itself."""
 
     def method(self: NotedSize, other: Any) -> Any:
         number, term = _read(other, self._notes)
@@ -206,7 +205,7 @@ _OTHERS: Final = {
 
 
 def _plainly(operation: Callable[[Any, Any], Any], swapped: bool) -> Callable[[NotedSize, Any], Any]:
-    """The method for an operation on the number itself."""
+    """Return the method for an operation on the plain number."""
 
     def method(self: NotedSize, other: Any) -> Any:
         return operation(other, self.__index__()) if swapped else operation(self.__index__(), other)

@@ -1,15 +1,15 @@
-"""Sizes that are known when a program runs, as numbers that know what they stand for.
+"""Dynamic sizes as sample numbers with a symbolic value.
 
-    n = sample(Var("n"), 61)        an int, 61, that says `n`
-    n * 384 // 64                   366, that says `n * 6`
-    as_expr(n + 1)                  n + 1: what is stored in types, tensors and loops
+    n = sample(Var("n"), 61)        an int, 61, with the value `n`
+    n * 384 // 64                   366, with the value `n * 6`
+    as_expr(n + 1)                  n + 1: the form stored in types, tensors and loops
 
-Whatever reckons with sizes (inference, passes over the graph, plans of memory, schedules) reckons with a sample: a
-prime in general position, which no constant of a model is likely to equal, or to divide. What goes into a program is
-what the sample stands for. A decision that depends on a sample alone would be wrong for other sizes, so a program is
-made twice, from two samples, and has to come out the same (`compiler/open_program.py`).
+All code that computes with sizes (inference, graph passes, memory plans, schedules) computes with a sample: a prime
+that constants of a model are unlikely to equal or divide. The generated program contains the symbolic value. A decision
+based only on the sample would be wrong for other sizes. So a program is compiled with two samples, and both results
+must agree (`compiler/open_program.py`).
 
-A size is a polynomial over variables and over quotients that do not come out even, brought into one form.
+A size is a polynomial over variables and inexact quotients, in canonical form.
 """
 
 from __future__ import annotations
@@ -49,14 +49,14 @@ from tilewright.scalar.expr import (
 from tilewright.scalar.walk import free_vars, substitute, text_of
 
 TYPICAL: Final = 64
-"""What estimates take an open dimension for."""
+"""The value of a dynamic dimension in estimates."""
 Limit: TypeAlias = tuple[int, int | None]
 Terms: TypeAlias = dict[tuple[PrimExpr, ...], int]
 
 
 
 class Samples(dict[PrimExpr, int]):
-    """The samples of variables, and the `limits` that were found: the least and the most that each may be."""
+    """The samples of variables, and their `limits`: the least and the greatest permitted values."""
 
     def __init__(self, known: Mapping[Var, int], spare: Sequence[int]) -> None:
         super().__init__(known.items())
@@ -65,7 +65,7 @@ class Samples(dict[PrimExpr, int]):
 
 
     def of(self, v: Var) -> int | None:
-        """The sample of a variable, a spare one where it has none yet."""
+        """Return the sample of a variable; a new variable gets a spare one, if any are left."""
         if v not in self and self._spare:
             self[v] = self._spare.pop(0)
         return self.get(v)
@@ -79,7 +79,8 @@ _GRANTED: Final[ContextVar[bool]] = ContextVar("granted", default=False)
 
 @contextmanager
 def samples(known: Mapping[Var, int], spare: Sequence[int] = ()) -> Iterator[Samples]:
-    """Inside, `open_size` knows these variables, with `spare` samples any, and `limit` notes what they may be."""
+    """Within this context, `open_size` uses these samples (and `spare` ones for other variables), and `limit` records
+    limits."""
     found = Samples(known, spare)
     token = _SAMPLES.set(found)
     try:
@@ -90,7 +91,7 @@ def samples(known: Mapping[Var, int], spare: Sequence[int] = ()) -> Iterator[Sam
 
 @contextmanager
 def granted() -> Iterator[None]:
-    """Inside, what `limit` is asked for is seen to by whoever runs the code."""
+    """Within this context, the caller guarantees all limits, and `limit` records nothing."""
     token = _GRANTED.set(True)
     try:
         yield
@@ -99,8 +100,8 @@ def granted() -> Iterator[None]:
 
 
 def limit(size: int, least: int) -> None:
-    """Note that a size has to be at least so large; raises `CompileError` where it is known not to be, or that limits
-    no single variable."""
+    """Require a size to be at least `least`. Raises `CompileError` if it is known to be smaller, or if the condition
+    does not limit a single variable."""
     terms = _terms(size)
     found = _SAMPLES.get()
     if _GRANTED.get():
@@ -123,7 +124,7 @@ def limit(size: int, least: int) -> None:
 
 
 def open_size(e: PrimExpr) -> int | None:
-    """The size that `e` is: an int, or a sample of one; None where a variable in it has no sample."""
+    """Return the size `e` as an int or a sample; None if a variable in it has no sample."""
     if isinstance(e, IntImm):
         return e.value
     known = _SAMPLES.get()
@@ -131,17 +132,17 @@ def open_size(e: PrimExpr) -> int | None:
 
 
 def takes_open() -> bool:
-    """Whether a program for open sizes is being made."""
+    """Return whether a program with dynamic sizes is being compiled."""
     return _SAMPLES.get() is not None
 
 
 def sampled() -> tuple[PrimExpr, ...]:
-    """The variables that have samples."""
+    """Return the variables that have samples."""
     return tuple(_SAMPLES.get() or ())
 
 
 def sample(v: Var, number: int) -> OpenSize:
-    """The size that `v` will be, of which `number` is a sample."""
+    """Return a size with the value `v` and the sample `number`."""
     return _Open(number, {(v,): 1})
 
 
@@ -161,7 +162,7 @@ def _read(e: PrimExpr, known: Samples) -> int | None:
 
 
 class _Open(OpenSize):
-    """A size as the sum of `coefficient * product of atoms`; the constant has no atoms."""
+    """A size as a sum of `coefficient * product of atoms`; the constant has no atoms."""
 
     terms: Terms
 
@@ -232,7 +233,7 @@ class _Open(OpenSize):
         return _below(self, other, int(self) >= other)
 
     def __rtruediv__(self, other: Any) -> Any:
-        """A share of the size, as an expression: what a mean multiplies with."""
+        """Return the reciprocal times `other` as an expression: the factor of a mean."""
         return (
             div(const(other, FLOAT32), cast(FLOAT32, self.expr)) if isinstance(other, (int, float)) else NotImplemented
         )
@@ -247,10 +248,10 @@ class _Open(OpenSize):
 
 
 def _below(a: _Open, b: Any, answer: bool) -> bool:
-    """`answer`, which the samples give, where it is that of all sizes: one of two is the other one with more to it, or
-    a multiple of it.
+    """Return `answer`, the result for the samples, if it is the same for all sizes: one operand includes the other, or
+    is a multiple of it.
 
-    To be compared with a number is a question of how large sizes usually are.
+    A comparison with a number is decided by the sample, as a typical size.
     """
     if isinstance(b, _Open):
         signs = {k > 0 for k in _terms(a - b).values()}
@@ -260,7 +261,7 @@ def _below(a: _Open, b: Any, answer: bool) -> bool:
 
 
 def typical(size: int) -> int:
-    """A number for estimates: `size` where it is known, else what it comes to where every variable is `TYPICAL`."""
+    """Return a number for estimates: `size` if it is static, else its value with every variable set to `TYPICAL`."""
     if not isinstance(size, _Open):
         return size
     total = 0
@@ -281,7 +282,7 @@ def _terms(x: int) -> Terms:
 
 
 def _made(number: int, terms: Terms) -> int:
-    """The size of these terms: a plain number where no variable is left."""
+    """Return the size with these terms; a plain number if it has no variables."""
     terms = {atoms: k for atoms, k in terms.items() if k}
     return _Open(number, terms) if any(terms) else Size(terms.get((), 0))
 
@@ -303,8 +304,8 @@ def _product(a: int, b: int) -> int:
 
 
 def _quotient(a: int, b: int) -> int:
-    """The quotient, exact where it is: (8*n*m) // (4*n) -> 2*m, (8*n + 3) // 4 -> 2*n, and -((-n) // 4) -> (n + 3) //
-    4."""
+    """Return the quotient, exact where possible: (8*n*m) // (4*n) -> 2*m, (8*n + 3) // 4 -> 2*n, and -((-n) // 4) -> (n
+    + 3) // 4."""
     number, top, bottom = int(a) // int(b), _terms(a), _terms(b)
     if len(bottom) == 1:
         ((atoms, k),) = bottom.items()
@@ -324,7 +325,7 @@ def _quotient(a: int, b: int) -> int:
 
 
 def _with_quotient(whole: Terms, rest: Terms, k: int) -> Terms:
-    """`whole + rest // k` in one form: (n - 1)//2 -> (n + 1)//2 - 1, so that what is 0 of a sum is gone; ((n + 1)//2 +
+    """Return `whole + rest // k` in canonical form: (n - 1)//2 -> (n + 1)//2 - 1, so that terms cancel; ((n + 1)//2 +
     1)//2 -> (n + 3)//4."""
     left, known = {atoms: n for atoms, n in rest.items() if atoms}, rest.get((), 0)
     if left:
@@ -361,7 +362,7 @@ def _remainder(a: int, b: int) -> int:
 
 
 def _divided(top: Terms, atoms: tuple[PrimExpr, ...], k: int) -> tuple[Terms, Terms]:
-    """The terms that `k * atoms` divides, divided, and the others."""
+    """Return the terms divisible by `k * atoms`, divided, and the other terms."""
     whole: Terms = {}
     rest: Terms = {}
     for t, n in top.items():
@@ -380,7 +381,7 @@ def _divided(top: Terms, atoms: tuple[PrimExpr, ...], k: int) -> tuple[Terms, Te
 
 
 def _expression(terms: Terms) -> PrimExpr:
-    """The sum as an expression, in one order: longer products first, the constant last."""
+    """Return the sum as an expression in a fixed order: longer products first, the constant last."""
     total: PrimExpr | None = None
     for atoms, k in sorted(terms.items(), key=lambda t: (-len(t[0]), t[1] < 0, [text_of(a) for a in t[0]])):
         product: PrimExpr | None = None
@@ -393,8 +394,8 @@ def _expression(terms: Terms) -> PrimExpr:
 
 
 def _least(a: int, b: int, kind: type) -> int:
-    """The smaller or the larger of two; of an open size and a number it is taken to be the open one, which limits
-    that."""
+    """Return the minimum or maximum. Between a dynamic size and a number, the dynamic size is chosen, and limited
+    accordingly."""
     if isinstance(a, _Open) != isinstance(b, _Open):
         chosen, other = (a, b) if isinstance(a, _Open) else (b, a)
         limit(other - chosen if kind is Min else chosen - other, 0)

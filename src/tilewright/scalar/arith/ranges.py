@@ -1,7 +1,7 @@
-"""`Ranges`: what is known about variables, and the memory of what was derived from it.
+"""`Ranges`: known intervals of variables, and a cache of results derived from them.
 
-A `Ranges` never changes; `bind` makes a new one. Every function of `arith` keeps its results for an expression in the
-`Ranges` that it was asked under, so that asking again costs a dictionary look-up.
+A `Ranges` never changes; `bind` makes a new one. The functions of `arith` cache their result for an expression in the
+`Ranges` that they are given.
 """
 
 from __future__ import annotations
@@ -14,19 +14,19 @@ if TYPE_CHECKING:
     from tilewright.scalar.arith.linear import LinearForm
 
 Interval: TypeAlias = tuple[int | None, int | None]
-"""Least and greatest value, inclusive; None where there is no limit."""
+"""Least and greatest value, inclusive; None for an unlimited end."""
 
 UNKNOWN: Final[Interval] = (None, None)
 LANE: Final = Var("lane")
-"""Stands for the lane number where a vector expression is looked at as a scalar one."""
+"""The lane number in the scalar form of a vector expression."""
 
 
 class Ranges:
     """A mapping from variables to inclusive integer intervals.
 
-    `ends` are expressions that variables are less than, where no number says it.
+    `ends` maps variables without a numeric bound to expressions that exceed them.
 
-    `facts` are intervals of expressions that are taken for granted.
+    `facts` maps expressions to intervals that are assumed.
     """
 
     __slots__ = ("_lanes", "bounds", "ends", "facts", "forms", "known", "simplified")
@@ -44,7 +44,7 @@ class Ranges:
         self._lanes: dict[int, Ranges] = {}
 
     def bind(self, var: Var, lo: int | None, hi: int | None, end: PrimExpr | None = None) -> Ranges:
-        """The same with `lo <= var <= hi`, or `var < end` where `hi` is not known."""
+        """Return the ranges with `lo <= var <= hi`, or `var < end` if `hi` is unknown."""
         ends = self.ends
         if end is not None and hi is None:
             ends = {**ends, var: end}
@@ -53,7 +53,7 @@ class Ranges:
         return Ranges({**self.known, var: (lo, hi)}, ends, self.facts)
 
     def bind_loop(self, var: Var, first: PrimExpr, extent: PrimExpr) -> Ranges:
-        """The same with `first <= var < first + extent`."""
+        """Return the ranges with `first <= var < first + extent`."""
         if type(first) is IntImm and type(extent) is IntImm:
             return self.bind(var, first.value, first.value + extent.value - 1)
         from tilewright.scalar.arith.bounds import bounds
@@ -69,7 +69,7 @@ class Ranges:
         return self.known.get(var, UNKNOWN)
 
     def in_lanes(self, lanes: int) -> Ranges:
-        """The same with `0 <= LANE < lanes`."""
+        """Return the ranges with `0 <= LANE < lanes`."""
         found = self._lanes.get(lanes)
         if found is None:
             found = self._lanes[lanes] = self.bind(LANE, 0, lanes - 1)

@@ -1,7 +1,7 @@
 """Simplification of index expressions and conditions under known ranges.
 
-Scalar `int32` and `int64` expressions are brought into one canonical linear form whose atoms are simplified themselves;
-divisions and remainders by constants follow the rules below, where `q*c + r` is any split of the dividend:
+Scalar `int32` and `int64` expressions are converted to a canonical linear form with simplified atoms. Divisions and
+remainders by constants follow these rules, where `q*c + r` is any split of the dividend:
 
     (q*c + r) // c              -> q + r // c                    (q*c + r) % c             -> r % c
     r // c                      -> k         if k*c <= r < (k+1)*c, and then   r % c       -> r - k*c
@@ -62,7 +62,7 @@ _LEAVES: Final = (Var, IntImm, FloatImm)
 
 
 def simplify(e: PrimExpr, ranges: Ranges) -> PrimExpr:
-    """An equal expression in canonical form."""
+    """Return an equal expression in canonical form."""
     if type(e) in _LEAVES:
         known = ranges.known.get(e) if type(e) is Var else None
         return IntImm(e.dtype, known[0]) if known is not None and known[0] is not None and known[0] == known[1] else e
@@ -82,7 +82,7 @@ def prove(condition: PrimExpr, ranges: Ranges) -> bool | None:
 
 
 def form_of(e: PrimExpr, ranges: Ranges) -> LinearForm:
-    """The canonical linear form of a scalar index expression."""
+    """Return the canonical linear form of a scalar index expression."""
     known = ranges.forms.get(e)
     if known is None:
         rule = _FORMS.get(type(e))
@@ -96,7 +96,7 @@ def form_of(e: PrimExpr, ranges: Ranges) -> LinearForm:
 
 
 def is_index(dtype: DataType) -> bool:
-    """Whether expressions of this type are simplified as mathematical integers."""
+    """Return whether expressions of this type are simplified as mathematical integers."""
     return dtype is INT64 or dtype is INT32
 
 
@@ -155,7 +155,7 @@ def _floormod(e: FloorMod, ranges: Ranges) -> LinearForm:
 
 
 def _split(form: LinearForm, c: int) -> tuple[LinearForm, LinearForm]:
-    """`(q, r)` with `form == q*c + r`, the coefficients of r smaller than c and its constant in [0, c)."""
+    """Return `(q, r)` with `form == q*c + r`, the coefficients of r smaller than c, and its constant in [0, c)."""
     q: dict[PrimExpr, int] = {}
     r: dict[PrimExpr, int] = {}
     for atom, k in form.coefs.items():
@@ -168,7 +168,7 @@ def _split(form: LinearForm, c: int) -> tuple[LinearForm, LinearForm]:
 
 
 def _factor(rest: LinearForm, c: int, ranges: Ranges) -> tuple[int, LinearForm, LinearForm] | None:
-    """`(g, h, r)` with `rest == g*h + r`, g a divisor of c and `0 <= r < g`."""
+    """Return `(g, h, r)` with `rest == g*h + r`, g a divisor of c, and `0 <= r < g`; None if there is none."""
     for g in sorted({gcd(k, c) for k in rest.coefs.values()}, reverse=True):
         if g == 1:
             break
@@ -187,7 +187,7 @@ def _only_atom(form: LinearForm) -> PrimExpr | None:
 
 
 def _divide(form: LinearForm, c: int, dtype: DataType, ranges: Ranges) -> LinearForm:
-    """The form of `form // c`."""
+    """Return the form of `form // c`."""
     if c == 1:
         return form
     q, rest = _split(form, c)
@@ -211,7 +211,7 @@ def _divide(form: LinearForm, c: int, dtype: DataType, ranges: Ranges) -> Linear
 
 
 def _remainder(form: LinearForm, c: int, dtype: DataType, ranges: Ranges) -> LinearForm:
-    """The form of `form % c`."""
+    """Return the form of `form % c`."""
     if c == 1:
         return LinearForm({})
     for atom, k in form.coefs.items():
@@ -229,7 +229,7 @@ def _remainder(form: LinearForm, c: int, dtype: DataType, ranges: Ranges) -> Lin
 
 
 def _recombine(form: LinearForm, ranges: Ranges) -> LinearForm:
-    """Put quotients and remainders of one division together again."""
+    """Recombine quotients and remainders of the same division."""
     changed = True
     while changed:
         changed = False
@@ -294,7 +294,7 @@ def _select(e: Select, ranges: Ranges) -> LinearForm:
 
 
 def difference(e: Comparison, ranges: Ranges) -> tuple[type[Comparison], LinearForm]:
-    """`(kind, d)` with `e` the same as `d kind 0`; the kind is one of LT, GE, EQ, NE."""
+    """Return `(kind, d)` such that `e` is equivalent to `d kind 0`; the kind is one of LT, GE, EQ, NE."""
     d = _recombine(form_of(e.a, ranges).plus(form_of(e.b, ranges), -1), ranges)
     kind = type(e)
     if kind is LE or kind is GT:
@@ -311,7 +311,7 @@ def _compare(e: Comparison, ranges: Ranges) -> PrimExpr:
     if decided is not None:
         return IntImm(BOOL, decided)
     if any(type(a) is not Var and any(isinstance(x, Load) for x in walk(a)) for a in d.coefs):
-        # elements of memory may be the greatest of their type: nothing is added to them
+        # an element in memory may be the maximum of its type, so adding to it could overflow
         return _over_operands(e, ranges)
     g = gcd(*d.coefs.values())
     if g > 1:
@@ -330,15 +330,14 @@ def _compare(e: Comparison, ranges: Ranges) -> PrimExpr:
 
 
 def _decide_open(kind: type[Comparison], d: LinearForm, ranges: Ranges) -> bool | None:
-    """The same where a variable has no greatest number, but an expression that it is less than: `i*8 + j < n*8` for `i
-    < n`, `j < 8`."""
+    """Decide a comparison with variables that have a symbolic upper bound: `i*8 + j < n*8` for `i < n`, `j < 8`."""
     if kind is GE:
         return _decide_open(LT, d.times(-1).plus(LinearForm({}, -1)), ranges)  # d >= 0  <=>  -d - 1 < 0
     return True if _is_negative(d, ranges, _MOST_ENDS) else None
 
 
 def _is_negative(d: LinearForm, ranges: Ranges, tries: int) -> bool:
-    """Whether a form is less than 0, when its atoms are replaced by what they are less than, or not more than."""
+    """Return whether a form is negative, after replacing up to `tries` atoms by their upper bounds."""
     for atom, k in d.coefs.items():
         whole = _whole(atom, k, ranges)
         for most, times in ((whole,) if whole else ((end, k) for end in _greatest(atom, ranges)) if k > 0 else ()):
@@ -352,7 +351,7 @@ def _is_negative(d: LinearForm, ranges: Ranges, tries: int) -> bool:
 
 
 def _whole(atom: PrimExpr, k: int, ranges: Ranges) -> tuple[LinearForm, int] | None:
-    """Return an upper bound of `k` times a quotient with a divisor of `k`: n//4 * 8 <= n*2, and n//4 * -8 <= (n - 3) *
+    """Return an upper bound of `k` times a quotient whose divisor divides `k`: n//4 * 8 <= n*2, n//4 * -8 <= (n - 3) *
     -2."""
     if not isinstance(atom, FloorDiv) or not isinstance(atom.b, IntImm) or atom.b.value <= 0 or k % atom.b.value:
         return None
@@ -361,8 +360,8 @@ def _whole(atom: PrimExpr, k: int, ranges: Ranges) -> tuple[LinearForm, int] | N
 
 
 def _greatest(atom: PrimExpr, ranges: Ranges) -> list[LinearForm]:
-    """Forms that an atom is never more than: from the end of a variable, the open divisor of a remainder, or the
-    operands of a minimum."""
+    """Return upper bounds of an atom: from the end of a variable, the symbolic divisor of a remainder, or the operands
+    of a minimum."""
     if isinstance(atom, Min):
         return [form_of(atom.b, ranges), form_of(atom.a, ranges)]
     end = _end(atom, ranges)
@@ -370,8 +369,8 @@ def _greatest(atom: PrimExpr, ranges: Ranges) -> list[LinearForm]:
 
 
 def _end(e: PrimExpr, ranges: Ranges) -> PrimExpr | None:
-    """Return a strict upper bound of `e`: the end of a variable, the symbolic divisor of a remainder, or an end that a
-    divisor divides."""
+    """Return a strict upper bound of `e`: the end of a variable, the symbolic divisor of a remainder, or the quotient
+    of an end."""
     if isinstance(e, Var):
         return ranges.ends.get(e)
     if isinstance(e, FloorMod):
@@ -382,7 +381,7 @@ def _end(e: PrimExpr, ranges: Ranges) -> PrimExpr | None:
 
 
 def _divided(e: PrimExpr, divisor: PrimExpr) -> PrimExpr | None:
-    """Divide a product by one of its factors: (n * (m * 12)) by 12 or by m; None where the divisor is not a factor."""
+    """Divide a product by one of its factors: (n * (m * 12)) by 12 or by m; None if the divisor is not a factor."""
     if e is divisor:
         return IntImm(e.dtype, 1)
     if not isinstance(e, Mul):
@@ -395,7 +394,7 @@ def _divided(e: PrimExpr, divisor: PrimExpr) -> PrimExpr | None:
 
 
 def decide(kind: type[Comparison], interval: tuple[int | None, int | None]) -> bool | None:
-    """Whether `x kind 0` holds for all x of the interval (True), for none (False), or that is open (None)."""
+    """Return whether `x kind 0` holds for all x of the interval (True), for none (False), or for some (None)."""
     lo, hi = interval
     if kind is LT or kind is GE:
         below = True if hi is not None and hi < 0 else False if lo is not None and lo >= 0 else None
@@ -408,7 +407,7 @@ def decide(kind: type[Comparison], interval: tuple[int | None, int | None]) -> b
 
 
 def scalar_twin(e: PrimExpr, memo: dict[PrimExpr, PrimExpr | None] | None = None) -> PrimExpr | None:
-    """Return lane `LANE` of a vector expression as a scalar expression; None where it has no such form."""
+    """Return lane `LANE` of a vector expression as a scalar expression; None if it has no such form."""
     memo = {} if memo is None else memo
     if e not in memo:
         memo[e] = _twin(e, memo)
@@ -444,7 +443,7 @@ def _over_lanes(e: PrimExpr, ranges: Ranges) -> PrimExpr:
 
 
 def as_ramp(form: LinearForm, lanes: int, dtype: DataType, lane: Var = LANE) -> PrimExpr | None:
-    """Return a ramp or a broadcast with the lanes `form`; None when `form` is not linear in `lane`."""
+    """Return a ramp or a broadcast with the lanes `form`; None if `form` is not linear in `lane`."""
     stride, rest = form.without(lane)
     if any(lane in free_vars(a) for a in rest.coefs if type(a) is not Var):
         return None

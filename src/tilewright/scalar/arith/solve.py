@@ -1,4 +1,4 @@
-"""Solving conditions: what a comparison says about one variable, and what a true condition teaches about ranges."""
+"""Solves conditions: the interval of a variable given by a comparison, and the ranges implied by a true condition."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tilewright.scalar.walk import free_vars
 
 
 def conjuncts(condition: PrimExpr) -> list[PrimExpr]:
-    """The conditions that `condition` is the conjunction of, left to right."""
+    """Return the operands of the conjunction `condition`, left to right."""
     found, stack = [], [condition]
     while stack:
         x = stack.pop()
@@ -27,7 +27,7 @@ def conjuncts(condition: PrimExpr) -> list[PrimExpr]:
 
 
 def solve(condition: PrimExpr, var: Var, ranges: Ranges) -> tuple[PrimExpr | None, PrimExpr | None] | None:
-    """`(low, end)` such that `condition` is the same as `low <= var < end`; None when it is not of that kind."""
+    """Return `(low, end)` such that `condition` is equivalent to `low <= var < end`; None if there is no such form."""
     if not isinstance(condition, Comparison) or not is_index(condition.a.dtype):
         return None
     kind, d = difference(condition, ranges)
@@ -48,7 +48,7 @@ def solve(condition: PrimExpr, var: Var, ranges: Ranges) -> tuple[PrimExpr | Non
 
 
 def assume(condition: PrimExpr, ranges: Ranges) -> Ranges:
-    """`ranges` as they are where `condition` holds."""
+    """Return `ranges` under the assumption that `condition` holds."""
     known, facts = dict(ranges.known), dict(ranges.facts)
     for c in conjuncts(condition):
         if not isinstance(c, Comparison) or not is_index(c.a.dtype):
@@ -57,7 +57,7 @@ def assume(condition: PrimExpr, ranges: Ranges) -> Ranges:
         for atom in d.coefs:
             if isinstance(atom, Var):
                 _tighten(known, atom, kind, d, ranges)
-            elif len(d.coefs) == 1:  # what is said of a size that is no variable, `(w + 1) // 2 >= 7`
+            elif len(d.coefs) == 1:  # a bound of an expression, such as `(w + 1) // 2 >= 7`
                 _tighten(facts, atom, kind, d, ranges)
     return Ranges(known, ranges.ends, facts) if known != ranges.known or facts != ranges.facts else ranges
 

@@ -1,11 +1,11 @@
-"""Systems of integer equations: which unknowns follow from what is known, and what has to be tried out.
+"""Solves systems of integer equations for unknowns, with free parameters where the solution is not unique.
 
     2*i + r == x, 0 <= i < 4, 0 <= r < 2        i := x // 2, r := x % 2
-    i + r == x,   0 <= i < 8, 0 <= r < 3        i := x - r where 0 <= x - r < 8, and r is left
+    i + r == x,   0 <= i < 8, 0 <= r < 3        i := x - r where 0 <= x - r < 8, and r is a parameter
     i // 4 == x, i % 4 == y, 0 <= i < 12        i := 4*x + y
 
-Every solution of the equations is found once: for each point of what is left where the conditions hold. Equations that
-are not linear are conditions.
+Each solution corresponds to exactly one choice of the parameters that satisfies the condition. Nonlinear equations
+become conditions.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ from tilewright.scalar.walk import substitute, walk
 
 @dataclass(slots=True)
 class Solution:
-    """Unknowns by what is known and `left`; where `condition` holds. `left` are `(variable, first, extent)`."""
+    """The unknowns as expressions of known variables and the parameters `left`, valid where `condition` holds. `left`
+    lists `(variable, first, extent)`."""
 
     values: dict[PrimExpr, PrimExpr]
     condition: PrimExpr
@@ -34,9 +35,9 @@ class Solution:
 def solve_system(
     equations: Sequence[tuple[PrimExpr, PrimExpr]], unknowns: Mapping[Var, PrimExpr], ranges: Ranges
 ) -> Solution:
-    """The unknowns, each of `[0, extent)`, for which both sides of all equations are equal.
+    """Solve the equations for the unknowns, each in `[0, extent)`.
 
-    `ranges` are those of the variables that are known.
+    `ranges` are those of the known variables.
     """
     system = _System(ranges, dict(unknowns))
     for a, b in equations:
@@ -54,14 +55,14 @@ def solve_system(
 class _System:
     known: Ranges
     unknowns: dict[Var, PrimExpr]
-    firsts: dict[Var, PrimExpr] = field(default_factory=dict)  # of quotients, which may begin elsewhere than at 0
-    free: set[Var] = field(default_factory=set)  # quotients: their limits follow from those of what is divided
+    firsts: dict[Var, PrimExpr] = field(default_factory=dict)  # of quotients, which may begin at another number than 0
+    free: set[Var] = field(default_factory=set)  # quotients: their limits follow from those of the dividend
     equations: list[LinearForm] = field(default_factory=list)  # each is 0
     conditions: list[PrimExpr] = field(default_factory=list)
     values: dict[Var, PrimExpr] = field(default_factory=dict)
 
     def ranges(self) -> Ranges:
-        """Known ranges of the variables, and limits of the unknowns."""
+        """Return the ranges of the known variables and the unknowns."""
         found = self.known
         for v, extent in self.unknowns.items():
             found = found.bind_loop(v, self.firsts.get(v, const(0, INT64)), extent)
@@ -74,7 +75,7 @@ class _System:
         self.equations.append(form_of(e, self.ranges()))
 
     def name_quotients(self) -> None:
-        """For `a // c` and `a % c`, unknowns `q` and `t` with `a == c * q + t`."""
+        """Introduce unknowns `q` and `t` for `a // c` and `a % c`, with `a == c * q + t`."""
         while (found := next(self._divisions(), None)) is not None:
             a = found.a
             same = [e for e in self._divisions() if e.a is a]
@@ -95,7 +96,7 @@ class _System:
             self.add(a - (q * c + t))
 
     def _divisions(self) -> Iterator[FloorDiv | FloorMod]:
-        """Divisions by constants of sums of unknowns that have no such divisions inside."""
+        """Yield divisions by constants of sums of unknowns without nested divisions of this kind."""
         open_now = self.open()
         for form in self.equations:
             for atom in form.coefs:
@@ -121,7 +122,7 @@ class _System:
         return True
 
     def _exact(self, form: LinearForm) -> bool:
-        """No unknown, or a single one: k * v + rest == 0."""
+        """Solve an equation with at most one unknown: k * v + rest == 0."""
         found = self._linear_in(form)
         if (
             any(x in self.open() for atom in form.coefs if not isinstance(atom, Var) for x in walk(atom))
@@ -136,7 +137,8 @@ class _System:
         return True
 
     def _digits(self, form: LinearForm) -> bool:
-        """k * v + rest + known == 0, where `rest` has fewer than |k| values: v is a quotient, `rest` the remainder."""
+        """Solve k * v + rest + known == 0 if `rest` has fewer than |k| values: v is a quotient, `rest` the remainder.
+        """
         found = self._linear_in(form)
         if (
             len(found) < 2
@@ -157,7 +159,7 @@ class _System:
         return True
 
     def _eliminate(self, form: LinearForm) -> bool:
-        """One of several unknowns by the others, which are left to be tried out: the one with the most values."""
+        """Solve for one of several unknowns, the one with the most values; the others become parameters."""
         opaque = {x for atom in form.coefs if not isinstance(atom, Var) for x in walk(atom)}
         found = [v for v in self._linear_in(form) if v not in opaque]
         if not found:
@@ -175,7 +177,7 @@ class _System:
         return extent.value if isinstance(extent, IntImm) else float("inf")
 
     def _divide(self, v: Var, form: LinearForm) -> None:
-        """`v` by the rest of an equation, which has to be a multiple of its coefficient."""
+        """Solve an equation for `v`, on the condition that the rest is divisible by its coefficient."""
         k, rest = form.without(v)
         outer = expression(rest.times(-1 if k > 0 else 1))  # |k| * v == outer
         if abs(k) != 1:

@@ -1,4 +1,4 @@
-"""Loop programs as Python functions: `from tilewright.script import tir as T`, then `@T.prim_func`."""
+"""TIR functions written in Python: `from tilewright.script import tir as T`, then `@T.prim_func`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tilewright.tir.stmt import PrimFunc
 
 
 def ir_module(cls: type) -> IRModule:
-    """A class of `@T.prim_func` functions as a module of them."""
+    """Return a class of `@T.prim_func` functions as a module."""
     found: dict[str, Any] = {name: f for name, f in vars(cls).items() if isinstance(f, PrimFunc)}
     return IRModule(found)
 

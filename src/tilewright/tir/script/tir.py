@@ -1,4 +1,4 @@
-"""`T`, for writing loop programs as Python functions:
+"""`T`, for writing TIR functions in Python:
 
     from tilewright.script import tir as T
 
@@ -7,21 +7,21 @@
         for i in T.serial(16):
             B[i] = A[i] * 2.0
 
-The function is read from its source file and never run, so its body may use every word of the language (`docs/tir.md`);
-here is what Python itself evaluates: the decorator and the parameters' annotations.
+The function's source is parsed, and the function is never run, so its body may use the whole language (`docs/tir.md`).
+This module defines what Python itself evaluates: the decorator and the annotations of parameters.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final, overload
+from typing import TYPE_CHECKING, Any, Final, overload
 
 from tilewright.tir.parser import parse_python
 from tilewright.tir.stmt import PrimFunc
 
 
 class Annotation:
-    """The annotation of a parameter. Python may call or index it; its meaning is read from the source."""
+    """The annotation of a parameter. Python may call or index it; the parser reads its meaning from the source."""
 
     def __call__(self, *args: object, **options: object) -> Annotation:
         return self
@@ -34,6 +34,9 @@ Buffer: Final = Annotation()
 handle: Final = Annotation()
 int8 = int16 = int32 = int64 = uint8 = uint16 = uint32 = uint64 = float32 = float64 = Annotation()
 
+if TYPE_CHECKING:  # the words of a function's body, which is read and never run
+    def __getattr__(name: str) -> Any: ...
+
 
 @overload
 def prim_func(function: Callable[..., Any]) -> PrimFunc: ...
@@ -42,9 +45,9 @@ def prim_func(*, name: str = ..., private: bool = ...) -> Callable[[Callable[...
 
 
 def prim_func(function: Callable[..., Any] | None = None, *, name: str = "", private: bool = False) -> Any:
-    """The loop program that a Python function spells; `name` is its name where that is no Python name.
+    """Parse a Python function as a TIR function. `name` is its name if that is not a Python identifier.
 
-    Raises `ParseError`, which shows the line of the file.
+    Raises `ParseError` with the line of the file.
     """
     return parse_python if function is None else parse_python(function)
 

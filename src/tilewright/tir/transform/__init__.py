@@ -1,4 +1,4 @@
-"""Passes over loops, one per file; under TVM's names over modules: `tir.transform.Simplify()(mod)`."""
+"""TIR passes, one per file; as module passes under TVM's names: `tir.transform.Simplify()(mod)`."""
 
 from __future__ import annotations
 

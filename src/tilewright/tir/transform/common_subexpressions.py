@@ -1,13 +1,13 @@
-"""Give a name to what several statements compute.
+"""Name values that several statements compute.
 
     for i in T.serial(8):              ->      for i in T.serial(8):
         A[i // 3 + 1] = 1.0                        cse = i // 3
         B[i // 3 + 2] = 2.0                        A[cse + 1] = 1.0
                                                    B[cse + 2] = 2.0
 
-A name stands right inside of the loop that its value depends on last. Values that read memory, that divide by what may
-be zero, or that are vectors stay where they are. Code generation shares the expressions of one run of statements by
-itself: this pass is for reading and for other back ends, and is not on the way of `lower_loops`.
+A binding is placed directly inside the innermost loop that the value depends on. Values that read memory, may divide by
+zero, or are vectors are not bound. Code generation shares the expressions of consecutive statements by itself. So this
+pass is for readability and for other back ends, and is not part of `lower_loops`.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _DIVISIONS: Final = (FloorDiv, FloorMod, TruncDiv, TruncMod)
 
 
 def common_subexpressions(func: PrimFunc) -> PrimFunc:
-    """`func` with a `Let` for each scalar that is computed at least twice inside of a loop."""
+    """Bind each scalar that is computed at least twice inside a loop with a `Let`."""
     return func.with_body(_stmt(func.body, frozenset()))
 
 
@@ -50,7 +50,7 @@ def _stmt(s: Stmt, known: frozenset[Var]) -> Stmt:
 
 
 def _named(body: Stmt, var: Var, known: frozenset[Var]) -> Stmt:
-    """`body` with names for what depends on `var`, and on nothing that is bound inside, more than once."""
+    """Bind values that depend on `var`, but not on inner variables, and occur more than once in `body`."""
     counts = _counts(body, var, known)
     if not counts:
         return body

@@ -1,4 +1,4 @@
-"""Every loop, block and `Let` gets variables of its own.
+"""Give every loop, block and `Let` its own variables.
 
     for i: A[i] = 0;  for i: B[i] = 1      (one variable, bound twice)
       ->
@@ -16,8 +16,7 @@ from tilewright.tir.stmt import Block, For, Let, PrimFunc, Stmt, map_bodies, sub
 
 
 def convert_ssa(func: PrimFunc) -> PrimFunc:
-    """A variable that is bound again becomes a new one there. Needs nothing; returns `func` itself when nothing is
-    bound twice."""
+    """Rename variables that are bound again. Returns `func` itself if no variable is bound twice."""
     return func.with_body(_visit(func.body, set()))
 
 
@@ -42,7 +41,7 @@ def _visit(s: Stmt, bound: set[Var]) -> Stmt:
 
 
 def _own(variables: Sequence[Var], bound: set[Var]) -> dict[Var, Var]:
-    """New variables for those that are bound already."""
+    """Return new variables for those that are already bound."""
     return {v: Var(v.name, v.dtype) for v in variables if v in bound}
 
 

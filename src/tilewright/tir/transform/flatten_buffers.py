@@ -1,9 +1,9 @@
-"""Give every buffer one dimension, row-major.
+"""Convert every buffer to one dimension, row-major.
 
     A: T.Buffer((4, 8, 3))                     A: T.Buffer((96,))
     A[f // 8, f % 8, c]                ->      A[f * 3 + c]
 
-Parameters become flat buffers of the same names. The result is simplified.
+Parameters become flat buffers with the same names. The result is simplified.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tilewright.tir.transform.simplify import simplify
 
 
 def flatten_buffers(func: PrimFunc) -> PrimFunc:
-    """`func` over flat buffers."""
+    """Convert the buffers of `func` to flat buffers."""
     func = func.with_body(_laid_out(func.body))
     owned = [s.buffer for s in walk_stmt(func.body) if isinstance(s, Allocate)]
     flat = {b: _flat(b) for b in (*func.params, *owned)}
@@ -39,7 +39,7 @@ def flatten_buffers(func: PrimFunc) -> PrimFunc:
 
 
 def _laid_out(s: Stmt) -> Stmt:
-    """`s` with strides as numbers, and without the promises about them, which are checked."""
+    """Return `s` with strides as numbers, and with the checks of strides evaluated and removed."""
 
     def stride(e: PrimExpr) -> PrimExpr | None:
         if isinstance(e, Call) and e.op is stride_of and isinstance(load := e.args[0], Load):
@@ -84,7 +84,7 @@ def _flat(buffer: Buffer) -> Buffer:
 
 
 def _place(buffer: Buffer, indices: tuple[PrimExpr, ...]) -> PrimExpr:
-    """The position of an element: row-major, or by the strides of the buffer; vectors in any dimension."""
+    """Return the linear index of an element: row-major, or by the strides of the buffer; indices may be vectors."""
     place: PrimExpr = IntImm("int64", 0)
     if buffer.strides:
         for i, s in zip(indices, buffer.strides, strict=True):

@@ -1,10 +1,10 @@
-"""Ask a question once, outside of the loops that do not change the answer.
+"""Move loop-invariant conditions out of loops.
 
     for i in T.serial(8):              ->      if n < 4:
         if n < 4:                                  for i in T.serial(8):
             A[i] = B[i]                                A[i] = B[i]
 
-Both sides of a question get the loop. A condition that reads memory which the loop writes stays.
+Both branches get a copy of the loop. A condition that reads memory written by the loop stays.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from tilewright.tir.transform.convert_ssa import convert_ssa
 
 
 def hoist_conditions(func: PrimFunc) -> PrimFunc:
-    """`func` with conditions that are all of a loop's body moved out of it. Leaves variables bound once."""
+    """Move conditions that enclose a loop's whole body out of the loop. Variables are bound once afterwards."""
     return convert_ssa(func.with_body(_stmt(func.body)))
 
 

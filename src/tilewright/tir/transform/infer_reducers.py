@@ -1,4 +1,4 @@
-"""Blocks that are plainly sums, products, maxima or minima say so.
+"""Annotate blocks that are sums, products, maxima or minima with their reducer.
 
     with T.init(): C[v] = 0.0                     T.reducer("sum", lambda x, y: (x + y,), (0.0,))
     C[v] = C[v] + A[v, r]                   ->    with T.init(): …
@@ -54,7 +54,7 @@ def _differ(a: Sequence[PrimExpr], b: Sequence[PrimExpr]) -> bool:
 
 
 def _combiner(value: PrimExpr, old: PrimExpr) -> Combiner | None:
-    """How `value` adds to `old`."""
+    """Return the combiner by which `value` updates `old`, or None."""
     if isinstance(value, E.Call):
         return SUM if value.op in ACCUMULATING and value.args[2] is old else None
     return _KINDS.get(type(value)) if isinstance(value, Binary) and (value.a is old) != (value.b is old) else None

@@ -1,4 +1,4 @@
-"""Values marked `double_buffer` have their memory twice: one half is filled for the next trip while the other is read.
+"""Double-buffer values marked `double_buffer`: one half is filled for the next trip while the other is read.
 
     for i in range(8): { for x in range(4): B[x] = A[i, x];  for x in range(4): C[i, x] = B[x] }        B marked
       ->
@@ -8,7 +8,7 @@
         for x in range(4): C[i, x] = B[i % 2, x]
     }
 
-Caches of a CPU do this by themselves, so it is not among the passes that every program goes through.
+The caches of a CPU do this by themselves, so the pass is not part of the default pipeline.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ MARK = "double_buffer"
 
 
 def inject_double_buffer(func: PrimFunc) -> PrimFunc:
-    """Needs a schedulable program. A marked value that no loop of its reader computes, or that is made of what the
-    same trip makes, stays."""
+    """Needs a schedulable program. A marked value stays if it is not computed inside a loop of its reader, or depends
+    on values of the same trip."""
     for block in [s for s in walk_stmt(func.body) if isinstance(s, Block) and s.annotations.get(MARK)]:
         func = _doubled(func, block)
     return func
@@ -96,8 +96,8 @@ def _doubled(func: PrimFunc, block: Block) -> PrimFunc:
 
 
 def _own_value(func: PrimFunc, block: Block, nest: Stmt, target: For) -> Buffer | None:
-    """The value of `block`, where each trip of `target` makes it anew from what was there before, and nothing else
-    needs it."""
+    """Return the value of `block` if each trip of `target` recomputes it from earlier values, and it is used only in
+    `target`."""
     results = stored_buffers(block)
     if (
         len(results) != 1 or results[0] in func.params

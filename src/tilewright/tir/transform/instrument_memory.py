@@ -1,4 +1,4 @@
-"""Guards every memory access of a lowered program by a check.
+"""Guard every memory access of a lowered program by a check.
 
     for i in T.serial(n):                      for i in T.serial(n):
         B[i] = A[I[i]]                 ->          if I[i] < 0 or I[i] >= 64:
@@ -6,12 +6,11 @@
                                                    else:
                                                        B[i] = A[I[i]]
 
-
-Needs a lowered program (no blocks); vectorized and unrolled loops around checks become serial. Accesses that the loop
-ranges prove to be right are not checked. With `uninitialized`, each allocated buffer gets a shadow buffer of truth
-values that records the written elements. With `overlaps`, no parameter that is written may share memory with another. A
-wrong access is skipped and the program continues, so that checks work in parallel loops; its results are invalid.
-Raises nothing; `tilewright.base.memory_faults` describes the reports.
+Needs a lowered program (no blocks); vectorized and unrolled loops around checks become serial. Accesses that loop
+ranges prove to be in bounds are not checked. With `uninitialized`, each allocated buffer gets a shadow buffer of flags
+that records the written elements. With `overlaps`, no written parameter may share memory with another. A wrong access
+is skipped and the program continues, so that checks work in parallel loops; its results are invalid. Raises nothing;
+`tilewright.base.memory_faults` describes the reports.
 """
 
 from __future__ import annotations
@@ -76,8 +75,7 @@ _LONGEST_LINE: Final = 140
 
 @dataclass(frozen=True, slots=True)
 class Checks:
-    """The enabled checks; `in_place` allows a result to begin at the address of an input, as memory plans of graphs
-    do."""
+    """The enabled checks. `in_place` allows a result at the address of an input, as in memory plans of graphs."""
 
     bounds: bool = True
     uninitialized: bool = False
@@ -86,7 +84,7 @@ class Checks:
 
     @staticmethod
     def current(*, in_place: bool = False) -> Checks | None:
-        """Return the checks that the current `PassContext` enables; None where it enables no check."""
+        """Return the checks that the current `PassContext` enables; None if there are none."""
         get = PassContext.current().get
         within, written, apart = (
             bool(get(f"tir.instrument_{name}"))
@@ -96,23 +94,23 @@ class Checks:
 
 
 def instrument_memory(func: PrimFunc, checks: Checks, first: int = 0) -> tuple[PrimFunc, tuple[Site, ...]]:
-    """`func` with its accesses checked, and the sites of the checks, numbered from `first` on."""
+    """Check the accesses of `func`. Return the new function, and the sites of the checks, numbered from `first` on."""
     instrument = _Instrument(func, checks, first)
     return func.with_body(instrument.function()), tuple(instrument.sites)
 
 
 @dataclass(frozen=True, slots=True)
 class _Scope:
-    """Where a statement stands: what is known of variables, the loops around, and the node that it computes."""
+    """The context of a statement: known ranges, the loops around it, and the node that it computes."""
 
     ranges: Ranges
     loops: tuple[Var, ...]
     origin: Origin | None
     holds: tuple[PrimExpr, ...] = ()
-    """The conditions around it."""
+    """The enclosing conditions."""
 
     def where(self, condition: PrimExpr) -> _Scope:
-        """The same scope under a condition, without what it says of memory, which may change."""
+        """Return the scope under a condition, without the parts that read memory, which may change."""
         known = [
             c for c in conjuncts(condition) if c.dtype.lanes == 1 and not any(isinstance(x, Load) for x in walk(c))
         ]
@@ -125,9 +123,9 @@ class _Instrument:
         self.sites: list[Site] = []
         self.printed = PrintedFunc(func)
         self.written: dict[Buffer, Buffer] = {}
-        """The buffers of truth values."""
+        """The shadow buffers of flags."""
         self.added = 0
-        """How many statements are new: the loops around them run one trip after the other."""
+        """Number of new statements; loops around them become serial."""
 
     def function(self) -> Stmt:
         scope = _Scope(Ranges(), (), self.func.origin)
@@ -180,8 +178,8 @@ class _Instrument:
 
     # Checks.
     def guarded(self, checked: Stmt, s: Stmt, accesses: Sequence[Access], scope: _Scope) -> Stmt:
-        """`checked`, which `s` became, where all accesses of `s` itself are right; else the report of the first that
-        is not."""
+        """Return `checked`, the new form of `s`, guarded by checks of the accesses of `s` itself; the first wrong
+        access is reported."""
         for access in reversed(accesses):
             if self.checks.uninitialized and access.reads and access.buffer in self.written:
                 bad = logical_not(Load(self.written[access.buffer], access.indices))
@@ -217,8 +215,7 @@ class _Instrument:
         return Evaluate(call_extern("void", f"{FAULT}{count}", const(number, INT64), *padded))
 
     def seen(self, s: Stmt, text: str) -> tuple[int, str, int, int]:
-        """Where the text of a statement shows an expression: the number of the line, the line, the column and the
-        width there."""
+        """Return the position of an expression in the text of a statement: line number, line, column and width."""
         line = self.printed.line_of(s)
         shown = self.printed.lines[line - 1].strip() if line else ""
         found = re.search(rf"(?<![\w.]){re.escape(text)}", shown)
@@ -230,8 +227,8 @@ class _Instrument:
         return line, shown, column, width
 
     def apart(self, body: Stmt) -> Stmt:
-        """`body` where no parameter that is written shares memory with another. Those with strides are left out: they
-        may interleave."""
+        """Report written parameters that share memory with another one; otherwise run `body`. Parameters with strides
+        are not checked, since they may interleave."""
         dense = [b for b in self.func.params if not b.strides]
         stored = {*stored_buffers(self.func.body)}
         pairs = [(a, b) for k, a in enumerate(dense) for b in dense[k + 1 :] if a in stored or b in stored]
@@ -249,7 +246,7 @@ class _Instrument:
         return body
 
     def seen_head(self, b: Buffer) -> tuple[int, str, int, int]:
-        """The same for a parameter, in the head of the function."""
+        """Return the position of a parameter in the header of the function, as `seen` does."""
         line = next(k for k, text in enumerate(self.printed.lines) if text.startswith("def "))
         text, name = self.printed.lines[line], self.printed.name(b)
         found = re.search(rf"\b{re.escape(name)}: T\.Buffer\([^\"]*\"[^\"]*\"\)?", text)
@@ -265,7 +262,7 @@ _RULES: Final[dict[type, Callable[[_Instrument, Any, _Scope], Stmt]]] = {
 
 
 def _outside(access: Access, scope: _Scope) -> PrimExpr:
-    """Whether an index is out of bounds, as far as that is not known."""
+    """Return the condition that an index is out of bounds, without parts known to be false."""
     bad = []
     ranges, holds = scope.ranges, {simplify(c, scope.ranges) for c in scope.holds}
     for i, d in zip(access.indices, access.buffer.shape, strict=True):
@@ -277,7 +274,7 @@ def _outside(access: Access, scope: _Scope) -> PrimExpr:
 
 
 def _filled(buffer: Buffer, value: int) -> Stmt:
-    """Loops that store one truth value everywhere."""
+    """Return loops that store one flag everywhere."""
     axes = [Var(f"w{k}", INT64) for k in range(len(buffer.shape))]
     body: Stmt = Store(buffer, const(value, BOOL), tuple(axes))
     for axis, extent in zip(reversed(axes), reversed(buffer.shape), strict=True):
@@ -286,7 +283,7 @@ def _filled(buffer: Buffer, value: int) -> Stmt:
 
 
 def _memory(b: Buffer) -> tuple[PrimExpr, PrimExpr]:
-    """The address of a buffer, and its bytes."""
+    """Return the address of a buffer, and its size in bytes."""
     begin = Call("handle", address_of, [Load(b, tuple(const(0, INT64) for _ in b.shape)), const(1, INT64)])
     size: PrimExpr = const(b.dtype.itemsize, INT64)
     for d in b.shape:

@@ -29,7 +29,7 @@ def lasting(condition: PrimExpr, body: Stmt) -> PrimExpr:
 
 
 def trips(loop: For) -> range | None:
-    """The values of the loop variable when they are constants."""
+    """Return the values of the loop variable if its bounds are constants, else None."""
     if isinstance(loop.min, IntImm) and isinstance(loop.extent, IntImm):
         return range(loop.min.value, loop.min.value + max(0, loop.extent.value))
     return None

@@ -1,14 +1,14 @@
-"""Blocks become plain statements, and every inner value gets its memory where it is needed.
+"""Replace blocks by plain statements, and allocate every intermediate value where it is used.
 
     for i: for r: with block("C", i=i, r=r reduce) where i < 10: init: C[i] = 0; C[i] = C[i] + A[i, r]
       ->
     for i: if i < 10: C[i] = 0
            for r: if i < 10: C[i] = C[i] + A[i, r]
 
-The first value of a reduction is stored before the outermost of its reduction loops; where a loop is over a spatial and
-a reduction axis at once, by the first step of each sum. A vectorized reduction loop keeps one partial result in each
-lane and combines the lanes once, after the reduction loops. Each trip of a reduction loop annotated `apart` sums up
-from nothing and is then added to the total: a long sum loses less to rounding in pieces.
+The initial value of a reduction is stored before the outermost of its reduction loops. If a loop is over a spatial and
+a reduction axis at once, the first step of each sum stores it. A vectorized reduction loop keeps one partial result in
+each lane and combines the lanes once, after the reduction loops. Each trip of a reduction loop annotated `apart`
+computes a separate sum, which is then added to the total: this reduces the rounding error of long sums.
 """
 
 from __future__ import annotations
@@ -66,8 +66,8 @@ Points = dict[PrimExpr, PrimExpr]
 
 
 def lower_blocks(func: PrimFunc) -> PrimFunc:
-    """Take the blocks away. Needs a schedulable program; leaves a lowered one, inner values allocated and cut to
-    size."""
+    """Remove the blocks. Needs a schedulable program; leaves a lowered one, with intermediate values allocated at
+    reduced size."""
     partials: list[Buffer] = []
     apart = _aligned(func.body)
     body = _visit(func.body, partials)
@@ -79,7 +79,7 @@ def lower_blocks(func: PrimFunc) -> PrimFunc:
 
 
 def _aligned(s: Stmt) -> dict[Buffer, list[Alignment]]:
-    """How far apart in memory elements of buffers are to be, as blocks say it of their results."""
+    """Return the strides that blocks require for their results."""
     found: dict[Buffer, list[Alignment]] = {}
     for x in walk_stmt(s):
         for result, dimension, factor, offset in x.annotations.get(ALIGNED, ()) if isinstance(x, Block) else ():
@@ -88,7 +88,7 @@ def _aligned(s: Stmt) -> dict[Buffer, list[Alignment]]:
 
 
 def guarded(condition: PrimExpr, body: Stmt) -> Stmt:
-    """Return `body` under a condition, or `body` itself when the condition is true."""
+    """Return `body` under a condition, or `body` itself if the condition is true."""
     return body if isinstance(condition, IntImm) and condition.value else IfThenElse(condition, body)
 
 
@@ -111,7 +111,7 @@ def _visit(s: Stmt, partials: list[Buffer]) -> Stmt:
 
 
 def mixed_loops(block: Block) -> frozenset[Var]:
-    """The loops around a block over both a spatial and a reduction axis: what `fuse` makes of one of each."""
+    """Return the loops around a block that are over both a spatial and a reduction axis, as made by `fuse`."""
     over: dict[str, set[Var]] = {"spatial": set(), "reduce": set()}
     for it, binding in zip(block.iters, block.bindings, strict=True):
         over[it.kind].update(free_vars(binding))
@@ -119,8 +119,8 @@ def mixed_loops(block: Block) -> frozenset[Var]:
 
 
 def _varying(s: Stmt, block: Block) -> bool:
-    """Whether a reduction loop says how often another loop around `block` runs: then no nest visits all first values
-    before."""
+    """Return whether the bounds of another loop around `block` depend on a reduction loop: then no separate nest can
+    initialize all results before."""
     over = set[Var]()
     while isinstance(s, For):
         if not _over_reduction(block, s.var) and any(v in over for e in (s.min, s.extent) for v in free_vars(e)):
@@ -142,15 +142,15 @@ def _points(block: Block) -> Points:
 
 
 def _reduction_below(s: Stmt) -> Block | None:
-    """The only block inside `s`, when it is a reduction reached through loops alone."""
+    """Return the only block inside `s` if it is a reduction reached only through loops, else None."""
     while isinstance(s, For):
         s = s.body
     return s if isinstance(s, Block) and s.init is not None else None
 
 
 def _first_values(outermost: For) -> tuple[list[Stmt], For]:
-    """Return the stores of initial values of the reductions along a loop, for a loop that contains other computations
-    too."""
+    """Return the initialization of the reductions along a loop that also contains other computations, and the rest of
+    the loop."""
     found = list(_reductions_over(outermost, outermost.var, []))
     if not found:
         return [], outermost
@@ -174,7 +174,7 @@ def _first_values(outermost: For) -> tuple[list[Stmt], For]:
 
 
 def _reductions_over(s: Stmt, var: Var, loops: list[For]) -> Iterator[tuple[Block, list[For]]]:
-    """The reductions inside `s` along `var`, with the loops around each."""
+    """Yield the reductions inside `s` along `var`, with the loops around each."""
     if isinstance(s, Block):
         if s.init is not None and _over_reduction(s, var) and not mixed_loops(s):
             yield s, loops
@@ -191,7 +191,7 @@ def _over_reduction(block: Block, var: Var) -> bool:
 
 
 def _reduction(outermost: For, block: Block, partials: list[Buffer]) -> Stmt:
-    """The nest from the outermost reduction loop down: first values, then the steps."""
+    """Return the nest from the outermost reduction loop inwards: initialization, then the steps."""
     loops: list[For] = []
     s: Stmt = outermost
     while isinstance(s, For):
@@ -217,7 +217,7 @@ def _apart(
     block: Block, loops: list[For], reducing: list[For], depth: int, predicate: PrimExpr, shared: PrimExpr,
     partials: list[Buffer]
 ) -> Stmt:
-    """Each trip of one reduction loop sums up apart, from nothing, and is added to the total at its end."""
+    """Let each trip of one reduction loop compute a separate sum, which is added to the total at its end."""
     outer, inner, points = loops[: depth + 1], loops[depth + 1 :], _points(block)
     rows = [f for f in inner if f not in reducing]
     combiner = block.annotations.get("combiner")
@@ -244,7 +244,7 @@ def _first_store(block: Block) -> Store:
 
 
 def _without(predicate: PrimExpr, variables: Sequence[Var]) -> PrimExpr:
-    """The conjuncts of a predicate that do not involve `variables`."""
+    """Return the conjuncts of a predicate that do not involve `variables`."""
     parts, stack = [], [predicate]
     while stack:
         p = stack.pop()

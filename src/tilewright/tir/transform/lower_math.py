@@ -2,18 +2,18 @@
 
     B[i] = I.sigmoid(A[i])      ->      B[i] = 1.0 / (1.0 + …)        a polynomial, shifts and fused multiply-adds
 
-`float32`, scalars and vectors alike; 16-bit floats go through `float32`. The other types and the functions not in
-`EXPANSIONS` stay calls, which code generation maps to the C library. Errors, measured over all exponents against
-`float64` (`tests/test_tir_lower_math.py` holds them), in units in the last place, subnormal results included:
+Applies to scalar and vector `float32`; 16-bit floats are computed in `float32`. Other types, and functions not in
+`EXPANSIONS`, stay calls, which code generation maps to the C library. Errors in units in the last place, measured over
+all exponents against `float64` (`tests/test_tir_lower_math.py` verifies them), including subnormal results:
 
     exp 1, exp2 1, log 1, log2 2, tanh 2.5, sigmoid 2.5, erf 2, rsqrt 1.5
 
-A value that is rounded to bfloat16 when stored needs less: there erf is one polynomial with an absolute error of at
+A value rounded to bfloat16 when stored needs less accuracy: for it, erf is one polynomial with an absolute error of at
 most 2.5e-5 and a relative error of at most 1.1e-4.
 
-Infinities, NaN, zeros and the ends of the range give what the C library gives. Polynomials are minimax fits (Lawson's
-iteration on Chebyshev nodes, coefficients rounded to `float32` one after the other) with the error named beside them;
-the reductions are those of Cody and Waite, *Software Manual for the Elementary Functions* (1980).
+Infinities, NaN, zeros and the ends of the range give the same results as the C library. Polynomials are minimax fits
+(Lawson's iteration on Chebyshev nodes, coefficients rounded to `float32` one after the other) with their errors given
+below. The range reductions are those of Cody and Waite, *Software Manual for the Elementary Functions* (1980).
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ _ERF_COARSE: Final = (1.1282684803009033, -0.3753148913383484, 0.111079350113868
 
 
 def lower_math(func: PrimFunc) -> PrimFunc:
-    """`func` with the elementary functions of `EXPANSIONS` written out."""
+    """Expand the elementary functions of `EXPANSIONS` in `func`."""
     return func.with_body(_stmt(func.body))
 
 
@@ -86,8 +86,8 @@ def _is_rounded(e: PrimExpr) -> bool:
 class _Lowering:
     """Lowers the expressions of one statement.
 
-    An argument that reads memory and that its expansion chooses by is bound to a variable first: reads below a `Select`
-    are conditional, and these need not be.
+    An argument that reads memory, and on which an expansion branches, is bound to a variable first: loads below a
+    `Select` are conditional, which is unnecessary here.
     """
 
     def __init__(self) -> None:
@@ -95,9 +95,8 @@ class _Lowering:
         self.memo: dict[tuple[PrimExpr, bool, bool], PrimExpr] = {}
 
     def expr(self, e: PrimExpr, guarded: bool, coarse: bool = False) -> PrimExpr:
-        """`e` lowered; `guarded` when it stands below a `Select`, where nothing may be read early; `coarse` when sums
-        and products of it are rounded to bfloat16.
-        """
+        """Return `e` lowered. `guarded`: it is below a `Select`, where loads cannot be moved up. `coarse`: sums and
+        products of it are rounded to bfloat16."""
         old = e.operands()
         if not old:
             return e
@@ -124,7 +123,7 @@ class _Lowering:
 
 
 def expand(e: PrimExpr, coarse: bool = False) -> PrimExpr | None:
-    """The arithmetic for a call, or None where it stays a call; `coarse` where bfloat16 is all that is kept of it."""
+    """Return the arithmetic for a call, or None if it stays a call; `coarse`: the result is rounded to bfloat16."""
     if not isinstance(e, Call):
         return None
     rule = COARSE.get(e.op) if coarse else None
@@ -138,7 +137,7 @@ def expand(e: PrimExpr, coarse: bool = False) -> PrimExpr | None:
 
 
 def _polynomial(x: PrimExpr, coefficients: Sequence[float]) -> PrimExpr:
-    """`sum(coefficients[k] * x**k)` by Horner's rule."""
+    """Return `sum(coefficients[k] * x**k)` by Horner's rule."""
     total = const(coefficients[-1], x.dtype)
     for c in reversed(coefficients[:-1]):
         total = fma(total, x, const(c, x.dtype))
@@ -146,7 +145,7 @@ def _polynomial(x: PrimExpr, coefficients: Sequence[float]) -> PrimExpr:
 
 
 def _clamp(x: PrimExpr, low: float, high: float) -> PrimExpr:
-    """`x` within limits; NaN stays NaN, since `Min` and `Max` keep their first operand's."""
+    """Clamp `x`; NaN stays NaN, since `Min` and `Max` return their first operand for NaN."""
     return T.maximum(T.minimum(x, high), low)
 
 
@@ -159,29 +158,29 @@ def _int(x: PrimExpr, value: int) -> PrimExpr:
 
 
 def _power_of_two(n: PrimExpr, like: PrimExpr) -> PrimExpr:
-    """2**n as float32 for integers -126 <= n <= 127."""
+    """Return 2**n as float32 for integers -126 <= n <= 127."""
     return reinterpret(shift_left(n + 127, _int(like, 23)), dtype=like.dtype)
 
 
 def _round(x: PrimExpr) -> tuple[PrimExpr, PrimExpr]:
-    """The integer nearest to `x`, as float32 and as int32; |x| must be below 2**22."""
+    """Return the integer nearest to `x`, as float32 and as int32; |x| must be below 2**22."""
     shifted = x + _MAGIC
     return shifted - _MAGIC, reinterpret(shifted, dtype=_ints(x)) - _MAGIC_BITS
 
 
 def _split_exponent(x: PrimExpr) -> tuple[PrimExpr, PrimExpr]:
-    """`(r, n)` with exp(x) = exp(r) * 2**n and |r| <= log(2) / 2."""
+    """Return `(r, n)` with exp(x) = exp(r) * 2**n and |r| <= log(2) / 2."""
     n, k = _round(x * (1 / log(2)))
     return fma(n, const(-_LN2_LOW, x.dtype), fma(n, const(-_LN2_HIGH, x.dtype), x)), k
 
 
 def _exp_minus_1(r: PrimExpr) -> PrimExpr:
-    """exp(r) - 1 for |r| <= log(2) / 2."""
+    """Return exp(r) - 1 for |r| <= log(2) / 2."""
     return fma(r * r, _polynomial(r, _EXP), r)
 
 
 def _scaled(p: PrimExpr, n: PrimExpr) -> PrimExpr:
-    """p * 2**n in two steps, so that neither factor leaves the range of float32."""
+    """Return p * 2**n, computed in two steps so that neither factor leaves the range of float32."""
     half = shift_right(n, _int(p, 1))
     return p * _power_of_two(half, p) * _power_of_two(n - half, p)
 
@@ -198,7 +197,7 @@ def _exp2(x: PrimExpr) -> PrimExpr:
 
 
 def _log_parts(x: PrimExpr) -> tuple[PrimExpr, PrimExpr, PrimExpr]:
-    """`(n, f, c)` with x = 2**n * (1 + f) and log(1 + f) = f + c, for positive finite x."""
+    """Return `(n, f, c)` with x = 2**n * (1 + f) and log(1 + f) = f + c, for positive finite x."""
     tiny = x < 1.1754943508222875e-38
     bits = reinterpret(if_then_else(tiny, x * float(2**23), x), dtype=_ints(x))
     n = shift_right(bits - 0x3F3504F3, _int(x, 23))  # the bits of sqrt(1/2)
@@ -209,7 +208,8 @@ def _log_parts(x: PrimExpr) -> tuple[PrimExpr, PrimExpr, PrimExpr]:
 
 
 def _log_ends(x: PrimExpr, value: PrimExpr) -> PrimExpr:
-    """`value` for positive finite x; minus infinity at zero, NaN below, and infinity and NaN as they are."""
+    """Return `value` for positive finite x, minus infinity for zero, NaN for negative x, and x itself for infinity and
+    NaN."""
     value = if_then_else(x < float("inf"), value, x)
     return if_then_else(x > 0.0, value, if_then_else(x.equal(0.0), -inf, if_then_else(x < 0.0, nan, x)))
 
@@ -227,14 +227,14 @@ def _log2(x: PrimExpr) -> PrimExpr:
 
 
 def _exp_minus_1_below_0(x: PrimExpr) -> PrimExpr:
-    """exp(x) - 1 for -87 <= x <= 0."""
+    """Return exp(x) - 1 for -87 <= x <= 0."""
     r, n = _split_exponent(x)
     scale = _power_of_two(n, x)
     return fma(scale, _exp_minus_1(r), scale - 1.0)
 
 
 def _signed(magnitude: PrimExpr, sign: PrimExpr) -> PrimExpr:
-    """`magnitude` (not negative) with the sign of `sign`."""
+    """Return `magnitude` (not negative) with the sign of `sign`."""
     bit = I.bitwise_and(reinterpret(sign, dtype=_ints(sign)), _int(sign, -(1 << 31)))
     return reinterpret(I.bitwise_or(reinterpret(magnitude, dtype=_ints(sign)), bit), dtype=sign.dtype)
 
@@ -268,4 +268,4 @@ EXPANSIONS: Final[dict[Intrinsic, Callable[..., PrimExpr]]] = {
     I.rsqrt: _rsqrt,
 }
 COARSE: Final[dict[Intrinsic, Callable[..., PrimExpr]]] = {I.erf: _erf_coarse}
-"""Where the result is rounded to bfloat16."""
+"""Expansions for results that are rounded to bfloat16."""

@@ -1,4 +1,4 @@
-"""The elements of buffers that expressions and stores access, each with the conditions under which that happens."""
+"""The elements of buffers that expressions and stores access, each with the conditions of the access."""
 
 from __future__ import annotations
 
@@ -31,16 +31,15 @@ from tilewright.tir.stmt import Stmt, Store, expressions
 _MOST_WAYS: Final = 256
 """Maximum number of combinations of conditions under which one expression is visited."""
 _NO_READS: Final = (prefetch, stride_of, expect)
-"""Intrinsics whose argument names an element without reading it."""
+"""Intrinsics that do not read the element given as their argument."""
 
 
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """An element that is read or written where all conditions of `path` hold.
+    """An element that is read or written if all conditions of `path` hold.
 
-    `seen` is the expression that the text of the program shows; `reads` is true where the program uses the value of the
-    element.
+    `seen` is the expression shown in the program's text; `reads` is true if the program uses the element's value.
     """
 
     buffer: Buffer
@@ -80,7 +79,7 @@ class _Reads:
         self.denied: dict[PrimExpr, PrimExpr] = {}
 
     def collect(self, e: PrimExpr, path: tuple[PrimExpr, ...] = ()) -> None:
-        """Add the elements that `e` reads where all conditions of `path` hold. Raises `CompileError` for too many
+        """Add the elements that `e` reads if all conditions of `path` hold. Raises `CompileError` for too many
         combinations of conditions."""
         ways = self.ways.setdefault(e, [])
         if any(len(way) <= len(path) and all(a is b for a, b in zip(way, path, strict=False)) for way in ways):
@@ -116,7 +115,7 @@ class _Reads:
         return self.denied[condition]
 
     def _collect_shared(self, a: PrimExpr, b: PrimExpr, path: tuple[PrimExpr, ...]) -> None:
-        """Add the elements that both sides of a choice read whatever the conditions within them are."""
+        """Add the elements that both sides of a choice read unconditionally."""
         first = _always(a)
         if len(first) > 1:
             for e in _always(b):
@@ -135,12 +134,12 @@ class _Reads:
 
 
 def _is_short(e: PrimExpr) -> TypeGuard[And | Or]:
-    """Whether the second operand is evaluated only where the first does not decide the result."""
+    """Return whether the second operand is evaluated only if the first does not decide the result."""
     return isinstance(e, And | Or) and e.dtype.lanes == 1
 
 
 def _always(root: PrimExpr) -> dict[PrimExpr, None]:
-    """Return the subexpressions that are evaluated whatever the conditions are, operands first."""
+    """Return the subexpressions that are evaluated unconditionally, operands first."""
     found: dict[PrimExpr, None] = {}
     stack: list[tuple[PrimExpr, bool]] = [(root, False)]
     while stack:
@@ -175,7 +174,7 @@ def _collect_element(
 
 
 def _lane(e: PrimExpr, k: int) -> PrimExpr:
-    """Lane `k` of a vector expression."""
+    """Return lane `k` of a vector expression."""
     if e.dtype.lanes == 1:
         return e
     match e:

@@ -1,5 +1,5 @@
-"""The loop passes under TVM's names, over modules: `tir.transform.Simplify()(mod)`. Each pass changes only loop
-functions."""
+"""The TIR passes as module passes under TVM's names: `tir.transform.Simplify()(mod)`. They change only TIR functions.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ LoopPass = Callable[[PrimFunc], PrimFunc]
 
 
 class _LoopPass(FunctionPass):
-    """A pass that is one function of a loop function."""
+    """A pass made from a function on TIR functions."""
 
     kind: ClassVar[type] = PrimFunc
     run: ClassVar[LoopPass]
@@ -54,4 +54,4 @@ PASSES: Final[dict[str, type[_LoopPass]]] = {
         "UnrollLoop": unroll_loops, "VectorizeLoop": vectorize_loops,
     }.items()
 }
-"""The passes by TVM's names. `LowerInitBlock` removes whole blocks: it also places inner values."""
+"""The passes by TVM's names. `LowerInitBlock` also removes blocks and allocates intermediate values."""

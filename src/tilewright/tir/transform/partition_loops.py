@@ -1,30 +1,30 @@
-"""Cut loops where the conditions inside change.
+"""Split loops where the conditions inside change.
 
     for o in T.serial(8):                              for o in T.serial(0, 1): …
         for m in T.unrolled(7):                ->      for o in T.serial(1, 8): …
             if 1 <= o * 7 + m: …
 
-A condition counts when it is linear in the variable of the loop and otherwise uses variables of the loops inside: for
-each value of the unrolled ones, and for all values together of the others (lanes, serial loops), it is true, false or
-open, and the loop is cut where that changes. A minimum or maximum in it, which a split with overlap leaves, counts as
-its two operands, and where they cross. The conditions stay: simplifying each segment with its own range removes them,
-and a segment in which one stays open keeps it. A parallel loop stays one loop, with the segments as its branches; where
-two loops were fused into it, these are cut by the inner one:
+A condition is considered if it is linear in the loop variable and otherwise depends only on variables of inner loops.
+For each value of unrolled variables, and for all values of the others (lanes, serial loops) together, it is true, false
+or undecided. The loop is split where this changes. A minimum or maximum in a condition, from a split with overlap, is
+treated as its two operands and their crossing. The conditions stay in the segments: simplification with the segment's
+range removes those that are decided. A parallel loop stays one loop, with the segments as branches. If it is a fusion
+of two loops, it is split by the inner one:
 
     for p in T.parallel(4 * 523):                      for p in T.parallel(4 * 523):
         if p % 523 * 6 + m < 3137: …          ->           with T.let(i, p % 523): if i < 522: … else: …
 
-Segments share their body, so that a cut costs nothing until the segments are specialised.
+Segments share their body, so a split is free until the segments are specialized.
 
-In a function that takes sizes as numbers, a serial loop is also cut where the two conditions turn that an image has
-inside its padding, whatever numbers these are; each segment has the conditions that hold in it as constants:
+In a function with dynamic sizes as arguments, a serial loop is also split at the two symbolic points where padding
+begins and ends. In each segment, the conditions are constants:
 
     for x in T.serial(w + 2):                          for x in T.serial(0, 1): P[x] = 0
         P[x] = T.Select(1 <= x and x < w + 1,  ->      for x in T.serial(1, w + 1): P[x] = A[x - 1]
                         A[x - 1], 0)                   for x in T.serial(w + 1, w + 2): P[x] = 0    (ends clamped)
 
-and a loop over tiles of which the last begins earlier, `min(x * 7, w - 7)`, into the first, those between, and the
-last.
+A loop over tiles whose last tile starts earlier, `min(x * 7, w - 7)`, is split into the first tile, the middle ones,
+and the last.
 """
 
 from __future__ import annotations
@@ -83,16 +83,17 @@ from tilewright.tir.transform.loop_facts import inside, runs_once, trips
 
 MOST_SEGMENTS: Final = 8
 MOST_BRANCHES: Final = 4
-"""Of a parallel loop."""
+"""Largest number of segments of a parallel loop."""
 MOST_STORES: Final = 2048
-"""In all segments of a loop together, after unrolling."""
+"""Largest number of stores in all segments of a loop together, after unrolling."""
 MOST_COMBINATIONS: Final = 512
 WHOLE: Final = "whole"
-"""A loop annotated so is left in one piece."""
+"""Annotation of a loop that must not be split."""
 
 
 def partition_loops(func: PrimFunc) -> PrimFunc:
-    """`func` with its serial loops cut, and the bodies of its parallel loops branching, where conditions change."""
+    """Split the serial loops of `func` where conditions change, and turn the bodies of its parallel loops into branches
+    there."""
     return func.with_body(_stmt(func.body, Ranges(), bool(func.attrs.get(NUMBERS))))
 
 
@@ -110,7 +111,7 @@ def _stmt(s: Stmt, ranges: Ranges, is_open: bool) -> Stmt:
 
 
 def _cut_overlap(loop: For, ranges: Ranges) -> Stmt:
-    """A loop over tiles of which the last begins earlier, `min(o * 7, w - 7)`: the first, those between, and the
+    """Split a loop over tiles whose last tile starts earlier, `min(o * 7, w - 7)`: the first, the middle ones, and the
     last."""
     if not _is_zero(loop.min) or 3 * _stores(loop.body) > MOST_STORES:
         return loop
@@ -142,7 +143,7 @@ def _is_zero(e: PrimExpr) -> bool:
 
 
 def _cut_open(loop: For, ranges: Ranges) -> Stmt:
-    """A loop in up to three: before the values for which its conditions hold, those, and behind them."""
+    """Split a loop into up to three segments: before, within, and after the values for which its conditions hold."""
     if loop.annotations.get(WHOLE) or 3 * _stores(loop.body) > MOST_STORES // 2:
         return loop
     turns = _turns(loop, inside(loop, ranges))
@@ -168,8 +169,8 @@ def _cut_open(loop: For, ranges: Ranges) -> Stmt:
 
 @dataclass(frozen=True, slots=True)
 class _Turn:
-    """From the `value` of a loop variable on (`begins`), or below it, a condition holds for all values of the loops
-    inside, on which it depends if `inner`."""
+    """The symbolic value of a loop variable from which on (`begins`), or below which, a condition holds for all values
+    of the inner loops. `inner`: the condition depends on inner loops."""
 
     condition: Comparison
     value: PrimExpr
@@ -178,8 +179,8 @@ class _Turn:
 
 
 def _turns(loop: For, ranges: Ranges) -> list[_Turn]:
-    """Where the conditions inside turn that are a multiple of 1 of the loop's variable and otherwise depend on loops
-    inside, of known bounds, or on those outside."""
+    """Return the turns of conditions that have the coefficient 1 or -1 for the loop variable, and otherwise depend on
+    inner loops with known bounds, or on outer loops."""
     found, index = [], loop.var.dtype
     inner = {x.var for x in walk_stmt(loop.body) if isinstance(x, (For, Let))}
     for x in walk_stmt(loop.body):
@@ -224,7 +225,7 @@ def _cut(loop: For, ranges: Ranges) -> Stmt:
 
 
 def _cuts(var: Var, span: range, body: Stmt, ranges: Ranges, most: int) -> list[int]:
-    """The values of `var` where the conditions of `body` change; none when these are too many."""
+    """Return the values of `var` at which the conditions of `body` change; empty if there are too many."""
     search = _Search(var, set())
     search.visit(body, ranges, {}, frozenset())
     cuts = sorted(c for c in search.cuts if span.start < c < span.stop)
@@ -243,7 +244,7 @@ def _branches(var: Var, cuts: list[int], whole: Stmt) -> Stmt:
 
 
 def _cut_fused(loop: For, ranges: Ranges) -> Stmt:
-    """A parallel loop fused of two, with conditions that depend on the inner one: `var % n`."""
+    """Split a parallel loop fused of two whose conditions depend on the inner one: `var % n`."""
     around = inside(loop, ranges)
     atoms = [a for c in _all_conditions(loop.body) for a in difference(c, around)[1].coefs]
     inner = {(a, a.b.value) for a in atoms if isinstance(a, FloorMod) and a.a is loop.var and isinstance(a.b, IntImm)}
@@ -261,7 +262,7 @@ def _all_conditions(s: Stmt) -> list[Comparison]:
 
 
 def _stores(s: Stmt) -> int:
-    """How many stores `s` becomes by unrolling."""
+    """Return the number of stores in `s` after unrolling."""
     inner = sum(_stores(x) for x in bodies(s)) + isinstance(s, Store)
     span = trips(s) if isinstance(s, For) and s.kind == UNROLLED else None
     return inner if span is None else inner * len(span)
@@ -269,13 +270,14 @@ def _stores(s: Stmt) -> int:
 
 @dataclass
 class _Search:
-    """Collects the values of `var` from which on a condition inside is different."""
+    """Collects the values of `var` at which a condition inside changes."""
 
     var: Var
     cuts: set[int]
 
     def visit(self, s: Stmt, ranges: Ranges, unrolled: dict[PrimExpr, range], inner: frozenset[Var]) -> None:
-        """`unrolled`: the variables inside that take each value by itself; `inner`: all variables of loops inside."""
+        """Visit a statement. `unrolled`: inner variables considered value by value; `inner`: all variables of inner
+        loops."""
         for e in expressions(s):
             for c in _conditions(s, e):
                 self.visit_condition(c, ranges, unrolled, inner)
@@ -321,8 +323,8 @@ class _Search:
     def visit_choice(
         self, c: Comparison, e: Min | Max, ranges: Ranges, unrolled: dict[PrimExpr, range], inner: frozenset[Var]
     ) -> None:
-        """A condition on the smaller or larger of two values: it changes where the choice does, and as it does for
-        either of them."""
+        """Visit a condition on the minimum or maximum of two values: it changes where the choice changes, or where it
+        does for either value."""
         self.visit_condition(LT(e.a, e.b), ranges, unrolled, inner)
         for chosen in (e.a, e.b):
             one = substitute(c, {e: chosen})
@@ -331,12 +333,12 @@ class _Search:
 
 
 def _turn(k: int, rest: int) -> int:
-    """The value of v at which `k*v + rest < 0` changes."""
+    """Return the value of v at which `k*v + rest < 0` changes."""
     return -(rest // k) if k > 0 else rest // -k + 1
 
 
 def _conditions(s: Stmt, e: PrimExpr) -> list[Comparison]:
-    """The comparisons in `e` that decide something: in an `if`, a mask or a select."""
+    """Return the comparisons in `e` that control execution: in an `if`, a mask or a select."""
     if (isinstance(s, IfThenElse) and e is s.condition) or (isinstance(s, Store) and e is s.mask):
         tops = [e]
     else:

@@ -1,4 +1,4 @@
-"""The way of a lowered program to a flat one, read top to bottom."""
+"""The passes from a lowered program to a flat one, in order."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tilewright.tir.transform.vectorize_loops import vectorize_loops
 from tilewright.tir.transform.widen_halves import widen_halves
 
 LoopPass = Callable[[PrimFunc], PrimFunc]
-"""One pass over the loops of a function."""
+"""A pass over the loops of one function."""
 
 LOOP_PASSES: Final[tuple[LoopPass, ...]] = (
     split_vector_elements,
@@ -34,19 +34,18 @@ LOOP_PASSES: Final[tuple[LoopPass, ...]] = (
     lower_math,
     unroll_loops,
 )
-"""In this order. Whatever costs time per statement runs before statements are written out by unrolling.
+"""The passes in order. Expensive ones run before unrolling multiplies the statements.
 
-Common subexpressions, hoisted conditions and shared storage are not among them: LLVM does the first two, and register
-and cache allocation the third. On 14 computations with plain loops (moves, padding, pools, products, norms, look-ups),
-code was as fast with each of them as without, within 3 %, and looking for common subexpressions lengthened compiling by
-up to a half.
+Common subexpressions, hoisted conditions and shared storage are not included: LLVM does the first two, and register and
+cache allocation the third. On 14 computations with plain loops (moves, padding, pools, products, norms, look-ups), each
+changed the speed of the code by less than 3 %. Common subexpressions also lengthened compilation by up to a half.
 """
 
 SCALAR_PASSES: Final[tuple[LoopPass, ...]] = (
     *LOOP_PASSES[: LOOP_PASSES.index(lower_math)], scalarize, simplify, tighten_loop_bounds, remove_dead_memory,
 )
-"""For a back end with a compiler behind it that finds vectors, unrolls loops and has a mathematics library: programs
-stay loops over scalars."""
+"""Passes for a back end whose compiler vectorizes, unrolls and has a mathematics library: programs stay loops over
+scalars."""
 
 
 def lower_loops(func: PrimFunc, passes: Sequence[LoopPass] | None = None) -> PrimFunc:
@@ -60,14 +59,14 @@ def lower_loops(func: PrimFunc, passes: Sequence[LoopPass] | None = None) -> Pri
 def lower_checked(
     func: PrimFunc, checks: Checks | None, first: int, passes: Sequence[LoopPass]
 ) -> tuple[PrimFunc, tuple[Site, ...]]:
-    """Make a lowered program flat, with checks of its accesses to memory; return the sites of the checks, too,
-    numbered from `first` on.
+    """Make a lowered program flat, with checks of its memory accesses. Return it with the sites of the checks, numbered
+    from `first` on.
 
-    Loops with checks are not cut where conditions change: each piece would be a copy of the checks.
+    Loops with checks are not partitioned, since each segment would copy the checks.
     """
     if checks is None:
         return lower_loops(func, passes), ()
     checked, sites = instrument_memory(simplify(split_vector_elements(func)), checks, first)
-    if not sites:  # all is proven
+    if not sites:  # all accesses are proved correct
         return lower_loops(func, passes), ()
     return lower_loops(checked, [p for p in passes if p is not partition_loops]), sites

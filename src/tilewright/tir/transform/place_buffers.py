@@ -1,4 +1,4 @@
-"""Memory for inner values: allocated around the statements that use them, and no larger than one trip there needs.
+"""Allocate intermediate values around the statements that use them, at the size that one trip there needs.
 
     B[0:100]; for io: { for ii in range(8): B[io * 8 + ii] = …; for ii in range(8): C[io * 8 + ii] = B[io * 8 + ii] }
       ->
@@ -39,15 +39,15 @@ from tilewright.tir.stmt import (
 )
 
 Alignment: TypeAlias = tuple[int, int, int]
-"""Elements along a dimension are `factor * k + offset` apart: dimension, factor, offset."""
+"""The stride of a dimension is `factor * k + offset` elements: (dimension, factor, offset)."""
 
 
 def place_buffers(
     func: PrimFunc, buffers: Sequence[Buffer], apart: Mapping[Buffer, Sequence[Alignment]] | None = None
 ) -> PrimFunc:
-    """Allocate `buffers`, which `func` uses freely so far, each at the innermost place that holds all of its uses.
+    """Allocate each of `buffers`, so far used freely in `func`, at the innermost place that contains all of its uses.
 
-    `apart` says of some how far apart in memory their elements are to be; they get unused elements in between.
+    `apart` gives the required strides of some buffers, which are padded accordingly.
     """
     body = func.body
     uses = _Uses(buffers)
@@ -61,8 +61,7 @@ def place_buffers(
 
 
 class _Uses:
-    """Which statements use which of some buffers, each statement and expression looked at once: sets are the bits of
-    an int."""
+    """The buffers used by each statement, as a bit set. Each statement and expression is visited once."""
 
     def __init__(self, buffers: Sequence[Buffer]) -> None:
         self.bits: dict[Buffer, int] = {b: 1 << k for k, b in enumerate(buffers)}
@@ -73,7 +72,7 @@ class _Uses:
         return bool(self._of(s) & self.bits[buffer])
 
     def _of(self, s: Stmt) -> int:
-        """By identity: a statement that is kept here has its id for itself."""
+        """Return the buffers used by a statement, cached by identity; the cache keeps the statement alive."""
         known = self.known.get(id(s))
         if known is not None:
             return known[1]
@@ -97,8 +96,8 @@ class _Uses:
 
 
 def _never_kept(s: Stmt, buffer: Buffer, uses: _Uses) -> bool:
-    """Whether the lowest statement that holds every use of `buffer` writes what it reads of it, so that no trip around
-    needs another's."""
+    """Return whether the innermost statement that contains every use of `buffer` writes everything that it reads of it,
+    so that no trip of an outer loop needs values of another."""
     ranges, looped = Ranges(), False
     while True:
         users = [b for b in bodies(s) if uses(b, buffer)]
@@ -111,7 +110,7 @@ def _never_kept(s: Stmt, buffer: Buffer, uses: _Uses) -> bool:
 
 @dataclass(slots=True)
 class _Placing:
-    """`buffer` on its way to the lowest statement that holds every use of it.
+    """Moves the allocation of `buffer` to the innermost statement that contains every use of it.
 
     Unless `anywhere`, a loop with iterations that read elements of earlier iterations stays inside the allocation.
     """
@@ -121,7 +120,7 @@ class _Placing:
     anywhere: bool
 
     def place(self, s: Stmt, ranges: Ranges) -> Stmt:
-        """`s` with the buffer allocated inside."""
+        """Return `s` with the buffer allocated inside."""
         if isinstance(s, For) and self._may_enter(s, ranges):
             return replace(s, body=self.place(s.body, ranges.bind_loop(s.var, s.min, s.extent)))
         if isinstance(s, Seq):
@@ -137,7 +136,7 @@ class _Placing:
         return _shrink(s, self.buffer, ranges)
 
     def _may_enter(self, s: For, ranges: Ranges) -> bool:
-        """Whether each trip of the loop may have a buffer of its own."""
+        """Return whether each trip of the loop can have a separate buffer."""
         return (
             (s.kind in (SERIAL, PARALLEL) or self._has_threads(s))
             and self.buffer.name not in s.annotations.get(ROLLING, ())
@@ -145,8 +144,8 @@ class _Placing:
         )
 
     def _has_threads(self, s: For) -> bool:
-        """Whether a parallel loop inside of one that is written out uses the buffer: its threads have memory of their
-        own."""
+        """Return whether a parallel loop inside an unrolled one uses the buffer: each of its threads needs separate
+        memory."""
         return (
             s.kind == UNROLLED
             and any(isinstance(x, For) and x.kind == PARALLEL and self.uses(x, self.buffer) for x in walk_stmt(s.body))
@@ -154,7 +153,7 @@ class _Placing:
 
 
 def _shrink(s: Stmt, buffer: Buffer, ranges: Ranges) -> Stmt:
-    """`s` inside an allocation of the part of `buffer` that it touches."""
+    """Return `s` inside an allocation of the part of `buffer` that it accesses."""
     box = region_of(s, buffer, ranges, stores=True)
     if box is None:
         raise InternalError(f"buffer '{buffer.name}' is not used where it is allocated")
@@ -181,7 +180,7 @@ def _shrink(s: Stmt, buffer: Buffer, ranges: Ranges) -> Stmt:
 
 
 def _spread(s: Stmt, apart: Mapping[str, Sequence[Alignment]]) -> Stmt:
-    """`s` with the buffers of these names allocated with room between their rows."""
+    """Return `s` with the buffers of these names padded to the required strides."""
     inner = map_bodies(s, lambda b: _spread(b, apart)) or s
     if not isinstance(inner, Allocate) or inner.buffer.name not in apart:
         return inner

@@ -1,11 +1,11 @@
-"""Loops marked by `Schedule.prefetch_next` ask for memory ahead of its use.
+"""Insert the prefetches requested by `Schedule.prefetch_next`.
 
     for p [prefetch_next B]: for m: for k [prefetch_share B]: C[m, p] += A[m, k] * B[p, k, 0:16]
       ->
     for p: for m: for k: prefetch(B[p + 1, …]); C[m, p] += A[m, k] * B[p, k, 0:16]
 
-The lines of the part of B that the next trip of p reads are shared out evenly over the trips of m and k. The last trip
-of p asks for memory behind the parameter: a prefetch reads nothing and cannot fail.
+The cache lines of the part of B that the next trip of p reads are distributed evenly over the trips of m and k. The
+last trip of p prefetches memory after the parameter: a prefetch reads nothing and cannot fail.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ NEXT: Final = "prefetch_next"
 SHARE: Final = "prefetch_share"
 _LINE: Final = 64
 _OPEN_TRIPS: Final = 4
-"""Number of first iterations over which prefetches are spread where the trip count is symbolic; later iterations
+"""Number of first iterations among which prefetches are distributed if the trip count is symbolic; later iterations
 repeat the last share."""
 
 
 def place_prefetches(func: PrimFunc) -> PrimFunc:
-    """Needs blocks lowered and buffers with their dimensions; takes the marks away."""
+    """Needs lowered blocks and unflattened buffers; removes the annotations."""
     buffers = {b.name: b for b in func.params}
 
     def visit(s: Stmt, ranges: Ranges) -> Stmt:
@@ -46,7 +46,7 @@ def place_prefetches(func: PrimFunc) -> PrimFunc:
 
 
 def _ahead(outer: For, buffer: Buffer, ranges: Ranges) -> For:
-    """`outer` with the prefetches of `buffer` inside."""
+    """Insert the prefetches of `buffer` into `outer`."""
     part = region_of(outer.body, buffer, ranges)
     sizes = [size for _, size in part or () if isinstance(size, int)]
     if part is None or len(sizes) < len(part) or not _is_one_run(part, buffer):
@@ -79,7 +79,8 @@ def _ahead(outer: For, buffer: Buffer, ranges: Ranges) -> For:
 
 
 def _is_one_run(part: Box, buffer: Buffer) -> bool:
-    """Are all dimensions behind the first that is longer than one element taken whole?"""
+    """Return whether all dimensions after the first with several elements are complete, so that the part is contiguous.
+    """
     sizes = [size for _, size in part]
     at = next((d for d, size in enumerate(sizes) if size > 1), len(sizes) - 1)
     return all(size == whole for size, whole in zip(sizes[at + 1 :], buffer.shape[at + 1 :], strict=True))

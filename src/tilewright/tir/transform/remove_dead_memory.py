@@ -1,10 +1,10 @@
-"""Removes memory that is written and never read, and unused bindings.
+"""Remove memory that is written but never read, and unused bindings.
 
     tmp = T.alloc_buffer((8,), "int32", scope="local")      ->      B[0] = A[0]
     tmp[0] = A[0] * 2
     B[0] = A[0]
 
-LLVM does it for its back end; C compilers warn of it.
+LLVM does the same; C compilers would warn about dead memory.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from tilewright.tir.stmt import Allocate, Evaluate, Let, PrimFunc, Seq, Stmt, St
 
 
 def remove_dead_memory(func: PrimFunc) -> PrimFunc:
-    """`func` without allocations that nothing reads, the stores to them, and lets that nothing uses."""
+    """Remove allocations that nothing reads, the stores to them, and unused lets."""
     while True:
         loaded, named = _used(func)
         body = _stmt(func.body, loaded, named, set(func.params))
@@ -62,5 +62,5 @@ def _stmt(s: Stmt, loaded: set[Buffer], named: set[Var], given: set[Buffer]) -> 
 
 
 def _calls(e: PrimExpr) -> bool:
-    """Whether a value is that of a C function, which may do something."""
+    """Return whether a value contains a call of a C function, which may have side effects."""
     return any(isinstance(x, Call) and isinstance(x.op, Extern) for x in walk(e))

@@ -1,4 +1,4 @@
-"""Take away what does nothing.
+"""Remove statements without effect.
 
     for i in T.serial(8):              ->      B[0] = 1.0
         A[i] = A[i]
@@ -13,8 +13,7 @@ from tilewright.tir.stmt import Allocate, Evaluate, Let, PrimFunc, Seq, Stmt, St
 
 
 def remove_no_op(func: PrimFunc) -> PrimFunc:
-    """`func` without stores of what is there, calls without effect, memory and names that nothing uses, and loops left
-    empty."""
+    """Remove stores of unchanged values, calls without effect, unused memory and bindings, and empty loops."""
     return func.with_body(_stmt(func.body) or Seq(()))
 
 

@@ -1,10 +1,11 @@
-"""Turns vector statements into loops over their lanes, for back ends with a compiler that vectorizes loops itself.
+"""Turn vector statements into loops over their lanes, for back ends whose compiler vectorizes loops itself.
 
     B[T.ramp(i * 8, 1, 8)] = A[T.ramp(i * 8, 1, 8)] + T.broadcast(x, 8)
         ->  for lane in T.serial(8): B[i * 8 + lane] = A[i * 8 + lane] + x
 
-A mask becomes an `if` around the store. Where the value reads what is stored at another place, or lanes are combined,
-the lanes go through memory of their own. Unrolled loops become serial ones. Needs flat buffers; leaves no vectors.
+A mask becomes an `if` around the store. If the value reads the stored buffer at another position, or lanes are
+combined, the lanes are stored in a temporary buffer. Unrolled loops become serial ones. Needs flat buffers; leaves no
+vectors.
 """
 
 from __future__ import annotations
@@ -50,14 +51,14 @@ from tilewright.tir.stmt import (
 
 
 def scalarize(func: PrimFunc) -> PrimFunc:
-    """`func` over scalars alone, but for bits of a vector that are read as one number, which stay."""
+    """Convert `func` to scalars, except vectors whose bits are read as one number."""
     return func.with_body(_Scalars().stmt(func.body))
 
 
 class _Scalars:
     def __init__(self) -> None:
         self.vectors: dict[Var, Buffer] = {}
-        """Where the lanes of vector variables stand."""
+        """Temporary buffers with the lanes of vector variables."""
 
     def stmt(self, s: Stmt) -> Stmt:
         if isinstance(s, For):
@@ -90,7 +91,7 @@ class _Scalars:
         chosen = Buffer(f"{s.buffer.name}_mask", (lanes,), "bool", "local")
         mask = s.mask
         choose = self.over_lanes(lanes, lambda k: Store(chosen, self.lane(mask, k), (k,)))
-        nothing = const(0, s.buffer.dtype)  # compilers do not see that it is never read
+        nothing = const(0, s.buffer.dtype)  # needed because compilers do not see that it is never read
         fill = self.over_lanes(
             lanes,
             lambda k: IfThenElse(
@@ -104,8 +105,8 @@ class _Scalars:
         return Allocate(held, Allocate(chosen, where[0](seq(choose, fill, spill))))
 
     def held(self, index: PrimExpr, lanes: int) -> tuple[Callable[[Stmt], Stmt], Callable[[Var], PrimExpr]]:
-        """Return a wrapper for a statement that stores at `index`, and the index of a lane, kept in memory where it is
-        read from memory."""
+        """Return a wrapper for a statement that stores at `index`, and the index of a lane; an index read from memory
+        is stored in a temporary buffer."""
         if not any(isinstance(e, Load) for e in walk(index)):
             return lambda body: body, lambda k: self.lane(index, k)
         kept = Buffer("places", (lanes,), index.dtype.element, "local")
@@ -119,7 +120,7 @@ class _Scalars:
         return Allocate(kept, seq(fill, self.stmt(s.body)))
 
     def combined(self, s: Stmt, call: PrimExpr) -> Stmt:
-        """`s`, where one value that all lanes of another make up is computed before it."""
+        """Return `s`, preceded by the computation of a value that combines all lanes of a vector."""
         assert isinstance(call, Call)
         (vector,) = call.args
         total = Buffer("all_lanes", (1,), call.dtype, "local")
@@ -143,7 +144,7 @@ class _Scalars:
         return For(lane, as_expr(0), as_expr(lanes), SERIAL, make(lane))
 
     def lane(self, e: PrimExpr, k: PrimExpr) -> PrimExpr:
-        """The value of lane `k` of `e`; of a scalar, itself."""
+        """Return lane `k` of `e`; a scalar unchanged."""
         return self._lane(e, k, {})
 
     def _lane(self, e: PrimExpr, k: PrimExpr, memo: dict[PrimExpr, PrimExpr]) -> PrimExpr:
@@ -166,7 +167,7 @@ class _Scalars:
 
 
 def _shallow(s: Stmt, f: Callable[[PrimExpr], PrimExpr]) -> Stmt:
-    """`s` with `f` applied to its own expressions, and not to those of the statements inside."""
+    """Apply `f` to the expressions of `s` itself, but not to those of the statements inside."""
     match s:
         case For():
             return replace(s, min=f(s.min), extent=f(s.extent))
@@ -179,7 +180,7 @@ def _shallow(s: Stmt, f: Callable[[PrimExpr], PrimExpr]) -> Stmt:
 
 
 def _extremum(choose: Callable[[PrimExpr, PrimExpr], PrimExpr]) -> Callable[[PrimExpr, PrimExpr], PrimExpr]:
-    """The larger or smaller of two, which keeps what is no number."""
+    """Return a maximum or minimum function that propagates NaN."""
 
     def combine(old: PrimExpr, new: PrimExpr) -> PrimExpr:
         either = choose(old, new)

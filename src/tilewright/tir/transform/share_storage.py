@@ -1,10 +1,10 @@
-"""Inner values that are never needed at the same time lie in one piece of memory.
+"""Let intermediate values that are never live at the same time share memory.
 
     a = T.allocate((8,)); b = T.allocate((8,))          a = T.allocate((8,))
     A -> a;  a -> B;  B -> b;  b -> C             ->    A -> a;  a -> B;  B -> a;  a -> C
 
-Needs flat buffers. Values of one type and place share, where the last use of one stands before the first of the other
-in the same run of statements; registers (`local`) do not, since code generation gives them to values as it sees fit.
+Needs flat buffers. Values of one type and scope share memory if the last use of one precedes the first use of the other
+in the same sequence. Registers (`local`) do not, since code generation allocates them.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from tilewright.tir.stmt import Allocate, PrimFunc, Seq, Stmt, Store, expression
 
 
 def share_storage(func: PrimFunc) -> PrimFunc:
-    """`func` with fewer allocations."""
+    """Merge allocations of `func` with disjoint live ranges."""
     return func.with_body(_stmt(func.body))
 
 
@@ -57,7 +57,7 @@ def _alike(a: Buffer, b: Buffer) -> bool:
 
 
 def _span(body: Seq, buffer: Buffer) -> tuple[int, int]:
-    """The first and the last statement that uses a buffer; none of them is after all."""
+    """Return the first and the last statement that uses a buffer; the position after the end if there is none."""
     using = [k for k, s in enumerate(body.stmts) if _uses(s, buffer)]
     return (using[0], using[-1]) if using else (len(body.stmts), len(body.stmts))
 

@@ -1,12 +1,12 @@
-"""Simplify a loop program under the ranges of its loops.
+"""Simplify a TIR function under the ranges of its loops.
 
     for i in T.serial(8):                      for i in T.serial(8):
         for j in T.parallel(1):        ->          A[i] = B[i]
             if i * 4 + j < 32:
                 A[(i * 4 + j) // 4] = B[i]
 
-Expressions become canonical; conditions that are decided go, and what they exclude; loops that never run go, loops that
-run once become their body; nested conditions become one; constant lets go.
+Expressions become canonical. Decided conditions, unreachable code, loops that never run, and constant lets are removed.
+Loops that run once are replaced by their bodies, and nested conditions are merged.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from tilewright.tir.transform.loop_facts import inside, lasting, runs_once
 
 
 def simplify(func: PrimFunc) -> PrimFunc:
-    """`func` with everything simplified that ranges of loop variables decide."""
+    """Simplify `func` as far as the ranges of its loop variables permit."""
     return func.with_body(simplify_stmt(func.body, Ranges()))
 
 
 def simplify_stmt(s: Stmt, ranges: Ranges) -> Stmt:
-    """`s` simplified; an empty sequence when nothing is left of it."""
+    """Simplify `s`; return an empty sequence if nothing is left."""
     return _stmt(s, ranges) or Seq(())
 
 

@@ -1,4 +1,4 @@
-"""Make the lanes of vector elements a dimension: a buffer of `float32x2` becomes one of `float32` with a last
+"""Turn the lanes of vector elements into a dimension: a buffer of `float32x2` becomes one of `float32` with a last
 dimension of 2.
 
     A: T.Buffer((8,), "float32x2")         A: T.Buffer((8, 2), "float32")
@@ -16,8 +16,8 @@ from tilewright.tir.stmt import VECTORIZED, Allocate, For, PrimFunc, Stmt, Store
 
 
 def split_vector_elements(func: PrimFunc) -> PrimFunc:
-    """Return `func` over buffers of numbers. Raises `ScheduleError` where vectors meet numbers, or vectors of other
-    lanes."""
+    """Return `func` over buffers of scalars. Raises `ScheduleError` if vectors are mixed with scalars, or with vectors
+    of other lanes."""
     used = [*func.params, *(s.buffer for s in walk_stmt(func.body) if isinstance(s, Allocate))]
     split = {b: _split(b) for b in used if b.dtype.lanes > 1}
     if not split:
@@ -44,7 +44,7 @@ def _split(buffer: Buffer) -> Buffer:
 
 
 def _store(s: Store, split: dict[Buffer, Buffer]) -> Stmt:
-    """The store of a vector element as a loop over its lanes."""
+    """Return the store of a vector element as a loop over its lanes."""
     lanes = s.buffer.dtype.lanes
     for e in (*s.indices, *(() if s.mask is None else (s.mask,))):
         _refuse_vectors(e, 1, f"an index or a mask of '{s.buffer.name}'")
@@ -70,7 +70,7 @@ def _store(s: Store, split: dict[Buffer, Buffer]) -> Stmt:
 
 
 def _refuse_vectors(e: PrimExpr, lanes: int, where: str) -> None:
-    """Raise `ScheduleError` where `e` reads elements of neither one nor `lanes` lanes."""
+    """Raise `ScheduleError` if `e` reads elements that have neither one nor `lanes` lanes."""
     for x in walk(e):
         if isinstance(x, Load) and x.buffer.dtype.lanes not in (1, lanes):
             raise ScheduleError(

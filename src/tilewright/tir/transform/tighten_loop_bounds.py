@@ -5,10 +5,11 @@
             if oh + kh < 8:
                 A[oh] = A[oh] + B[oh + kh - 1]
 
-Three steps in one walk. A reduction step that adds nothing where a condition fails becomes conditional,
-`A[i] = A[i] + if_then_else(c, v, 0) -> if c: A[i] = A[i] + v` (add, max and min with their identities; a product with a
-zero counts as zero, so padding meets no infinite weights). Conditions move outward as far as their variables allow.
-Those that reach the serial loop of a variable in which they are linear become its bounds.
+The pass performs three steps in one walk. A reduction step that is neutral if a condition fails becomes conditional,
+`A[i] = A[i] + if_then_else(c, v, 0) -> if c: A[i] = A[i] + v` (add, max and min with their identities; a product with
+zero counts as zero, so that padding is never multiplied with infinite weights). Conditions move outward as far as their
+variables permit. A condition that reaches the serial loop of a variable in which it is linear becomes a bound of the
+loop.
 """
 
 from __future__ import annotations
@@ -63,11 +64,11 @@ from tilewright.tir.stmt import (
 from tilewright.tir.transform.loop_facts import inside
 
 Guarded = tuple[list[PrimExpr], Stmt]
-"""Conditions, and the statement that runs where all of them hold."""
+"""Conditions, and the statement that runs if all of them are true."""
 
 
 def tighten_loop_bounds(func: PrimFunc) -> PrimFunc:
-    """`func` with conditions as loop bounds where that is possible, and outermost where not."""
+    """Turn conditions of `func` into loop bounds if possible, and move the others outward."""
     return func.with_body(_wrap(*_guarded(func.body, Ranges(), frozenset())))
 
 
@@ -98,7 +99,7 @@ def _guarded(s: Stmt, ranges: Ranges, lanes: frozenset[Var]) -> Guarded:
 
 
 def _movable(conditions: list[PrimExpr], s: Stmt, bound: tuple[Var, ...]) -> Guarded:
-    """Keep around `s` the conditions that use a variable of `bound` or read memory; give the others outward."""
+    """Keep conditions that use a variable of `bound` or read memory around `s`; return the others separately."""
     stay: list[PrimExpr] = []
     move: list[PrimExpr] = []
     for c in dict.fromkeys(conditions):
@@ -153,7 +154,7 @@ def _guard_reduction(s: Store, lanes: frozenset[Var]) -> Guarded:
 
 
 def _reduction(s: Store) -> tuple[PrimExpr | None, PrimExpr | None, type]:
-    """`(load, term, kind)` when `s` stores `load kind term` where `load` is the element stored to."""
+    """Return `(load, term, kind)` if `s` stores `load kind term`, where `load` is the element stored to."""
     place = Load(s.buffer, s.indices)
     value = s.value
     if isinstance(value, Call) and value.op is fma and value.args[2] is place:
@@ -190,7 +191,7 @@ _IDENTITIES: Final[dict[type, Callable[[PrimExpr], bool]]] = {kind: _is_identity
 
 
 def _where_not(e: PrimExpr, neutral: Callable[[PrimExpr], bool]) -> tuple[PrimExpr, PrimExpr] | None:
-    """`(c, v)` such that `e` is `v` where `c` holds, and neutral elsewhere."""
+    """Return `(c, v)` such that `e` is `v` if `c` is true, and neutral otherwise; None if there is no such form."""
     if isinstance(e, Select) and neutral(e.false_value):
         inner = _where_not(e.true_value, neutral)
         return (e.condition, e.true_value) if inner is None else (And(e.condition, inner[0]), inner[1])
@@ -203,14 +204,14 @@ def _where_not(e: PrimExpr, neutral: Callable[[PrimExpr], bool]) -> tuple[PrimEx
 
 
 def _keeps(e: Cast, neutral: Callable[[PrimExpr], bool]) -> bool:
-    """Whether the cast takes the neutral element to the neutral element: only zero is sure to survive."""
+    """Return whether the cast preserves the neutral element; this is certain only for zero."""
     return neutral(const(0, e.value.dtype)) and neutral(const(0, e.dtype))
 
 
 def _where_zero(e: Binary, neutral: Callable[[PrimExpr], bool]) -> tuple[PrimExpr, PrimExpr] | None:
     if not neutral(const(0, e.dtype)):
         return None
-    if isinstance(e, Sub):  # if_then_else(c, v, z) - z, as the padding of a quantised tensor is
+    if isinstance(e, Sub):  # if_then_else(c, v, z) - z, as the padding of a quantized tensor
         chosen = e.a.value if isinstance(e.a, Cast) else e.a
         if not isinstance(chosen, Select) or number_of(e.b) is None or number_of(chosen.false_value) != number_of(e.b):
             return None

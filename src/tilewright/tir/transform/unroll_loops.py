@@ -1,13 +1,13 @@
-"""Write out unrolled loops, and fold what that decides.
+"""Unroll loops, and fold expressions that become constant.
 
     for m in T.unrolled(2):            ->      if n < 7:
         if n + m < 8:                              C[n + 1] = A[n + 1]
             C[n + m] = A[n + m]                C[n] = A[n]            (in the order of m)
 
-Every statement is specialised once, with the values of all unrolled variables around it. An index is split into what
-does not change and a multiple of each unrolled variable, so that a copy of it costs one addition. Loops that run once
-are written out too. A loop stays a loop where its copies would have more than `MOST_STATEMENTS` statements. Needs a
-simplified program; leaves one.
+Every statement is specialized once, with the values of all enclosing unrolled variables. An index is split into an
+invariant part and multiples of unrolled variables, so that a copy of it costs one addition. Loops of one trip are
+unrolled, too. A loop is kept if its copies would have more than `MOST_STATEMENTS` statements. Needs a simplified
+program; leaves one.
 """
 
 from __future__ import annotations
@@ -44,18 +44,18 @@ from tilewright.tir.stmt import (
 from tilewright.tir.transform.loop_facts import inside, lasting, runs_once
 
 MOST_STATEMENTS: Final = 1 << 14
-"""Most statements that one unrolled loop becomes, with the unrolled loops inside of it. Schedules stay far below it."""
+"""Largest number of statements of an unrolled loop, including inner unrolled loops. Schedules stay far below it."""
 
 
 def unroll_loops(func: PrimFunc) -> PrimFunc:
-    """`func` without unrolled loops; raises `ScheduleError` for one of unknown length."""
+    """Unroll the loops of `func`. Raises `ScheduleError` for an unrolled loop of unknown extent."""
     return func.with_body(_Unroller(func.body).stmt(func.body) or Seq(()))
 
 
 class _Unroller:
     def __init__(self, body: Stmt) -> None:
         self.kept: set[Var] = set()
-        """The variables of unrolled loops that stay loops."""
+        """The variables of unrolled loops that are kept."""
         self.count(body)
         self.unrolled = {
             s.var for s in walk_stmt(body)
@@ -67,14 +67,14 @@ class _Unroller:
         self.enter(Ranges())
 
     def enter(self, ranges: Ranges) -> None:
-        """Start over under other ranges: what was derived under the old ones does not hold."""
+        """Switch to other ranges, and clear the caches derived from the old ones."""
         self.ranges = ranges
         self.copies: dict[tuple[object, ...], PrimExpr] = {}
         self.splits: dict[PrimExpr, tuple[PrimExpr | None, int, list[tuple[Var, int]]] | None] = {}
         self.signs: dict[PrimExpr, tuple[type[Comparison], Interval, list[tuple[Var, int]]] | None] = {}
 
     def count(self, s: Stmt) -> int:
-        """The statements that `s` becomes."""
+        """Return the number of statements of `s` after unrolling."""
         inside = sum(map(self.count, bodies(s)))
         if isinstance(s, For) and s.kind == UNROLLED and isinstance(s.extent, IntImm):
             copies = max(1, s.extent.value) * inside
@@ -103,7 +103,7 @@ class _Unroller:
                 return map_bodies(s, self.stmt)
 
     def binding(self, s: Let) -> Stmt | None:
-        """In a copy of an unrolled body, a variable of its own: the same name bound twice would be one value."""
+        """Give a binding in a copy of an unrolled body a new variable, since copies have different values."""
         value, body = self.expr(s.value), self.stmt(s.body)
         if body is None or not self.env:
             return None if body is None else Let(s.var, value, body)
@@ -124,7 +124,7 @@ class _Unroller:
         if isinstance(extent, IntImm) and (s.kind == UNROLLED or extent.value <= 1):
             if not isinstance(low, IntImm):
                 s, low = replace(s, body=substitute_stmt(s.body, {s.var: Add(low, s.var)})), IntImm(s.var.dtype, 0)
-            if s.var not in self.unrolled:  # in this copy alone it runs once
+            if s.var not in self.unrolled:  # runs once only in this copy
                 self.unrolled.add(s.var)
                 self.uses.clear()
                 self.enter(self.ranges)
@@ -164,7 +164,7 @@ class _Unroller:
         return IfThenElse(condition, then, other)
 
     def under(self, condition: PrimExpr, s: Stmt) -> Stmt | None:
-        """`s` where `condition` holds; the condition is made use of when there is something that it could decide."""
+        """Unroll `s` under `condition`, which is used if there are conditions that it could decide."""
         if not self.has_decisions(s):
             return self.stmt(s)
         outer = self.ranges
@@ -185,7 +185,7 @@ class _Unroller:
 
     # Expressions.
     def variables(self, e: PrimExpr) -> tuple[Var, ...]:
-        """The unrolled variables in `e`."""
+        """Return the unrolled variables in `e`."""
         known = self.uses.get(e)
         if known is None:
             found: dict[Var, None] = {}
@@ -197,7 +197,7 @@ class _Unroller:
         return known
 
     def expr(self, e: PrimExpr) -> PrimExpr:
-        """`e` with the values that unrolled variables have now."""
+        """Return `e` with the current values of unrolled variables."""
         used = self.variables(e)
         if not used:
             return e if not isinstance(e, Comparison) else simplify(e, self.ranges)
@@ -228,8 +228,8 @@ class _Unroller:
         return simplify(new, self.ranges) if is_index(e.dtype) else new
 
     def split(self, e: PrimExpr) -> tuple[PrimExpr | None, int, list[tuple[Var, int]]] | None:
-        """`e` as what does not change, a constant, and multiples of unrolled variables; None when it is not like
-        that."""
+        """Return `e` as an invariant expression, a constant, and multiples of unrolled variables; None for other forms.
+        """
         if e not in self.splits:
             form = form_of(e, self.ranges)
             terms = self.terms(form)
@@ -240,7 +240,7 @@ class _Unroller:
         return self.splits[e]
 
     def terms(self, form: LinearForm) -> list[tuple[Var, int]] | None:
-        """The multiples of unrolled variables in a form; None when one hides in another atom."""
+        """Return the multiples of unrolled variables in a form; None if another atom contains one."""
         terms = []
         for a, k in form.coefs.items():
             if isinstance(a, Var) and a in self.env:

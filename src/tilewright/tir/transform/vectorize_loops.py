@@ -3,9 +3,9 @@
     for j in T.vectorized(8):          ->      B[T.ramp(i * 8, 1, 8)] = A[T.ramp(i * 8, 1, 8)] + T.broadcast(1.0, 8)
         B[i * 8 + j] = A[i * 8 + j] + 1.0
 
-A lane-dependent `if` becomes the mask of the stores inside; loads that could leave their buffer where it fails are
-guarded by it. Needs flat buffers. A statement without a vector form (a nested vectorized loop, bounds that differ by
-lane, an effect) becomes a serial loop over the lanes around that statement alone.
+A lane-dependent `if` becomes the mask of the stores inside. Loads that could be out of bounds where the condition is
+false are guarded by it. Needs flat buffers. A statement without a vector form (a nested vectorized loop, lane-dependent
+bounds, a side effect) becomes a serial loop over the lanes of that statement alone.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ from tilewright.tir.transform.loop_facts import inside, trips
 
 
 def vectorize_loops(func: PrimFunc) -> PrimFunc:
-    """`func` without vectorized loops; raises `ScheduleError` for a reduction across lanes."""
+    """Replace the vectorized loops of `func`. Raises `ScheduleError` for a reduction across lanes."""
     return func.with_body(_stmt(func.body, Ranges()))
 
 
@@ -91,7 +91,7 @@ def _vectorized(loop: For, ranges: Ranges) -> Stmt:
 
 
 def _privatize(loop: For) -> Stmt:
-    """The body of `loop` with a copy for every lane of the buffers allocated inside."""
+    """Return the body of `loop` with a separate copy for every lane of the buffers allocated inside."""
     lanes = loop.extent
     private: dict[Buffer, Buffer] = {}
     for s in walk_stmt(loop.body):
@@ -118,11 +118,11 @@ def _privatize(loop: For) -> Stmt:
 
 
 class _NoVector(Exception):
-    """A statement has no vector form; caught where it is turned into a serial loop."""
+    """Raised for a statement without a vector form; the handler makes it a serial loop."""
 
 
 class _Vectorizer:
-    """The vector form of the body of one loop."""
+    """Converts the body of one loop to vector form."""
 
     def __init__(self, loop: For, ranges: Ranges) -> None:
         self.loop, self.lane, self.lanes = loop, loop.var, len(trips(loop) or ())
@@ -130,11 +130,11 @@ class _Vectorizer:
         self.varies: dict[PrimExpr, bool] = {}
         self.memo: dict[tuple[PrimExpr, PrimExpr | None], PrimExpr] = {}
         self.around: dict[PrimExpr, PrimExpr | None] = {}
-        """The mask within which each mask was made by a choice."""
+        """The enclosing mask of each mask of a choice."""
 
     def carries(self, body: Stmt) -> bool:
-        """Return whether each lane continues from the previous one: all lanes add to one element that other statements
-        use too."""
+        """Return whether each lane depends on the previous one: all lanes add to one element that other statements also
+        use."""
         sums = {
             s.buffer: s for s in walk_stmt(body)
             if isinstance(s, Store) and not any(map(self.depends, s.indices)) and s.buffer in _reads(s.value)
@@ -206,7 +206,7 @@ class _Vectorizer:
         return Store(s.buffer, value, (self.vector(index, None),), lanes)
 
     def invariant_store(self, s: Store, mask: PrimExpr | None) -> Stmt:
-        """A store to one element from all lanes."""
+        """Vectorize a store of all lanes to one element."""
         own = any(x.buffer is s.buffer for x in _loads(s.value))
         if mask is not None or (own and not self.depends(s.value)):
             raise _NoVector
@@ -220,24 +220,24 @@ class _Vectorizer:
 
     # Expressions.
     def depends(self, e: PrimExpr) -> bool:
-        """Whether `e` differs from lane to lane."""
+        """Return whether `e` differs between lanes."""
         known = self.varies.get(e)
         if known is None:
             known = self.varies[e] = e is self.lane or any(self.depends(x) for x in e.operands())
         return known
 
     def within(self, buffer: Buffer, index: PrimExpr) -> bool:
-        """Whether the index stays inside of the buffer in all lanes."""
+        """Return whether the index is in bounds in all lanes."""
         lo, hi = bounds(simplify(index, self.ranges), self.ranges)
         size = buffer.shape[0]
         return isinstance(size, int) and lo is not None and hi is not None and lo >= 0 and hi < size
 
     def vector(self, e: PrimExpr, mask: PrimExpr | None) -> PrimExpr:
-        """`e` in all lanes (still a scalar where they agree); loads that need it are guarded by `mask`."""
+        """Return `e` in all lanes (a scalar if all are equal); loads are guarded by `mask` if necessary."""
         if not self.depends(e):
             return e
         known, outer = self.memo.get((e, mask)), mask
-        while known is None and outer is not None:  # what is evaluated under a wider mask need not be evaluated again
+        while known is None and outer is not None:  # a value computed under a wider mask can be reused
             outer = self.around.get(outer)
             known = self.memo.get((e, outer))
         if known is None:
@@ -255,7 +255,7 @@ class _Vectorizer:
             return self.select(e, mask)
         if isinstance(e, Load):
             return self.load(e, mask)
-        if isinstance(e, (And, Or)):  # the first operand decides where the second is read
+        if isinstance(e, (And, Or)):  # the first operand determines the lanes in which the second is read
             undecided = e.a if isinstance(e, And) else logical_not(e.a)
             return e.with_operands(
                 [self.vector(e.a, mask), self.vector(e.b, undecided if mask is None else logical_and(mask, undecided))]
@@ -287,7 +287,7 @@ class _Vectorizer:
 
 
     def inner_mask(self, mask: PrimExpr | None, condition: PrimExpr) -> PrimExpr:
-        """The mask of one side of a choice that is made under `mask`."""
+        """Return the mask of one side of a choice made under `mask`."""
         if mask is None:
             return condition
         inner = logical_and(mask, condition)

@@ -1,7 +1,7 @@
-"""Check that a program is flat and well typed: what code generation takes, which does not look again.
+"""Check that a program is flat and well typed, as code generation requires.
 
-Code generation runs it on every function: a fault of a pass, or of a loop program of the user, is an `InternalError`
-that shows the statement, and never text that LLVM stumbles over.
+Code generation runs the check on every function and makes no checks itself. A fault of a pass, or of a user's TIR
+function, is an `InternalError` that shows the statement, instead of an error of LLVM.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from tilewright.tir.stmt import (
 
 
 def verify_flat(func: PrimFunc) -> None:
-    """Raise `InternalError`, naming the place, unless `func` is flat and consistent."""
+    """Raise `InternalError` with the statement unless `func` is flat and consistent."""
     buffers = set(func.params)
     for b in func.params:
         _check_buffer(func, b)
@@ -129,7 +129,7 @@ class _Verifier:
                 raise self.fail(f"'{text_of(x)}' {wrong}", s)
 
 
-# Rules: what is wrong with the types of one node, None when they are right.
+# Rules: each returns the type error of one node, or None.
 def _arithmetic(e: Any) -> str | None:
     if e.a.dtype is not e.b.dtype:
         return f"mixes {e.a.dtype} and {e.b.dtype}"

@@ -1,12 +1,12 @@
-"""Compute floats of 16 bits or fewer in float32: widen where memory is read, round where it is written.
+"""Compute floats of 16 bits or fewer in float32: widen after loads, round before stores.
 
     B[i] = max(A[i] * S[i] + T[i], 0)
         ->  B[i] = cast("bfloat16", max(cast("float32", A[i]) * cast("float32", S[i]) + cast("float32", T[i]), 0))
 
-Once per kernel, not once per operation: a value that stays in the kernel, in an expression, a variable or a buffer of
-its own, keeps the precision of float32, so a rounding in between (`cast("float32", cast("bfloat16", x))`) goes as well.
-Values that are only moved keep their 16 bits, and so do buffers of such values that only pairs are read from. Floats of
-a byte or less are stored to be rounded: each operation on them is, and their buffers keep their type.
+Rounding occurs once per kernel, not once per operation: a value inside the kernel (in an expression, a variable or an
+allocated buffer) keeps float32 precision. So intermediate rounding (`cast("float32", cast("bfloat16", x))`) is removed.
+Values that are only moved stay in 16 bits, and so do buffers of such values that are read only as pairs. Floats of a
+byte or less are rounded by every operation, and their buffers keep their type.
 """
 
 from __future__ import annotations
@@ -47,8 +47,7 @@ from tilewright.tir.stmt import (
 
 
 def widen_halves(func: PrimFunc) -> PrimFunc:
-    """`func` with float16 and bfloat16 in the memory that it is given, and nowhere else; small floats in memory
-    alone."""
+    """Restrict float16 and bfloat16 to the parameters of `func`, and floats of a byte to memory."""
     used = [*func.params, *(s.buffer for s in walk_stmt(func.body) if isinstance(s, Allocate))]
     return (
         func.with_body(_Widening(_of_pairs(func.body)).stmt(func.body)) if any(is_short(b.dtype) for b in used)
@@ -61,8 +60,8 @@ def is_short(dtype: DataType) -> bool:
 
 
 def _of_pairs(body: Stmt) -> set[Buffer]:
-    """The allocated buffers of 16-bit floats that are read for pairs alone, into which values are only moved from what
-    is given."""
+    """Return the allocated buffers of 16-bit floats that are read only as pairs, and to which values from parameters
+    are only moved."""
     found = {s.buffer for s in walk_stmt(body) if isinstance(s, Allocate) and is_short(s.buffer.dtype)}
     if not found:
         return found
@@ -81,10 +80,8 @@ def _of_pairs(body: Stmt) -> set[Buffer]:
 
 
 class _Widening:
-    """`value` is an expression of another type; `wide` and `exact` are a 16-bit expression in float32 and as stored.
-
-    The buffers of `kept` stay as they are.
-    """
+    """Rewrites expressions: `value` those of other types; `wide` and `exact` 16-bit ones as float32 and as stored. The
+    buffers of `kept` keep their type."""
 
     def __init__(self, kept: set[Buffer]) -> None:
         self.kept = kept
@@ -130,7 +127,7 @@ class _Widening:
         return Store(buffer, value, tuple(map(self.value, s.indices)), None if s.mask is None else self.value(s.mask))
 
     def value(self, e: PrimExpr) -> PrimExpr:
-        """An expression that is not of 16 bits."""
+        """Rewrite an expression that does not have 16 bits."""
         if not e.operands():
             return e
         known = self.values.get(e)
@@ -141,7 +138,7 @@ class _Widening:
         return known
 
     def exact(self, e: PrimExpr) -> PrimExpr:
-        """Return a 16-bit value with its bits: unchanged when it is only moved, else rounded."""
+        """Return a 16-bit value as stored: unchanged if it is only moved, else rounded."""
         return self.moved(e) if self.only_moved(e) else cast(e.dtype, self.wide(e))
 
     def only_moved(self, e: PrimExpr) -> bool:

@@ -1,4 +1,4 @@
-"""The operators of neural networks as functions of tensors, under the names and with the arguments of the field."""
+"""Neural network operators as functions of tensors, with TVM's names and arguments."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Small integers as planes of bits, packed into words: products are counts of bits (Cowan et al., 2018).
+"""Products of small integers as bit planes packed into words, by counting bits (Cowan et al., 2018).
 
-With `unipolar`, a bit of a weight counts 1 where it is set and -1 where it is not; else its value alone.
+With `unipolar`, a weight bit counts 1 if set and -1 if clear; otherwise 1 or 0.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from tilewright.topi.windows import Ints, Padding, padding_of, per_dimension, wi
 
 
 def bits_set(x: PrimExpr) -> PrimExpr:
-    """How many bits of an unsigned integer are set, in its own type: by sums over pairs, fours, and bytes."""
+    """Return the number of set bits of an unsigned integer, in its own type: by sums over pairs, fours, and bytes."""
     kind = x.dtype
 
     def every(byte: int) -> PrimExpr:
@@ -48,8 +48,8 @@ def _word(pack_type: str) -> DataType:
 def bitpack(
     data: te.Tensor, bits: int, pack_axis: int, bit_axis: int, pack_type: str, name: str = "QuantizeInput"
 ) -> te.Tensor:
-    """The lowest `bits` bits of integers, each plane packed along `pack_axis` into words, the first element highest;
-    planes along a new `bit_axis`."""
+    """Pack the lowest `bits` bits of integers: each plane along `pack_axis` into words, first element highest; planes
+    are along a new `bit_axis`."""
     kind, axis = _word(pack_type), axis_of(pack_axis, data.ndim)
     if dims(data)[axis] % kind.bits:
         raise ShapeError(
@@ -72,7 +72,7 @@ def bitpack(
 
 
 def _planes(x: PrimExpr, w: PrimExpr, shift: PrimExpr, unipolar: bool, dtype: DataType) -> PrimExpr:
-    """What one word of activations and one of weights add, for planes whose weights are 2^shift."""
+    """Return the contribution of one word of activations and one of weights, for planes with the factor 2^shift."""
     count = cast(dtype, bits_set(bitwise_and(x, w)))
     if unipolar:
         count = sub(count, cast(dtype, bits_set(bitwise_and(x, bitwise_not(w)))))
@@ -89,8 +89,8 @@ def bitserial_dense(
     data: te.Tensor, weight: te.Tensor, data_bits: int, weight_bits: int, pack_dtype: str = "uint32",
     out_dtype: str = "int16", unipolar: bool = True
 ) -> te.Tensor:
-    """data (batch, in) of small integers times the transpose of weight (units, in), or of packed weights (units, bits,
-    words)."""
+    """Multiply data (batch, in) of small integers by the transpose of weight (units, in), or of packed weights (units,
+    bits, words)."""
     x = bitpack(data, data_bits, 1, 1, pack_dtype)
     w = bitpack(weight, weight_bits, 1, 1, pack_dtype) if weight.ndim == 2 else weight
     if w.extents[1:] != (weight_bits, x.extents[2]):
@@ -111,8 +111,8 @@ def _bitserial_conv(
     x: Any, w: Any, sizes: Ints, kernel: Ints, words: int, stride: Any, padding: Padding, bits: Ints, unipolar: bool,
     dtype: DataType
 ) -> tuple[Any, list[int]]:
-    """The element at (n, y, x, o), and the spatial shape, from words `x(n, y, x, plane, k)` and `w(y, x, plane, k,
-    o)`."""
+    """Return the element function at (n, y, x, o) and the spatial shape, for words `x(n, y, x, plane, k)` and `w(y, x,
+    plane, k, o)`."""
     every, sides = per_dimension(stride, 2, "stride"), padding_of(padding, kernel)
     out = [window_count(n, sides[k], sides[2 + k], kernel[k], every[k], 1, k) for k, n in enumerate(sizes)]
     ry, rx, k, b1, b2 = (
@@ -134,7 +134,8 @@ def bitserial_conv2d_nchw(
     data: te.Tensor, kernel: te.Tensor, stride: int | Ints, padding: Padding, activation_bits: int, weight_bits: int,
     pack_dtype: str = "uint32", out_dtype: str = "int16", unipolar: bool = True,
 ) -> te.Tensor:
-    """Data NCHW and a kernel OIHW of small integers, or a packed one (out, words, height, width, bits)."""
+    """Convolve data NCHW with a kernel OIHW of small integers, or with a packed one (out, words, height, width, bits).
+    """
     x = bitpack(data, activation_bits, 1, 2, pack_dtype)
     w = bitpack(kernel, weight_bits, 1, 4, pack_dtype) if kernel.ndim == 4 else kernel
     n, words, _, *sizes = x.extents
@@ -153,7 +154,8 @@ def bitserial_conv2d_nhwc(
     data: te.Tensor, kernel: te.Tensor, stride: int | Ints, padding: Padding, activation_bits: int, weight_bits: int,
     pack_dtype: str = "uint32", out_dtype: str = "int16", unipolar: bool = True,
 ) -> te.Tensor:
-    """Data NHWC and a kernel HWIO of small integers, or a packed one (height, width, words, out, bits)."""
+    """Convolve data NHWC with a kernel HWIO of small integers, or with a packed one (height, width, words, out, bits).
+    """
     x = bitpack(data, activation_bits, 3, 4, pack_dtype)
     w = bitpack(kernel, weight_bits, 2, 4, pack_dtype) if kernel.ndim == 4 else kernel
     n, *sizes, words, _ = x.extents
@@ -169,8 +171,8 @@ def bitserial_conv2d_nhwc(
 
 @tagged("binarize_pack")
 def binarize_pack(data: te.Tensor, axis: int | None = None, name: str = "PackedInput") -> te.Tensor:
-    """The signs of 32 elements along `axis` (the last one without) as one uint32, the first highest: a bit is set where
-    x >= 0."""
+    """Pack the signs of 32 elements along `axis` (default: the last) into a uint32, first element highest; a bit is set
+    for x >= 0."""
     at = axis_of(-1 if axis is None else axis, data.ndim)
     if dims(data)[at] % 32:
         raise ShapeError(
@@ -194,8 +196,8 @@ def binarize_pack(data: te.Tensor, axis: int | None = None, name: str = "PackedI
 
 @tagged("binary_dense")
 def binary_dense(data: te.Tensor, weight: te.Tensor) -> te.Tensor:
-    """Products of packed signs, data (batch, words) and weight (units, words) of uint32: elements that agree less those
-    that do not, float32."""
+    """Multiply packed signs, data (batch, words) and weight (units, words) of uint32: the number of equal elements
+    minus that of unequal ones, as float32."""
     words = data.extents[1]
     if weight.extents[1] != words:
         raise ShapeError(

@@ -1,4 +1,4 @@
-"""Padding, dilation, and the ways between space, depth and batch."""
+"""Padding, dilation, and rearrangements between space, depth and batch."""
 
 from __future__ import annotations
 
@@ -34,8 +34,7 @@ def pad(
     data: te.Tensor, pad_before: Ints, pad_after: Ints | None = None, pad_value: Any = 0.0, name: str = "PadInput",
     attrs: Any = None
 ) -> te.Tensor:
-    """`data` with elements of `pad_value` before and after it along each dimension; as many after as before when not
-    given."""
+    """Pad `data` with `pad_value` before and after each dimension; `pad_after` defaults to `pad_before`."""
     widths = _widths(data, pad_before, pad_after)
     value = pad_value if isinstance(pad_value, te.Tensor) else te.compute(
         (), lambda: cast(data.dtype, pad_value), name="pad_value"
@@ -48,7 +47,8 @@ def mirror_pad(
     data: te.Tensor, pad_before: Ints, pad_after: Ints | None = None, mode: str = "SYMMETRIC",
     name: str = "MirrorPadInput"
 ) -> te.Tensor:
-    """`data` mirrored at its edges, the edge itself repeated (`SYMMETRIC`) or not (`REFLECT`). Raises `ShapeError`."""
+    """Mirror `data` at its edges, with the edge itself repeated (`SYMMETRIC`) or not (`REFLECT`). Raises `ShapeError`.
+    """
     widths = _widths(data, pad_before, pad_after)
     if mode not in ("SYMMETRIC", "REFLECT"):
         raise ShapeError(f"mode '{mode}' is not supported; it must be SYMMETRIC or REFLECT")
@@ -65,7 +65,7 @@ def mirror_pad(
 
 @tagged(INJECTIVE)
 def dilate(data: te.Tensor, strides: Ints, dilation_value: float = 0.0, name: str = "DilatedInput") -> te.Tensor:
-    """`data` with `strides[d] - 1` elements of `dilation_value` between every two of its own along dimension d."""
+    """Insert `strides[d] - 1` elements of `dilation_value` between neighbours along dimension d."""
     if len(strides) != data.ndim:
         raise ShapeError(f"strides {text(tuple(strides))} need one number for each of the {data.ndim} dimensions")
 
@@ -79,19 +79,19 @@ def dilate(data: te.Tensor, strides: Ints, dilation_value: float = 0.0, name: st
 
 @tagged(INJECTIVE)
 def flatten(data: te.Tensor) -> te.Tensor:
-    """(n, d1 * d2 * …): everything but the first dimension in one."""
+    """Flatten all but the first dimension: (n, d1 * d2 * …)."""
     return of.reshape(data, (dims(data)[0], product(dims(data)[1:])), "flatten")
 
 
 @tagged(INJECTIVE)
 def space_to_depth(data: te.Tensor, block_size: int, layout: str = "NCHW") -> te.Tensor:
-    """Blocks of pixels become channels, the block being the slower part."""
+    """Turn blocks of pixels into channels, with the block as the slower part."""
     return of.regroup(data, *space_to_depth_plan(dims(data), block_size, layout), "space_to_depth")
 
 
 @tagged(INJECTIVE)
 def depth_to_space(data: te.Tensor, block_size: int, layout: str = "NCHW", mode: str = "DCR") -> te.Tensor:
-    """Channels become blocks of pixels; the block is the slower part of the channel (`DCR`) or the faster one
+    """Turn channels into blocks of pixels; the block is the slower part of the channel (`DCR`) or the faster one
     (`CRD`)."""
     return of.regroup(data, *depth_to_space_plan(dims(data), block_size, layout, mode), "depth_to_space")
 
@@ -104,7 +104,7 @@ def _counts(numbers: Any) -> list[int]:
 def space_to_batch_nd(
     data: te.Tensor, block_shape: Ints, pad_before: Ints, pad_after: Ints, pad_value: float = 0.0
 ) -> te.Tensor:
-    """Blocks of the dimensions after the first, padded before, become batches, the block being the slower part."""
+    """Turn blocks of the padded dimensions after the first into batches, with the block as the slower part."""
     blocks, rest = _counts(block_shape), [0] * (data.ndim - 1 - len(block_shape))
     padded = pad(data, [0, *_counts(pad_before), *rest], [0, *_counts(pad_after), *rest], pad_value)
     n, *sizes = dims(padded)
@@ -119,8 +119,7 @@ def space_to_batch_nd(
 
 @tagged(INJECTIVE)
 def batch_to_space_nd(data: te.Tensor, block_shape: Ints, crop_begin_list: Ints, crop_end_list: Ints) -> te.Tensor:
-    """Batches become blocks of the dimensions after the first, the block being the slower part; then so much is cut
-    off."""
+    """Turn batches into blocks of the dimensions after the first, with the block as the slower part, then crop."""
     blocks, (n, *sizes) = _counts(block_shape), dims(data)
     m = len(blocks)
     if n % product(blocks):
@@ -138,7 +137,7 @@ def batch_to_space_nd(data: te.Tensor, block_shape: Ints, crop_begin_list: Ints,
 
 
 def _line(size: int, out: int, factor: float, nearest: bool, mode: str) -> Line:
-    """Where an element of an image scaled by `factor` lies in it."""
+    """Return the map from positions in an image scaled by `factor` to positions in the image."""
     scale = Fraction(factor).limit_denominator(1 << 14)
     step, start = 1 / scale, Fraction(0)
     if mode == "align_corners":
@@ -169,7 +168,7 @@ def upsampling(
     data: te.Tensor, scale_h: float, scale_w: float, layout: str = "NCHW", method: str = "nearest_neighbor",
     align_corners: bool = False, output_shape: Any = None,
 ) -> te.Tensor:
-    """Images `scale_h` times as high and `scale_w` times as wide, by nearest neighbours, "bilinear" or "bicubic"."""
+    """Scale images by `scale_h` and `scale_w`, with nearest neighbours, "bilinear" or "bicubic" interpolation."""
     return _upsampled(
         data, [scale_h, scale_w], layout, method, "align_corners" if align_corners else "half_pixel", output_shape
     )
@@ -180,7 +179,7 @@ def upsampling3d(
     data: te.Tensor, scale_d: float, scale_h: float, scale_w: float, layout: str = "NCDHW",
     method: str = "nearest_neighbor", coordinate_transformation_mode: str = "half_pixel", output_shape: Any = None,
 ) -> te.Tensor:
-    """Volumes scaled in three dimensions, by nearest neighbours or "trilinear"; modes half_pixel, align_corners and
+    """Scale volumes, with nearest neighbours or "trilinear" interpolation; modes half_pixel, align_corners and
     asymmetric."""
     if coordinate_transformation_mode not in ("half_pixel", "align_corners", "asymmetric"):
         raise ShapeError(

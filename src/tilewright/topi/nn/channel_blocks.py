@@ -1,4 +1,4 @@
-"""Convolutions of tensors whose channels are in blocks: data (batch, in / x, height, width, x), the layout NCHW[x]c."""
+"""Convolutions of tensors with blocked channels: data (batch, in / x, height, width, x), the layout NCHW[x]c."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ def conv2d_NCHWc(
     data: te.Tensor, kernel: te.Tensor, stride: int | Ints, padding: Padding, dilation: int | Ints, layout: str,
     out_layout: str, out_dtype: str | None = "float32",
 ) -> te.Tensor:
-    """Data NCHW[x]c and a kernel OIHW[x]i[y]o make a result NCHW[y]c. Groups, where the kernel has fewer channels than
-    the data."""
+    """Convolve data NCHW[x]c with a kernel OIHW[x]i[y]o to a result NCHW[y]c; grouped if the kernel has fewer channels
+    than the data."""
     chunks, depth, _, _, inner, block = kernel.extents
     channels = data.extents[1] * data.extents[4]
     groups = channels // (depth * inner)
@@ -59,7 +59,8 @@ def conv2d_NCHWc_int8(
     data: te.Tensor, kernel: te.Tensor, stride: int | Ints, padding: Padding, dilation: int | Ints, layout: str,
     out_layout: str, out_dtype: str | None = "int32", n_elems: int = 4,
 ) -> te.Tensor:
-    """The same of small integers, with a kernel OIHW[x / n]i[y]o[n]i: `n_elems` input channels stand together."""
+    """Convolve small integers as `conv2d_NCHWc` does, with a kernel OIHW[x / n]i[y]o[n]i: `n_elems` input channels are
+    adjacent."""
     _, _, _, _, outer, block, together = kernel.extents
     if together != n_elems:
         raise ShapeError(
@@ -75,7 +76,7 @@ def depthwise_conv2d_NCHWc(
     Input: te.Tensor, Filter: te.Tensor, stride: int | Ints, padding: Padding, dilation: int | Ints, layout: str,
     out_layout: str, out_dtype: str | None = None,
 ) -> te.Tensor:
-    """Data NCHW[x]c and a kernel (out / y, 1, height, width, 1, y) make a result NCHW[y]c."""
+    """Convolve data NCHW[x]c depthwise with a kernel (out / y, 1, height, width, 1, y) to a result NCHW[y]c."""
     chunks, *_, block = Filter.extents
     channels = Input.extents[1] * Input.extents[4]
     if block != _block_of(out_layout) or Input.extents[4] != _block_of(layout) or chunks * block % channels:
@@ -89,7 +90,7 @@ def depthwise_conv2d_NCHWc(
 
 @tagged(INJECTIVE)
 def unpack_NCHWc_to_nchw(packed_out: te.Tensor, out_dtype: str) -> te.Tensor:
-    """NCHW[x]c as NCHW, in `out_dtype`."""
+    """Convert NCHW[x]c to NCHW, in `out_dtype`."""
     n, chunks, height, width, block = packed_out.extents
     return te.compute(
         (n, chunks * block, height, width),

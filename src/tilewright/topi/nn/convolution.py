@@ -1,7 +1,7 @@
-"""Convolutions of one to three spatial dimensions in the layouts of the field.
+"""Convolutions of one to three spatial dimensions in TVM's layouts.
 
-Padding is one number, one for each dimension, all before then all after, "SAME" or "VALID". Results have `out_dtype`,
-that of the data without one; sums are taken in it.
+Padding is one number, one for each dimension, all before then all after, "SAME" or "VALID". Results and sums have
+`out_dtype`, by default the dtype of the data.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ def convolution(
     data: te.Tensor, weight: te.Tensor, strides: int | Ints, padding: Padding, dilation: int | Ints, groups: int,
     data_layout: str, kernel_layout: str, out_dtype: str | None,
 ) -> te.Tensor:
-    """A convolution in layouts such as NHWC and HWIO; the result has the layout of the data. Raises `ShapeError`."""
+    """Return a convolution in layouts such as NHWC and HWIO; the result has the layout of the data. Raises
+    `ShapeError`."""
     n = len(data_layout) - 2
     for t, what in ((data, "data"), (weight, "the kernel")):
         require_rank(TensorType(t.shape), n + 2, what)
@@ -65,7 +66,7 @@ def conv(
     inp: te.Tensor, filt: te.Tensor, stride: int | Ints, padding: Padding, dilation: int | Ints, groups: int,
     data_layout: str, kernel_layout: str = "", out_dtype: str | None = None,
 ) -> te.Tensor:
-    """A convolution of one to three dimensions, in any of the layouts below."""
+    """Return a convolution of one to three dimensions, in any of the layouts below."""
     return _any(inp, filt, stride, padding, dilation, groups, data_layout, kernel_layout, out_dtype)
 
 
@@ -74,7 +75,7 @@ def conv1d(
     data: te.Tensor, kernel: te.Tensor, strides: int | Ints = 1, padding: Padding = "VALID", dilation: int | Ints = 1,
     data_layout: str = "NCW", kernel_layout: str = "", out_dtype: str | None = None,
 ) -> te.Tensor:
-    """A one-dimensional convolution, NCW with a kernel OIW or NWC with a kernel WIO."""
+    """Return a one-dimensional convolution: NCW with a kernel OIW, or NWC with a kernel WIO."""
     return _any(data, kernel, strides, padding, dilation, 1, data_layout, kernel_layout, out_dtype)
 
 
@@ -83,7 +84,7 @@ def conv1d_ncw(
     data: te.Tensor, kernel: te.Tensor, strides: int | Ints = 1, padding: Padding = "VALID", dilation: int | Ints = 1,
     out_dtype: str | None = None
 ) -> te.Tensor:
-    """Data (batch, in, width), kernel (out, in, width)."""
+    """Convolve data (batch, in, width) with a kernel (out, in, width)."""
     return _any(data, kernel, strides, padding, dilation, 1, "NCW", "", out_dtype)
 
 
@@ -92,7 +93,7 @@ def conv1d_nwc(
     data: te.Tensor, kernel: te.Tensor, strides: int | Ints = 1, padding: Padding = "VALID", dilation: int | Ints = 1,
     out_dtype: str | None = None
 ) -> te.Tensor:
-    """Data (batch, width, in), kernel (width, in, out)."""
+    """Convolve data (batch, width, in) with a kernel (width, in, out)."""
     return _any(data, kernel, strides, padding, dilation, 1, "NWC", "", out_dtype)
 
 
@@ -101,7 +102,7 @@ def group_conv1d_ncw(
     data: te.Tensor, kernel: te.Tensor, strides: int | Ints = 1, padding: Padding = "VALID", dilation: int | Ints = 1,
     groups: int = 1, out_dtype: str | None = None,
 ) -> te.Tensor:
-    """Data (batch, in, width), kernel (out, in / groups, width)."""
+    """Convolve data (batch, in, width) with a kernel (out, in / groups, width)."""
     return _any(data, kernel, strides, padding, dilation, groups, "NCW", "", out_dtype)
 
 
@@ -110,7 +111,7 @@ def group_conv1d_nwc(
     data: te.Tensor, kernel: te.Tensor, strides: int | Ints = 1, padding: Padding = "VALID", dilation: int | Ints = 1,
     groups: int = 1, out_dtype: str | None = None,
 ) -> te.Tensor:
-    """Data (batch, width, in), kernel (width, in / groups, out)."""
+    """Convolve data (batch, width, in) with a kernel (width, in / groups, out)."""
     return _any(data, kernel, strides, padding, dilation, groups, "NWC", "", out_dtype)
 
 
@@ -119,7 +120,7 @@ def conv2d(
     input: te.Tensor, filter: te.Tensor, strides: int | Ints, padding: Padding, dilation: int | Ints,
     data_layout: str = "NCHW", kernel_layout: str = "", out_dtype: str | None = None,
 ) -> te.Tensor:
-    """A two-dimensional convolution: NCHW with OIHW, NHWC or HWCN with HWIO, or another kernel layout that is named."""
+    """Return a two-dimensional convolution: NCHW with OIHW, NHWC or HWCN with HWIO, or with the given kernel layout."""
     return _any(input, filter, strides, padding, dilation, 1, data_layout, kernel_layout, out_dtype)
 
 
@@ -128,7 +129,7 @@ def conv2d_nchw(
     Input: te.Tensor, Filter: te.Tensor, stride: int | Ints, padding: Padding, dilation: int | Ints,
     out_dtype: str | None = None
 ) -> te.Tensor:
-    """Data (batch, in, height, width), kernel (out, in, height, width)."""
+    """Convolve data (batch, in, height, width) with a kernel (out, in, height, width)."""
     return _any(Input, Filter, stride, padding, dilation, 1, "NCHW", "", out_dtype)
 
 
@@ -137,7 +138,7 @@ def conv2d_hwcn(
     Input: te.Tensor, Filter: te.Tensor, stride: int | Ints, padding: Padding, dilation: int | Ints,
     out_dtype: str | None = None
 ) -> te.Tensor:
-    """Data (height, width, in, batch), kernel (height, width, in, out)."""
+    """Convolve data (height, width, in, batch) with a kernel (height, width, in, out)."""
     return _any(Input, Filter, stride, padding, dilation, 1, "HWCN", "", out_dtype)
 
 
@@ -147,14 +148,15 @@ def conv2d_nhwc(
     out_dtype: str | None = "float32", auto_scheduler_rewritten_layout: str = "",
     meta_schedule_original_shape: Any = None,
 ) -> te.Tensor:
-    """Data (batch, height, width, in), kernel (height, width, in, out). Kernels rewritten by a tuner are not taken:
-    `ShapeError`."""
+    """Convolve data (batch, height, width, in) with a kernel (height, width, in, out). Raises `ShapeError` for kernels
+    rewritten by a tuner."""
     require_plain_layout(auto_scheduler_rewritten_layout, meta_schedule_original_shape)
     return _any(Input, Filter, stride, padding, dilation, 1, "NHWC", "", out_dtype)
 
 
 def require_plain_layout(rewritten: str, original: Any) -> None:
-    """Refuse operands whose layout an auto-scheduler changed: weights are packed when a kernel is made."""
+    """Raise `ShapeError` for operands in a layout changed by an auto-scheduler: Tilewright packs weights during
+    compilation."""
     if rewritten or original:
         raise ShapeError(
             f"the operand was rewritten by a tuner (layout '{rewritten or original}'); give it in its own layout, it "
@@ -167,7 +169,7 @@ def group_conv2d_nchw(
     Input: te.Tensor, Filter: te.Tensor, stride: int | Ints, padding: Padding, dilation: int | Ints, groups: int,
     out_dtype: str | None = None
 ) -> te.Tensor:
-    """Data (batch, in, height, width), kernel (out, in / groups, height, width)."""
+    """Convolve data (batch, in, height, width) with a kernel (out, in / groups, height, width)."""
     return _any(Input, Filter, stride, padding, dilation, groups, "NCHW", "", out_dtype)
 
 
@@ -176,7 +178,7 @@ def group_conv2d_nhwc(
     Input: te.Tensor, Filter: te.Tensor, stride: int | Ints, padding: Padding, dilation: int | Ints, groups: int,
     out_dtype: str | None = None
 ) -> te.Tensor:
-    """Data (batch, height, width, in), kernel (height, width, in / groups, out)."""
+    """Convolve data (batch, height, width, in) with a kernel (height, width, in / groups, out)."""
     return _any(Input, Filter, stride, padding, dilation, groups, "NHWC", "", out_dtype)
 
 
@@ -185,7 +187,7 @@ def conv3d_ncdhw(
     Input: te.Tensor, Filter: te.Tensor, stride: int | Ints, padding: Padding, dilation: int | Ints, groups: int = 1,
     out_dtype: str | None = None
 ) -> te.Tensor:
-    """Data (batch, in, depth, height, width), kernel (out, in / groups, depth, height, width)."""
+    """Convolve data (batch, in, depth, height, width) with a kernel (out, in / groups, depth, height, width)."""
     return _any(Input, Filter, stride, padding, dilation, groups, "NCDHW", "", out_dtype)
 
 
@@ -195,7 +197,7 @@ def conv3d_ndhwc(
     out_dtype: str | None = "float32", auto_scheduler_rewritten_layout: str = "",
     meta_schedule_origin_shape: Any = None,
 ) -> te.Tensor:
-    """Data (batch, depth, height, width, in), kernel (depth, height, width, in / groups, out)."""
+    """Convolve data (batch, depth, height, width, in) with a kernel (depth, height, width, in / groups, out)."""
     require_plain_layout(auto_scheduler_rewritten_layout, meta_schedule_origin_shape)
     return _any(Input, Filter, stride, padding, dilation, groups, "NDHWC", "", out_dtype)
 

@@ -1,4 +1,5 @@
-"""Deformable convolutions: each tap reads the image at a place of its own, between pixels (Dai et al., 2017)."""
+"""Deformable convolutions: each tap reads the image at a separate offset, with interpolation between pixels (Dai et
+al., 2017)."""
 
 from __future__ import annotations
 
@@ -16,7 +17,7 @@ from tilewright.topi.windows import Ints, Padding, padding_of, per_dimension, wi
 
 
 def _sampled(pixel: Any, y: PrimExpr, x: PrimExpr, height: int, width: int) -> PrimExpr:
-    """Bilinear between the four pixels around (y, x); those outside the image are zero."""
+    """Interpolate bilinearly between the four pixels around (y, x); those outside the image are zero."""
     total: PrimExpr = const(0, y.dtype)
     low_y, low_x = floor(y), floor(x)
     for dy in (0, 1):
@@ -33,8 +34,8 @@ def _deformable(
     data: te.Tensor, offset: te.Tensor, kernel: te.Tensor, strides: Any, padding: Padding, dilation: Any,
     deformable_groups: int, groups: int, out_dtype: str | None, place: Ints, order: Ints,
 ) -> te.Tensor:
-    """`place`: batch, channel, height and width of data, offset and result; `order`: out, in, height and width of the
-    kernel."""
+    """Return the convolution. `place`: batch, channel, height and width of data, offset and result; `order`: out, in,
+    height and width of the kernel."""
     batch, channels, height, width = (data.extents[d] for d in place)
     out_channels, depth, *taps = (kernel.extents[d] for d in order)
     every, apart = per_dimension(strides, 2, "strides"), per_dimension(dilation, 2, "dilation")
@@ -86,7 +87,8 @@ def deformable_conv2d_nchw(
     data: te.Tensor, offset: te.Tensor, kernel: te.Tensor, strides: int | Ints, padding: Padding, dilation: int | Ints,
     deformable_groups: int, groups: int, out_dtype: str | None,
 ) -> te.Tensor:
-    """Data NCHW, kernel OIHW, offsets (batch, deformable_groups * kh * kw * 2, height, width) with y before x."""
+    """Convolve data NCHW with a kernel OIHW at offsets (batch, deformable_groups * kh * kw * 2, height, width), y
+    before x."""
     return _deformable(
         data, offset, kernel, strides, padding, dilation, deformable_groups, groups, out_dtype, (0, 1, 2, 3),
         (0, 1, 2, 3)
@@ -98,7 +100,8 @@ def deformable_conv2d_nhwc(
     data: te.Tensor, offset: te.Tensor, kernel: te.Tensor, strides: int | Ints, padding: Padding, dilation: int | Ints,
     deformable_groups: int, groups: int, out_dtype: str | None,
 ) -> te.Tensor:
-    """Data NHWC, kernel HWIO, offsets (batch, height, width, deformable_groups * kh * kw * 2) with y before x."""
+    """Convolve data NHWC with a kernel HWIO at offsets (batch, height, width, deformable_groups * kh * kw * 2), y
+    before x."""
     return _deformable(
         data, offset, kernel, strides, padding, dilation, deformable_groups, groups, out_dtype, (0, 3, 1, 2),
         (3, 2, 0, 1)

@@ -33,8 +33,8 @@ def depthwise_conv2d_nchw(
     Input: te.Tensor, Filter: te.Tensor, stride: int | Ints, padding: Padding, dilation: int | Ints,
     out_dtype: str | None = None
 ) -> te.Tensor:
-    """Data (batch, in, height, width), kernel (in, multiplier, height, width); the result has in * multiplier
-    channels."""
+    """Convolve data (batch, in, height, width) with a kernel (in, multiplier, height, width); the result has in *
+    multiplier channels."""
     channels, multiplier, *kernel = Filter.extents
     weight = reshape(Filter, (channels * multiplier, 1, *kernel), "kernel")
     return _depthwise(Input, weight, kernel, stride, padding, dilation, "NCHW", "OIHW", out_dtype)
@@ -45,8 +45,8 @@ def depthwise_conv2d_nhwc(
     Input: te.Tensor, Filter: te.Tensor, stride: int | Ints, padding: Padding, dilation: int | Ints,
     kernel_layout: str = "HWOI", out_dtype: str | None = None,
 ) -> te.Tensor:
-    """Data (batch, height, width, in), kernel (height, width, in, multiplier), or (height, width, multiplier, in) with
-    `kernel_layout` HWIO."""
+    """Convolve data (batch, height, width, in) with a kernel (height, width, in, multiplier), or (height, width,
+    multiplier, in) with `kernel_layout` HWIO."""
     if kernel_layout == "HWIO":
         given = Filter
         Filter = te.compute(
@@ -58,7 +58,7 @@ def depthwise_conv2d_nhwc(
 
 
 def _reached(out: PrimExpr, stride: int, size: int) -> tuple[PrimExpr, PrimExpr]:
-    """The place that a window at a multiple of `stride` has, and whether there is one there."""
+    """Return the index of the window that starts at `out`, and whether there is one."""
     place = floordiv(out, stride)
     inside = all_of(out >= 0, place < size)
     return place, inside if stride == 1 else all_of(inside, compare(EQ, floormod(out, stride), 0))
@@ -68,8 +68,8 @@ def _reached(out: PrimExpr, stride: int, size: int) -> tuple[PrimExpr, PrimExpr]
 def depthwise_conv2d_backward_input_nhwc(
     Filter: te.Tensor, Out_grad: te.Tensor, oshape: Ints, ishape: Ints, stride: int | Ints, padding: Padding
 ) -> te.Tensor:
-    """The gradient by the data, of shape `ishape`: kernel (height, width, in, multiplier), gradient (batch, height,
-    width, in * multiplier)."""
+    """Return the gradient with respect to the data, of shape `ishape`, for a kernel (height, width, in, multiplier) and
+    a gradient (batch, height, width, in * multiplier)."""
     *kernel, _, multiplier = Filter.extents
     strides, sides = per_dimension(stride, 2, "stride"), padding_of(padding, kernel)
     ky, kx, m = (te.reduce_axis((0, n), name) for n, name in zip((*kernel, multiplier), ("kh", "kw", "m"), strict=True))
@@ -88,7 +88,7 @@ def depthwise_conv2d_backward_input_nhwc(
 def depthwise_conv2d_backward_weight_nhwc(
     Input: te.Tensor, Out_grad: te.Tensor, oshape: Ints, fshape: Ints, stride: int | Ints, padding: Padding
 ) -> te.Tensor:
-    """The gradient by the kernel, of shape `fshape` (height, width, in, multiplier)."""
+    """Return the gradient with respect to the kernel, of shape `fshape` (height, width, in, multiplier)."""
     multiplier, sizes = fshape[3], Input.extents
     strides, sides = per_dimension(stride, 2, "stride"), padding_of(padding, fshape[:2])
     n, oy, ox = (te.reduce_axis((0, size), name) for size, name in zip(oshape[:3], ("n", "oh", "ow"), strict=True))

@@ -1,4 +1,4 @@
-"""Correlation of two images over displacements, and buffers that keep the last data of a stream."""
+"""Correlation of two images over displacements, and buffers of the latest data of a stream."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ def correlation_nchw(
     data1: te.Tensor, data2: te.Tensor, kernel_size: int, max_displacement: int, stride1: int, stride2: int,
     padding: int | Ints, is_multiply: bool
 ) -> te.Tensor:
-    """How alike patches of two images NCHW are, at displacements of up to `max_displacement` in steps of `stride2`
+    """Correlate patches of two images NCHW, at displacements of up to `max_displacement` in steps of `stride2`
     (Dosovitskiy et al., 2015).
 
-    The mean of products, or of absolute differences, over the channels and a patch of `kernel_size`; patches are
-    `stride1` apart. The result is (batch, displacements, height, width).
+    The result is the mean of products, or of absolute differences, over the channels and a patch of `kernel_size`, at
+    distances of `stride1`: (batch, displacements, height, width).
     """
     batch, channels, height, width = data1.extents
     if data2.extents != data1.extents or kernel_size % 2 == 0:
@@ -64,7 +64,7 @@ def correlation_nchw(
 
 @tagged(INJECTIVE)
 def fifo_buffer(data: te.Tensor, buffer: te.Tensor, axis: int) -> te.Tensor:
-    """`buffer` with `data` added after its end along `axis`, and as much dropped at its beginning."""
+    """Append `data` to `buffer` along `axis`, and drop the same number of elements at its beginning."""
     at = axis_of(axis, buffer.ndim)
     if data.ndim != buffer.ndim or any(
         d != at and differ(n, m) for d, (n, m) in enumerate(zip(dims(data), dims(buffer), strict=True))

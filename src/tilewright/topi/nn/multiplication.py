@@ -36,7 +36,7 @@ def dense(
     data: te.Tensor, weight: te.Tensor, bias: te.Tensor | None = None, out_dtype: str | None = None,
     auto_scheduler_rewritten_layout: str = "", meta_schedule_original_shape: Any = None,
 ) -> te.Tensor:
-    """data (…, in) times the transpose of weight (units, in), plus bias (units,). Raises `ShapeError`."""
+    """Return data (…, in) times the transpose of weight (units, in), plus bias (units,). Raises `ShapeError`."""
     require_plain_layout(auto_scheduler_rewritten_layout, meta_schedule_original_shape)
     _require_product(data, weight, dims(data)[-1], dims(weight)[-1])
     return _with_bias(fastest(of.dense)(data, weight, DataType(out_dtype or data.dtype)), bias)
@@ -46,7 +46,7 @@ def dense(
 def dense_pack(
     data: te.Tensor, weight: te.Tensor, bias: te.Tensor | None = None, out_dtype: str | None = None
 ) -> te.Tensor:
-    """The same with a weight in panels, (units / x, in, x)."""
+    """Return a dense product as `dense` does, with a weight in panels, (units / x, in, x)."""
     panels, depth, width = weight.extents
     _require_product(data, weight, dims(data)[-1], depth)
     plain = te.compute(
@@ -61,7 +61,7 @@ def matmul(
     transpose_a: bool = False,
     transpose_b: bool = False, auto_scheduler_rewritten_layout: str = "", meta_schedule_original_shape: Any = None,
 ) -> te.Tensor:
-    """tensor_a (…, m, k) times tensor_b (k, n), each transposed on request (a only when it is a matrix), plus bias
+    """Return tensor_a (…, m, k) times tensor_b (k, n), each transposed on request (a only if it is a matrix), plus bias
     (n,)."""
     require_plain_layout(auto_scheduler_rewritten_layout, meta_schedule_original_shape)
     if transpose_a and tensor_a.ndim != 2:
@@ -80,9 +80,10 @@ def batch_matmul(
     transpose_a: bool = False, transpose_b: bool = True,
     auto_scheduler_rewritten_layout: str = "", meta_schedule_original_shape: Any = None,
 ) -> te.Tensor:
-    """The product of each pair of matrices, (b, m, k) times (b, n, k) transposed; a batch of one is repeated.
+    """Return the product of each pair of matrices, (b, m, k) times the transpose of (b, n, k); a batch of one is
+    broadcast.
 
-    `oshape`, when given, repeats the shape of the result. Raises `ShapeError`.
+    `oshape`, if given, must be the shape of the result. Raises `ShapeError`.
     """
     require_plain_layout(auto_scheduler_rewritten_layout, meta_schedule_original_shape)
     a, b = dims(tensor_a), dims(tensor_b)

@@ -1,4 +1,4 @@
-"""Softmax and the normalisations."""
+"""Softmax and normalizations."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ Axis = int | Sequence[int]
 
 @tagged("softmax_output")
 def softmax(x: te.Tensor, axis: int = -1) -> te.Tensor:
-    """exp(x - max(x)) / sum(exp(x - max(x))) along `axis`."""
+    """Return exp(x - max(x)) / sum(exp(x - max(x))) along `axis`."""
     return of.softmax(x, axis_of(axis, x.ndim))
 
 
 fast_softmax = softmax
-"""Softmax itself: code for exp is made of polynomials that run in vectors."""
+"""The exact softmax: its code for exp uses vectorized polynomials."""
 
 
 @tagged("log_softmax_output")
 def log_softmax(x: te.Tensor, axis: int = -1) -> te.Tensor:
-    """x - max(x) - log(sum(exp(x - max(x)))) along `axis`."""
+    """Return x - max(x) - log(sum(exp(x - max(x)))) along `axis`."""
     return of.log_softmax(x, axis_of(axis, x.ndim))
 
 
@@ -37,11 +37,11 @@ def batch_norm(
     data: te.Tensor, gamma: te.Tensor, beta: te.Tensor, moving_mean: te.Tensor, moving_var: te.Tensor,
     axis: int | None = None, epsilon: float | None = None, center: bool | None = None, scale: bool | None = None,
 ) -> list[te.Tensor]:
-    """`gamma * (data - moving_mean) / sqrt(moving_var + epsilon) + beta` along `axis`, for inference; and the two
-    statistics as they are.
+    """Return `gamma * (data - moving_mean) / sqrt(moving_var + epsilon) + beta` along `axis`, for inference, and the
+    two statistics unchanged.
 
-    `axis` is 1, `epsilon` 1e-5, `center` and `scale` true when they are not given; without `scale` gamma counts as
-    ones, without `center` beta counts as zeros.
+    The default of `axis` is 1, of `epsilon` 1e-5, of `center` and `scale` true. Without `scale`, gamma counts as ones;
+    without `center`, beta counts as zeros.
     """
     at = axis_of(1 if axis is None else axis, data.ndim)
     small = 1e-5 if epsilon is None else epsilon
@@ -58,7 +58,7 @@ def batch_norm(
 
 
 def _affine(x: te.Tensor, axes: Sequence[int], gamma: te.Tensor | None, beta: te.Tensor | None, name: str) -> te.Tensor:
-    """`x * gamma + beta`, each over the dimensions `axes` of x."""
+    """Return `x * gamma + beta`, both over the dimensions `axes` of x."""
     for t, what in ((gamma, "gamma"), (beta, "beta")):
         if t is not None and (
             t.ndim != len(axes) or any(differ(n, dims(x)[d]) for n, d in zip(dims(t), axes, strict=True))
@@ -79,8 +79,8 @@ def _affine(x: te.Tensor, axes: Sequence[int], gamma: te.Tensor | None, beta: te
 def layer_norm(
     data: te.Tensor, gamma: te.Tensor, beta: te.Tensor | None, axis: Axis, epsilon: float = 1e-5
 ) -> te.Tensor:
-    """gamma * (x - mean) / sqrt(variance + epsilon) + beta, statistics and gamma over `axis`, one or several (Ba et
-    al., 2016)."""
+    """Return gamma * (x - mean) / sqrt(variance + epsilon) + beta, with statistics and gamma over one or several `axis`
+    (Ba et al., 2016)."""
     axes = axes_of(axis, data.ndim)
     return _affine(of.normalize(data, axes, epsilon), axes, gamma, beta, "layer_norm")
 
@@ -89,7 +89,8 @@ def layer_norm(
 def instance_norm(
     data: te.Tensor, gamma: te.Tensor, beta: te.Tensor, channel_axis: int, axis: Axis, epsilon: float = 1e-5
 ) -> te.Tensor:
-    """gamma * (x - mean) / sqrt(variance + epsilon) + beta, statistics over `axis`, gamma for each channel."""
+    """Return gamma * (x - mean) / sqrt(variance + epsilon) + beta, with statistics over `axis` and gamma per channel.
+    """
     return of.scaled(
         of.normalize(data, axes_of(axis, data.ndim), epsilon), axis_of(channel_axis, data.ndim), gamma, beta,
         "instance_norm"
@@ -101,7 +102,8 @@ def group_norm(
     data: te.Tensor, gamma: te.Tensor | None, beta: te.Tensor | None, num_groups: int, channel_axis: int, axes: Axis,
     epsilon: float = 1e-5
 ) -> te.Tensor:
-    """The same with statistics over `axes` and the channels of each of `num_groups` groups. Raises `ShapeError`."""
+    """Normalize as `instance_norm` does, with statistics over `axes` and the channels of each of `num_groups` groups.
+    Raises `ShapeError`."""
     channel = axis_of(channel_axis, data.ndim)
     shape, channels = dims(data), dims(data)[channel]
     if isinstance(channels, int) and channels % num_groups:
@@ -114,14 +116,15 @@ def group_norm(
 
 @tagged("rms_norm")
 def rms_norm(data: te.Tensor, weight: te.Tensor, axis: Axis, epsilon: float = 1e-5) -> te.Tensor:
-    """weight * x / sqrt(mean of x * x + epsilon), the mean and the weight over `axis` (Zhang and Sennrich, 2019)."""
+    """Return weight * x / sqrt(mean of x * x + epsilon), with mean and weight over `axis` (Zhang and Sennrich, 2019).
+    """
     axes = axes_of(axis, data.ndim)
     return _affine(of.rms_normalize(data, axes, epsilon), axes, weight, None, "rms_norm")
 
 
 @tagged("l2_normalize")
 def l2_normalize(data: te.Tensor, eps: float, axis: Any = None) -> te.Tensor:
-    """x / sqrt(max(sum(x * x), eps)) along `axis` (all axes without)."""
+    """Return x / sqrt(max(sum(x * x), eps)) along `axis` (default: all axes)."""
     return of.l2_normalize(data, axes_of(axis, data.ndim), eps)
 
 
@@ -129,7 +132,7 @@ def l2_normalize(data: te.Tensor, eps: float, axis: Any = None) -> te.Tensor:
 def lrn(
     data: te.Tensor, size: int, axis: int = 1, alpha: float = 0.0001, beta: float = 0.75, bias: float = 2
 ) -> te.Tensor:
-    """x / (bias + alpha / size * sum of x * x over the `size` neighbours along `axis`)^beta (Krizhevsky et al.,
+    """Return x / (bias + alpha / size * sum of x * x over the `size` neighbours along `axis`)^beta (Krizhevsky et al.,
     2012)."""
     return of.lrn(data, size, axis_of(axis, data.ndim), bias, alpha, beta)
 

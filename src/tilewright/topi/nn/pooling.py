@@ -1,4 +1,4 @@
-"""Pooling over windows, over whole images, to a given size; and the gradient of pooling.
+"""Pooling over windows, over whole images, and to a given size; and the gradient of pooling.
 
 Padding is all before, then all after. `pool_type` is "max" or "avg".
 """
@@ -63,7 +63,7 @@ def pool1d(
     data: te.Tensor, kernel: int | Ints, stride: int | Ints, dilation: int | Ints, padding: int | Ints, pool_type: str,
     ceil_mode: bool = False, layout: str = "NCW", count_include_pad: bool = True,
 ) -> te.Tensor:
-    """The maximum or mean of each window of (batch, channels, width)."""
+    """Return the maximum or mean of each window of (batch, channels, width)."""
     return _pool(data, 1, kernel, stride, dilation, padding, pool_type, ceil_mode, layout, count_include_pad)
 
 
@@ -72,7 +72,7 @@ def pool2d(
     data: te.Tensor, kernel: int | Ints, stride: int | Ints, dilation: int | Ints, padding: int | Ints, pool_type: str,
     ceil_mode: bool = False, layout: str = "NCHW", count_include_pad: bool = True,
 ) -> te.Tensor:
-    """The maximum or mean of each window of (batch, channels, height, width)."""
+    """Return the maximum or mean of each window of (batch, channels, height, width)."""
     return _pool(data, 2, kernel, stride, dilation, padding, pool_type, ceil_mode, layout, count_include_pad)
 
 
@@ -81,7 +81,7 @@ def pool3d(
     data: te.Tensor, kernel: int | Ints, stride: int | Ints, dilation: int | Ints, padding: int | Ints, pool_type: str,
     ceil_mode: bool = False, layout: str = "NCDHW", count_include_pad: bool = True,
 ) -> te.Tensor:
-    """The maximum or mean of each window of (batch, channels, depth, height, width)."""
+    """Return the maximum or mean of each window of (batch, channels, depth, height, width)."""
     return _pool(data, 3, kernel, stride, dilation, padding, pool_type, ceil_mode, layout, count_include_pad)
 
 
@@ -92,25 +92,25 @@ def _to_size(data: te.Tensor, output_size: Any, pool_type: str, layout: str, ran
 
 @tagged("adaptive_pool")
 def global_pool(data: te.Tensor, pool_type: str, layout: str = "NCHW") -> te.Tensor:
-    """The maximum or mean of each image."""
+    """Return the maximum or mean of each image."""
     return _to_size(data, 1, pool_type, layout, len(axes_of_layout(layout)) - 2)
 
 
 @tagged("adaptive_pool")
 def adaptive_pool(data: te.Tensor, output_size: int | Ints, pool_type: str, layout: str = "NCHW") -> te.Tensor:
-    """Windows [floor(i n / out), ceil((i + 1) n / out)) of images, such that the result has `output_size`."""
+    """Pool images over windows [floor(i n / out), ceil((i + 1) n / out)), so that the result has `output_size`."""
     return _to_size(data, output_size, pool_type, layout, 2)
 
 
 @tagged("adaptive_pool")
 def adaptive_pool1d(data: te.Tensor, output_size: int | Ints, pool_type: str, layout: str = "NCW") -> te.Tensor:
-    """The same of (batch, channels, width)."""
+    """Pool (batch, channels, width) to `output_size` as `adaptive_pool` does."""
     return _to_size(data, output_size, pool_type, layout, 1)
 
 
 @tagged("adaptive_pool")
 def adaptive_pool3d(data: te.Tensor, output_size: int | Ints, pool_type: str, layout: str = "NCDHW") -> te.Tensor:
-    """The same of (batch, channels, depth, height, width)."""
+    """Pool (batch, channels, depth, height, width) to `output_size` as `adaptive_pool` does."""
     return _to_size(data, output_size, pool_type, layout, 3)
 
 
@@ -119,9 +119,10 @@ def pool_grad(
     grads: te.Tensor, data: te.Tensor, kernel: int | Ints, stride: int | Ints, padding: int | Ints, pool_type: str,
     ceil_mode: bool = False, layout: str = "NCHW", count_include_pad: bool = True,
 ) -> te.Tensor:
-    """The gradient of `pool2d` by its data: each element sums up what the windows over it pass on.
+    """Return the gradient of `pool2d` with respect to its data: the sum of the gradients of the windows over each
+    element.
 
-    A maximum passes its gradient to the first element of the window that is one; a mean, an equal share to each.
+    A maximum passes its gradient to the first maximal element of the window, a mean passes equal shares to all.
     """
     window, every = per_dimension(kernel, 2, "kernel"), per_dimension(stride, 2, "stride")
     sides = padding_of(padding, window)
@@ -162,7 +163,7 @@ def pool_grad(
 def _counted(
     place: PrimExpr, window: int, stride: int, before: int, after: int, size: int, with_padding: bool
 ) -> PrimExpr:
-    """How many elements the window at `place` counts along one dimension."""
+    """Return the number of elements that the window at `place` counts along one dimension."""
     low, high = (-before, size + after) if with_padding else (0, size)
     start = place * stride - before
     return maximum(minimum(start + window, high) - maximum(start, low), 1)
@@ -171,7 +172,7 @@ def _counted(
 def _places_of_maxima(
     data: te.Tensor, spatial: Ints, counts: Ints, window: Ints, stride: Ints, padding: Ints
 ) -> te.Tensor:
-    """The row-major tap of the first maximum of each window."""
+    """Return the row-major tap index of the first maximum of each window."""
     shape = list(data.extents)
     for d, n in zip(spatial, counts, strict=True):
         shape[d] = n

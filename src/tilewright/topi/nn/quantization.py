@@ -1,4 +1,4 @@
-"""Quantisation played through in floating point: values rounded and held as integers would be."""
+"""Simulated quantization in floating point: values are rounded and clamped like integers."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ SQNN_CODE_TO_DTYPE = {code: name for name, code in SQNN_DTYPE_TO_CODE.items()}
 
 
 def _per_channel(value: Any, i: tuple[Var, ...], axis: int, dtype: DataType, default: float) -> PrimExpr:
-    """A scale or zero point, one for all or one for each channel, at an index."""
+    """Return the scale or zero point at an index, from a common value or one per channel."""
     if value is None:
         return const(default, dtype)
     if isinstance(value, te.Tensor):
@@ -43,7 +43,7 @@ def _per_channel(value: Any, i: tuple[Var, ...], axis: int, dtype: DataType, def
 
 
 def _coded(code: Any, choices: dict[str, PrimExpr]) -> PrimExpr:
-    """The choice that a type's name, its code, or a scalar tensor of the code asks for."""
+    """Return the choice for a dtype name, its code, or a scalar tensor with the code."""
     if isinstance(code, te.Tensor):
         code = code(*(0,) * code.ndim)
     if isinstance(code, PrimExpr):
@@ -65,11 +65,11 @@ def _coded(code: Any, choices: dict[str, PrimExpr]) -> PrimExpr:
 def simulated_quantize(
     data: te.Tensor, out_dtype: Any, output_scale: Any = None, output_zero_point: Any = None, axis: int = -1
 ) -> te.Tensor:
-    """round(data / scale) + zero_point, held in the range of `out_dtype`, in the type of the data; unchanged for
-    "disable".
+    """Return round(data / scale) + zero_point, clamped to the range of `out_dtype`, in the type of the data; unchanged
+    for "disable".
 
-    `out_dtype` is a name, a code of `SQNN_DTYPE_TO_CODE`, or a scalar tensor of it. Scales and zero points are one for
-    all, or one for each element of `axis`. Raises `ShapeError`.
+    `out_dtype` is a name, a code of `SQNN_DTYPE_TO_CODE`, or a scalar tensor with the code. Scales and zero points are
+    common, or one for each element of `axis`. Raises `ShapeError`.
     """
     at = axis_of(axis, data.ndim)
 
@@ -91,7 +91,7 @@ def simulated_quantize(
 def simulated_dequantize(
     data: te.Tensor, in_dtype: Any, input_scale: Any = None, input_zero_point: Any = None, axis: int = -1
 ) -> te.Tensor:
-    """(data - zero_point) * scale; unchanged for "disable"."""
+    """Return (data - zero_point) * scale; unchanged for "disable"."""
     at = axis_of(axis, data.ndim)
 
     def element(*i: Var) -> PrimExpr:

@@ -1,4 +1,4 @@
-"""LSTM over a sequence (Hochreiter and Schmidhuber, 1997): one set of computations for each time step."""
+"""LSTM over a sequence (Hochreiter and Schmidhuber, 1997), unrolled over the time steps."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Activation = Callable[[te.Tensor], te.Tensor]
 
 
 def _product(x: te.Tensor, w: te.Tensor, name: str) -> te.Tensor:
-    """`x[b, k] * w[j, k]` summed over k."""
+    """Return `x[b, k] * w[j, k]` summed over k."""
     k = te.reduce_axis((0, x.shape[1]), "k")
     return te.compute((x.shape[0], w.shape[0]), lambda b, j: te.sum(x(b, k) * w(j, k), axis=k), name=name)
 
@@ -33,13 +33,12 @@ def lstm(
     p_o: te.Tensor | None = None, f_act: Activation = math.sigmoid, g_act: Activation = math.tanh,
     h_act: Activation = math.tanh, reverse: bool = False, weight_layout: str = "IFGO",
 ) -> tuple[te.Tensor, te.Tensor]:
-    """The hidden states (time, batch, hidden) and cell states (time, batch, hidden) of a sequence `Xs` (time, batch,
-    in).
+    """Return the hidden states and cell states, both (time, batch, hidden), of a sequence `Xs` (time, batch, in).
 
     `Wi` (4 * hidden, in), `Wh` (4 * hidden, hidden) and the biases (4 * hidden,) hold the input, forget, cell and
-    output gates in the order of `weight_layout`. `proj` (p, hidden) makes hidden states of p; `p_i`, `p_f`, `p_o`
-    (batch, hidden) are peepholes. With `reverse` the last time step is the first; states are in the order they are
-    made. Raises `ShapeError`.
+    output gates in the order of `weight_layout`. `proj` (p, hidden) projects hidden states to size p; `p_i`, `p_f`,
+    `p_o` (batch, hidden) are peepholes. With `reverse`, the sequence is processed from its end; states are in order of
+    computation. Raises `ShapeError`.
     """
     if sorted(weight_layout) != sorted("IFGO"):
         raise ShapeError(f"weight_layout '{weight_layout}' must have each of the letters I, F, G and O once")

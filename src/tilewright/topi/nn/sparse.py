@@ -1,5 +1,5 @@
-"""Products with sparse matrices: compressed rows (CSR: values, columns, row starts), or rows of blocks (BSR: values
-3-d)."""
+"""Products with sparse matrices: compressed rows (CSR: values, columns, row starts), or rows of blocks (BSR: 3-D
+values)."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ def _require_sparse(data: te.Tensor, indices: te.Tensor, indptr: te.Tensor) -> N
 def _rows_of_products(
     x: te.Tensor, values: te.Tensor, indices: te.Tensor, indptr: te.Tensor, sparse_rows: bool
 ) -> te.Tensor:
-    """`out[m, n] = sum over k of x[m, k] * w[n, k]` for a sparse w; with `sparse_rows` transposed: one row for each row
-    of w."""
+    """Return `out[m, n] = sum over k of x[m, k] * w[n, k]` for a sparse w; with `sparse_rows`, its transpose, with a
+    row for each row of w."""
     _require_sparse(values, indices, indptr)
     block_rows, block_columns = values.extents[1:] if values.ndim == 3 else (1, 1)
     rows, depth = x.extents
@@ -54,7 +54,7 @@ def _rows_of_products(
 def sparse_dense_sp_rhs(
     data: te.Tensor, weight_data: te.Tensor, weight_indices: te.Tensor, weight_indptr: te.Tensor
 ) -> te.Tensor:
-    """data (m, k) times the transpose of a sparse weight (n, k)."""
+    """Return data (m, k) times the transpose of a sparse weight (n, k)."""
     return _rows_of_products(data, weight_data, weight_indices, weight_indptr, False)
 
 
@@ -62,7 +62,7 @@ def sparse_dense_sp_rhs(
 def sparse_dense_sp_lhs(
     data_data: te.Tensor, data_indices: te.Tensor, data_indptr: te.Tensor, weight: te.Tensor
 ) -> te.Tensor:
-    """Sparse data (m, k) times the transpose of weight (n, k)."""
+    """Return sparse data (m, k) times the transpose of weight (n, k)."""
     return _rows_of_products(weight, data_data, data_indices, data_indptr, True)
 
 
@@ -70,7 +70,7 @@ def sparse_dense(
     dense_data: te.Tensor, sparse_data: te.Tensor, sparse_indices: te.Tensor, sparse_indptr: te.Tensor,
     sparse_lhs: bool = False
 ) -> te.Tensor:
-    """dense times the transpose of sparse; with `sparse_lhs`, sparse times the transpose of dense."""
+    """Return dense times the transpose of sparse; with `sparse_lhs`, sparse times the transpose of dense."""
     if sparse_lhs:
         return sparse_dense_sp_lhs(sparse_data, sparse_indices, sparse_indptr, dense_data)
     return sparse_dense_sp_rhs(dense_data, sparse_data, sparse_indices, sparse_indptr)
@@ -78,7 +78,7 @@ def sparse_dense(
 
 @tagged("sparse_transpose_csr")
 def sparse_transpose(sparse_data: te.Tensor, sparse_indices: te.Tensor, sparse_indptr: te.Tensor) -> list[te.Tensor]:
-    """The transpose of a square sparse matrix of compressed rows: its values, columns and row starts."""
+    """Return the transpose of a square CSR matrix: its values, columns and row starts."""
     _require_sparse(sparse_data, sparse_indices, sparse_indptr)
     if sparse_data.ndim != 1:
         raise ShapeError(f"values {text(dims(sparse_data))} are blocks; only matrices of single values are transposed")
@@ -121,7 +121,7 @@ def sparse_transpose(sparse_data: te.Tensor, sparse_indices: te.Tensor, sparse_i
 def sparse_add(
     dense_data: te.Tensor, sparse_data: te.Tensor, sparse_indices: te.Tensor, sparse_indptr: te.Tensor
 ) -> te.Tensor:
-    """A matrix plus a sparse one of compressed rows."""
+    """Return a dense matrix plus a CSR matrix."""
     _require_sparse(sparse_data, sparse_indices, sparse_indptr)
     rows, columns = dense_data.extents
     if sparse_data.ndim != 1 or sparse_indptr.extents[0] != rows + 1:
@@ -149,8 +149,8 @@ def sparse_conv2d(
     dense_data: te.Tensor, sparse_data: te.Tensor, sparse_indices: te.Tensor, sparse_indptr: te.Tensor,
     layout: str = "NHWC", kernel_size: int = 1
 ) -> te.Tensor:
-    """A convolution of stride 1 with sparse weights (out, kernel_size * kernel_size * in): 1x1 in NHWC or NCHW, 3x3 in
-    NHWC, padded by one."""
+    """Return a convolution of stride 1 with sparse weights (out, kernel_size * kernel_size * in): 1x1 in NHWC or NCHW,
+    3x3 in NHWC with padding 1."""
     if (layout, kernel_size) not in (("NHWC", 1), ("NCHW", 1), ("NHWC", 3)):
         raise ShapeError(
             f"layout {layout} with a kernel of {kernel_size} is not made: NHWC has 1 and 3, NCHW has 1; make the "
@@ -166,7 +166,7 @@ def sparse_conv2d(
 
 
 def _patches(data: te.Tensor) -> te.Tensor:
-    """The nine pixels around each one, row by row; zeros outside."""
+    """Return the 3x3 neighbourhood of each pixel, row by row; zeros outside."""
     n, height, width, depth = data.extents
 
     def element(b: Any, y: Any, x: Any, k: Any) -> PrimExpr:

@@ -1,4 +1,5 @@
-"""Transposed convolutions: each element of the data adds a copy of the kernel to the result, `strides` apart."""
+"""Transposed convolutions: each data element adds a scaled copy of the kernel to the result, at distances of `strides`.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +18,7 @@ def _transposed(
     data: te.Tensor, kernel: te.Tensor, stride: Any, padding: Padding, out_dtype: str | None, output_padding: Any,
     groups: int, rank: int
 ) -> te.Tensor:
-    """Channels first; the kernel is (in, out / groups, …). Raises `ShapeError`."""
+    """Return a channels-first transposed convolution; the kernel is (in, out / groups, …). Raises `ShapeError`."""
     for t, what in ((data, "data"), (kernel, "the kernel")):
         require_rank(TensorType(t.shape), rank + 2, what)
     strides, more = per_dimension(stride, rank, "strides"), per_dimension(output_padding, rank, "output_padding")
@@ -48,7 +49,7 @@ def conv1d_transpose_ncw(
     data: te.Tensor, kernel: te.Tensor, stride: int | Ints, padding: Padding, out_dtype: str | None = None,
     output_padding: int | Ints = 0
 ) -> te.Tensor:
-    """Data (batch, in, width), kernel (in, out, width)."""
+    """Convolve data (batch, in, width) with a kernel (in, out, width), transposed."""
     return _transposed(data, kernel, stride, padding, out_dtype, output_padding, 1, 1)
 
 
@@ -57,7 +58,7 @@ def group_conv1d_transpose_ncw(
     data: te.Tensor, kernel: te.Tensor, stride: int | Ints, padding: Padding, out_dtype: str | None,
     output_padding: int | Ints, groups: int
 ) -> te.Tensor:
-    """Data (batch, in, width), kernel (in, out / groups, width)."""
+    """Convolve data (batch, in, width) with a kernel (in, out / groups, width), transposed."""
     return _transposed(data, kernel, stride, padding, out_dtype, output_padding, groups, 1)
 
 
@@ -66,7 +67,7 @@ def conv2d_transpose_nchw(
     Input: te.Tensor, Filter: te.Tensor, strides: int | Ints, padding: Padding, out_dtype: str | None = None,
     output_padding: int | Ints = 0
 ) -> te.Tensor:
-    """Data (batch, in, height, width), kernel (in, out, height, width)."""
+    """Convolve data (batch, in, height, width) with a kernel (in, out, height, width), transposed."""
     return _transposed(Input, Filter, strides, padding, out_dtype, output_padding, 1, 2)
 
 
@@ -75,7 +76,7 @@ def group_conv2d_transpose_nchw(
     data: te.Tensor, kernel: te.Tensor, stride: int | Ints, padding: Padding, out_dtype: str | None,
     output_padding: int | Ints, groups: int
 ) -> te.Tensor:
-    """Data (batch, in, height, width), kernel (in, out / groups, height, width)."""
+    """Convolve data (batch, in, height, width) with a kernel (in, out / groups, height, width), transposed."""
     return _transposed(data, kernel, stride, padding, out_dtype, output_padding, groups, 2)
 
 
@@ -84,7 +85,7 @@ def conv3d_transpose_ncdhw(
     Input: te.Tensor, Filter: te.Tensor, strides: int | Ints, padding: Padding, out_dtype: str | None = None,
     output_padding: int | Ints = 0
 ) -> te.Tensor:
-    """Data (batch, in, depth, height, width), kernel (in, out, depth, height, width)."""
+    """Convolve data (batch, in, depth, height, width) with a kernel (in, out, depth, height, width), transposed."""
     return _transposed(Input, Filter, strides, padding, out_dtype, output_padding, 1, 3)
 
 
@@ -93,7 +94,8 @@ def group_conv3d_transpose_ncdhw(
     data: te.Tensor, kernel: te.Tensor, strides: int | Ints, padding: Padding, out_dtype: str | None,
     output_padding: int | Ints, groups: int
 ) -> te.Tensor:
-    """Data (batch, in, depth, height, width), kernel (in, out / groups, depth, height, width)."""
+    """Convolve data (batch, in, depth, height, width) with a kernel (in, out / groups, depth, height, width),
+    transposed."""
     return _transposed(data, kernel, strides, padding, out_dtype, output_padding, groups, 3)
 
 

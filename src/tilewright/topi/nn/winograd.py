@@ -1,7 +1,7 @@
-"""Winograd's algorithm for 3x3 convolutions, stage by stage, and kernels that are transformed beforehand.
+"""Winograd's algorithm for 3x3 convolutions in stages, and pre-transformed kernels.
 
-`topi.nn.conv2d` takes this way by itself where it is faster and the kernel is known while compiling; these functions
-are for scripts that name it.
+`topi.nn.conv2d` uses it automatically if it is faster and the kernel is constant; these functions are for scripts that
+request it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _TILE = 4
 
 
 def _combined(rows: Sequence[Row], index: PrimExpr, terms: Sequence[PrimExpr]) -> PrimExpr:
-    """`sum over k of rows[index][k] * terms[k]`."""
+    """Return `sum over k of rows[index][k] * terms[k]`."""
     sums = []
     for row in rows:
         total: Value = 0.0
@@ -34,7 +34,8 @@ def _combined(rows: Sequence[Row], index: PrimExpr, terms: Sequence[PrimExpr]) -
 
 
 def _transform(kernel: te.Tensor, element: Any, shape: Sequence[Any], tile_size: int, dimensions: int) -> te.Tensor:
-    """`out[p…, rest…]`: the taps `element(tap…, rest…)` transformed along the last `dimensions` spatial dimensions."""
+    """Return `out[p…, rest…]`: the taps `element(tap…, rest…)` transformed along the last `dimensions` spatial
+    dimensions."""
     if not 1 <= tile_size <= _TILE:
         raise ShapeError(f"tiles of {tile_size} are not made; tile_size is 1 to {_TILE}")
     g = matrices(tile_size).weights
@@ -64,14 +65,15 @@ def _require_taps(kernel: te.Tensor, taps: Ints) -> None:
 
 @tagged("conv2d_winograd_weight_transform")
 def conv2d_winograd_weight_transform(kernel: te.Tensor, tile_size: int) -> te.Tensor:
-    """A kernel (out, in, 3, 3) for tiles of tile_size x tile_size outputs: (tile_size + 2, tile_size + 2, out, in)."""
+    """Transform a kernel (out, in, 3, 3) for tiles of tile_size x tile_size outputs: (tile_size + 2, tile_size + 2,
+    out, in)."""
     _require_taps(kernel, kernel.extents[2:])
     return _transform(kernel, lambda y, x, o, c: kernel(o, c, y, x), kernel.shape[:2], tile_size, 2)
 
 
 @tagged("conv3d_winograd_weight_transform")
 def conv3d_winograd_weight_transform(kernel: te.Tensor, tile_size: int) -> te.Tensor:
-    """A kernel (out, in, depth, 3, 3): (p, p, p, out, in) where the depth is 3 too, else (depth, p, p, out, in)."""
+    """Transform a kernel (out, in, depth, 3, 3): to (p, p, p, out, in) for depth 3, else to (depth, p, p, out, in)."""
     out, depth_in, depth, *taps = kernel.extents
     _require_taps(kernel, taps)
     if depth == TAPS:
@@ -84,7 +86,7 @@ def conv3d_winograd_weight_transform(kernel: te.Tensor, tile_size: int) -> te.Te
 
 
 class _Tiles:
-    """A convolution of stride 1 over `data`, whose axes `place` are batch, height, width, channel, cut into tiles."""
+    """The tiles of a convolution of stride 1 over `data`, whose axes `place` are batch, height, width and channel."""
 
     def __init__(self, data: te.Tensor, place: Ints, strides: Any, padding: Padding, dilation: Any, m: int) -> None:
         self.data, self.place, self.m, self.points = data, place, m, m + TAPS - 1
@@ -100,7 +102,7 @@ class _Tiles:
         self.count = self.batch * self.rows * self.columns
 
     def input(self, p: PrimExpr, i: int, j: int, c: Value) -> PrimExpr:
-        """Element (i, j) of tile p of the padded data."""
+        """Return element (i, j) of tile p of the padded data."""
         x = mul(floormod(p, self.columns), self.m) + (j - self.left)
         row = floordiv(p, self.columns)
         y = mul(floormod(row, self.rows), self.m) + (i - self.top)
@@ -112,7 +114,7 @@ class _Tiles:
 
 
 def _convolved(t: _Tiles, weight: Any, channels: int, out_dtype: DataType) -> te.Tensor:
-    """The result (batch, height, width, channels), from transformed weights `weight(i, j, channel, depth)`."""
+    """Return the result (batch, height, width, channels) for transformed weights `weight(i, j, channel, depth)`."""
     z = matrices(t.m)
     span = range(t.points)
     rows = te.compute(
@@ -159,7 +161,7 @@ def conv2d_winograd_nhwc(
     out_dtype: str | None, pre_computed: bool = False, auto_scheduler_rewritten_layout: str = "",
     meta_schedule_original_shape: Any = None,
 ) -> te.Tensor:
-    """Data NHWC, kernel HWIO, or (p, p, out, in) when it is `pre_computed`."""
+    """Convolve data NHWC with a kernel HWIO, or with (p, p, out, in) if `pre_computed`."""
     require_plain_layout(auto_scheduler_rewritten_layout, meta_schedule_original_shape)
     dtype = DataType(out_dtype or data.dtype)
     packed = weight
@@ -174,7 +176,7 @@ def conv2d_winograd_nhwc_without_weight_transform(
     data: te.Tensor, weight: te.Tensor, strides: int | Ints, padding: Padding, dilation: int | Ints,
     out_dtype: str | None, auto_scheduler_rewritten_layout: str = "", meta_schedule_original_shape: Any = None,
 ) -> te.Tensor:
-    """Data NHWC and a transformed kernel (p, p, out, in)."""
+    """Convolve data NHWC with a transformed kernel (p, p, out, in)."""
     return conv2d_winograd_nhwc(
         data, weight, strides, padding, dilation, out_dtype, True, auto_scheduler_rewritten_layout,
         meta_schedule_original_shape
@@ -187,7 +189,7 @@ def conv2d_winograd_nchw(
     out_dtype: str | None, pre_computed: bool = False, auto_scheduler_rewritten_layout: str = "",
     meta_schedule_original_shape: Any = None,
 ) -> te.Tensor:
-    """Data NCHW, kernel OIHW, or (p, p, in, out) when it is `pre_computed`."""
+    """Convolve data NCHW with a kernel OIHW, or with (p, p, in, out) if `pre_computed`."""
     require_plain_layout(auto_scheduler_rewritten_layout, meta_schedule_original_shape)
     dtype = DataType(out_dtype or data.dtype)
     packed = weight if pre_computed else conv2d_winograd_weight_transform(weight, _TILE)
@@ -204,7 +206,7 @@ def conv2d_winograd_nchw_without_weight_transform(
     data: te.Tensor, weight: te.Tensor, strides: int | Ints, padding: Padding, dilation: int | Ints,
     out_dtype: str | None, auto_scheduler_rewritten_layout: str = "", meta_schedule_original_shape: Any = None,
 ) -> te.Tensor:
-    """Data NCHW and a transformed kernel (p, p, in, out)."""
+    """Convolve data NCHW with a transformed kernel (p, p, in, out)."""
     return conv2d_winograd_nchw(
         data, weight, strides, padding, dilation, out_dtype, True, auto_scheduler_rewritten_layout,
         meta_schedule_original_shape
@@ -213,8 +215,8 @@ def conv2d_winograd_nchw_without_weight_transform(
 
 @tagged("conv2d_gemm_weight_transform")
 def conv2d_gemm_weight_transform(kernel: te.Tensor, tile_N: int, tile_K: int) -> te.Tensor:
-    """A kernel HWIO as a matrix (height * width * in, out), transposed in blocks: (out / tile_N, rows / tile_K, tile_N,
-    tile_K), filled up with zeros."""
+    """Return a kernel HWIO as a matrix (height * width * in, out), transposed in blocks: (out / tile_N, rows / tile_K,
+    tile_N, tile_K), padded with zeros."""
     height, width, depth, columns = kernel.extents
     rows = height * width * depth
 

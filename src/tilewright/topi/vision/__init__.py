@@ -1,4 +1,4 @@
-"""Computations of detection: suppression of boxes, regions of interest, anchors."""
+"""Computations for object detection: box suppression, regions of interest, anchors."""
 
 from tilewright.topi.vision.multibox import multibox_prior, multibox_transform_loc, reorg
 from tilewright.topi.vision.rois import proposal, roi_align, roi_pool

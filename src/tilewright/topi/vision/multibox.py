@@ -1,4 +1,4 @@
-"""Anchors of single-shot detectors, and the boxes that they become; pixels of feature maps rearranged for YOLO."""
+"""Anchors and boxes of single-shot detectors, and YOLO's rearrangement of feature maps."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from tilewright.topi.loops import Loops, loops
 
 
 def half_sizes(sizes: Sequence[float], ratios: Sequence[float], height: int, width: int) -> list[tuple[float, float]]:
-    """Half the width and height of each anchor: all sizes with the first ratio, then the first size with the others."""
+    """Return half the width and height of each anchor: all sizes with the first ratio, then the first size with the
+    others."""
     shape = height / width
     return [(s * shape / 2, s / 2) for s in sizes] + [
         (sizes[0] * shape * sqrt(r) / 2, sizes[0] / sqrt(r) / 2) for r in ratios[1:]
@@ -26,8 +27,8 @@ def multibox_prior(
     data: te.Tensor, sizes: Sequence[float] = (1.0,), ratios: Sequence[float] = (1.0,),
     steps: Sequence[float] = (-1.0, -1.0), offsets: Sequence[float] = (0.5, 0.5), clip: bool = False,
 ) -> te.Tensor:
-    """Anchors (1, pixels * anchors of one, 4) around every pixel of a feature map, as left, top, right, bottom in parts
-    of the image."""
+    """Return anchors (1, pixels * anchors per pixel, 4) around every pixel of a feature map, as left, top, right,
+    bottom relative to the image size."""
     height, width = data.extents[2:]
     halves = half_sizes(sizes, ratios, height, width)
     step_y, step_x = (step if step > 0 else 1 / n for step, n in zip(steps, (height, width), strict=True))
@@ -45,7 +46,7 @@ def multibox_prior(
 
 
 def _chosen(kind: PrimExpr, values: Sequence[float]) -> PrimExpr:
-    """The number at index `kind` of a few."""
+    """Return the element at index `kind` of a short list."""
     found = E.const(values[0], "float32")
     for k, v in enumerate(values[1:], 1):
         found = E.if_then_else(E.compare(E.EQ, kind, k), E.const(v, "float32"), found)
@@ -56,8 +57,8 @@ def multibox_transform_loc(
     cls_prob: te.Tensor, loc_pred: te.Tensor, anchor: te.Tensor, clip: bool = True, threshold: float = 0.01,
     variances: Sequence[float] = (0.1, 0.1, 0.2, 0.2), keep_background: bool = False,
 ) -> tuple[te.Tensor, ...]:
-    """Boxes (class, score, left, top, right, bottom) of the anchors whose best class is not the background, first, and
-    how many; the rest is -1."""
+    """Return boxes (class, score, left, top, right, bottom) of the anchors whose best class is not the background, in
+    order, and their number; the rest is -1."""
     batch, classes, n = cls_prob.extents
     dtype, first = loc_pred.dtype, 0 if keep_background else 1
 
@@ -91,7 +92,7 @@ def multibox_transform_loc(
 
 
 def decoded(anchor: Sequence[PrimExpr], delta: Sequence[PrimExpr], variances: Sequence[float]) -> list[PrimExpr]:
-    """The corners of a box that is given by an anchor and what was predicted of it."""
+    """Return the corners of a box predicted relative to an anchor."""
     sides = []
     for d in (0, 1):
         low, high = anchor[d], anchor[d + 2]
@@ -104,8 +105,7 @@ def decoded(anchor: Sequence[PrimExpr], delta: Sequence[PrimExpr], variances: Se
 
 
 def reorg(data: te.Tensor, stride: int) -> te.Tensor:
-    """Darknet's rearrangement of (batch, channels, height, width) to more channels of fewer pixels, element by element
-    as it is stored there."""
+    """Rearrange (batch, channels, height, width) to more channels of fewer pixels, with Darknet's order of elements."""
     batch, channels, height, width = data.extents
     few = channels // (stride * stride)
 

@@ -1,4 +1,4 @@
-"""Regions of interest: pooling and sampling of parts of feature maps, and the proposals that name them."""
+"""Regions of interest: pooling and sampling of regions of feature maps, and region proposals."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tilewright.topi.vision.suppression import Kept
 
 
 class _Map:
-    """A feature map, and where its pixels are in either layout."""
+    """A feature map, and the positions of its pixels in either layout."""
 
     def __init__(self, data: te.Tensor, layout: str) -> None:
         self.last = layout == "NHWC"
@@ -39,16 +39,16 @@ def roi_align(
     data: te.Tensor, rois: te.Tensor, pooled_size: Sequence[int], spatial_scale: float, sample_ratio: int = -1,
     mode: str = "avg", layout: str = "NCHW", aligned: bool = False,
 ) -> te.Tensor:
-    """Averages ("avg") or maxima ("max") of bilinear samples in the cells of regions (image, x, y, x, y).
+    """Return averages ("avg") or maxima ("max") of bilinear samples in the cells of regions (image, x, y, x, y).
 
-    With `aligned` the centres of pixels are at their halves, and small regions stay small; else they are at least one
-    pixel. "max_taps" is the maximum of the weighted pixels that samples are made of, which is what ONNX calls max.
+    With `aligned`, pixel centres are at half-integer positions, and small regions stay small; otherwise regions are at
+    least one pixel. "max_taps" is the maximum of the weighted pixels of the samples, which is ONNX's max.
     """
     m, n, (rows, columns) = _Map(data, layout), rois.extents[0], pooled_size
     one, zero = E.const(1, data.dtype), E.const(0, data.dtype)
 
     def corners(b: Loops, roi: BufferVar, r: PrimExpr) -> tuple[PrimExpr, ...]:
-        """Start and size of a region, as the map sees them."""
+        """Return start and size of a region in the feature map."""
         left, top, right, bottom = (
             E.cast(data.dtype, roi[r, k]) * spatial_scale - (0.5 if aligned else 0.0) for k in range(1, 5)
         )
@@ -63,7 +63,7 @@ def roi_align(
     def sample(
         b: Loops, x: BufferVar, at: tuple[PrimExpr, PrimExpr], y: PrimExpr, z: PrimExpr, total: BufferVar
     ) -> None:
-        """One sample of an (image, channel), combined into `total`."""
+        """Combine one sample of an (image, channel) into `total`."""
         inside = E.all_of(y >= -1.0, z >= -1.0, y <= float(m.height), z <= float(m.width))
         taps = []
         for name, place, size in (("y", y, m.height), ("x", z, m.width)):
@@ -104,13 +104,13 @@ def roi_align(
 def roi_pool(
     data: te.Tensor, rois: te.Tensor, pooled_size: Sequence[int], spatial_scale: float, layout: str = "NCHW"
 ) -> te.Tensor:
-    """Maxima in the cells of regions (image, x, y, x, y) that are rounded to whole pixels; an empty cell is 0."""
+    """Return the maxima in the cells of regions (image, x, y, x, y) rounded to whole pixels; an empty cell is 0."""
     m, n, (rows, columns) = _Map(data, layout), rois.extents[0], pooled_size
 
     def span(
         b: Loops, start: PrimExpr, end: PrimExpr, cell: PrimExpr, cells: int, size: int
     ) -> tuple[PrimExpr, PrimExpr]:
-        """The pixels of one cell along one dimension."""
+        """Return the pixel range of one cell along one dimension."""
         width = E.cast("float32", E.maximum(end - start + 1, 1)) / E.const(cells, "float32")
         at = E.cast("float32", cell)
         low = E.cast("int64", I.floor(at * width + 1e-5)) + start
@@ -140,12 +140,12 @@ def roi_pool(
 
 
 def rounded(x: PrimExpr) -> PrimExpr:
-    """To the nearest whole number, halves away from zero."""
+    """Round to the nearest integer, halves away from zero."""
     return E.if_then_else(x < 0, I.ceil(x - 0.5), I.floor(x + 0.5))
 
 
 def anchors(scales: Sequence[float], ratios: Sequence[float], base: float) -> list[tuple[float, float, float, float]]:
-    """The boxes around a cell of `base` pixels, for each ratio and scale (Ren et al., Faster R-CNN, 2015)."""
+    """Return the boxes around a cell of `base` pixels, for each ratio and scale (Ren et al., Faster R-CNN, 2015)."""
     found, center = [], 0.5 * (base - 1)
     for ratio in ratios:
         plain_w = math.floor(math.sqrt(math.floor(base * base / ratio)) + 0.5)
@@ -162,8 +162,8 @@ def proposal(
     feature_stride: int, threshold: float, rpn_pre_nms_top_n: int, rpn_post_nms_top_n: int, rpn_min_size: int,
     iou_loss: bool,
 ) -> te.Tensor:
-    """Regions (image, x, y, x, y) that a region proposal network found: the best ones that do not overlap, repeated to
-    the number wanted."""
+    """Return the regions (image, x, y, x, y) of a region proposal network: the best ones without overlap, repeated to
+    the required number."""
     batch, _, height, width = cls_prob.extents
     base = anchors(scales, ratios, feature_stride)
     n = height * width * len(base)
@@ -172,7 +172,7 @@ def proposal(
     def predict(
         b: Loops, i: PrimExpr, prob: BufferVar, deltas: BufferVar, info: BufferVar, boxes: BufferVar, scores: BufferVar
     ) -> None:
-        """The boxes of image `i`, moved as the network says and held in the image, and their scores."""
+        """Compute the boxes of image `i`, moved by the predictions and clamped to the image, and their scores."""
         with b.for_range(0, height, "y") as y, b.for_range(0, width, "x") as x:
             for k, anchor in enumerate(base):
                 at = b.let("at", (y * width + x) * len(base) + k)
@@ -214,7 +214,7 @@ def proposal(
 
 
 def _moved(b: Loops, box: Sequence[PrimExpr], delta: Sequence[PrimExpr], iou_loss: bool) -> list[PrimExpr]:
-    """A box moved by what was predicted: of its corners with `iou_loss`, else of its centre and the logarithms of its
+    """Return a box moved by a prediction: of its corners with `iou_loss`, else of its centre and the logarithms of its
     size."""
     if iou_loss:
         return [v + d for v, d in zip(box, delta, strict=True)]

@@ -1,7 +1,7 @@
-"""Suppression of boxes that overlap a better one, and the choice of the boxes that take part.
+"""Suppression of boxes that overlap a better one, and selection of the candidates.
 
-A box is four coordinates: any two opposite corners. The boxes kept so far stand in rows of their own (left, top, right,
-bottom, area), so that comparing a candidate with all of them is a loop without branches.
+A box is four coordinates: any two opposite corners. The kept boxes are stored in separate rows (left, top, right,
+bottom, area), so that the comparison of a candidate with all of them is a loop without branches.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from tilewright.topi.sorting import sorted_places
 
 
 class Kept:
-    """The boxes kept so far, and whether a candidate overlaps one of them; `one` is what a side is longer than the
-    difference of its ends."""
+    """The boxes kept so far, and the overlap test for candidates; `one` is added to the difference of a side's ends to
+    get its length."""
 
     def __init__(self, b: Loops, most: int, dtype: DataType, one: float = 0.0) -> None:
         self.b, self.dtype, self.one = b, dtype, E.const(one, dtype)
@@ -30,7 +30,7 @@ class Kept:
         self.count = b.variable("kept", "int64", 0)
 
     def box(self, corners: Sequence[PrimExpr]) -> list[PrimExpr]:
-        """Left, top, right, bottom and area of a box given by two corners."""
+        """Return left, top, right, bottom and area of a box given by two corners."""
         x, y, u, v = (self.b.let(n, c) for n, c in zip("xyuv", corners, strict=True))
         sides = [
             self.b.let(n, f(p, q)) for n, f, p,
@@ -45,8 +45,8 @@ class Kept:
     def overlapped(
         self, box: Sequence[PrimExpr], kind: PrimExpr | None, threshold: PrimExpr, *, strictly: bool
     ) -> PrimExpr:
-        """Does a kept box (of the same `kind`, when there is one, and never one of a negative kind) overlap `box` by
-        `threshold`?"""
+        """Return whether a kept box overlaps `box` by `threshold`. If there is a `kind`, only boxes of the same kind
+        count, and none of a negative kind."""
         b, zero = self.b, E.const(0, self.dtype)
         hits = b.variable("hits", "int32", 0)
         left, top, right, bottom, area = box
@@ -76,8 +76,8 @@ class Kept:
 def get_valid_counts(
     data: te.Tensor, score_threshold: float = 0, id_index: int = 0, score_index: int = 1
 ) -> tuple[te.Tensor, ...]:
-    """How many boxes of `data` (batch, boxes, values) score above the threshold; those boxes, first; and where they
-    were. The rest is -1."""
+    """Return the number of boxes of `data` (batch, boxes, values) with scores above the threshold, these boxes in
+    order, and their positions. The rest is -1."""
     batch, n, width = data.extents
 
     def body(b: Loops, x: BufferVar, count: BufferVar, boxes: BufferVar, places: BufferVar) -> None:
@@ -110,11 +110,11 @@ def non_max_suppression(
     top_k: int = -1, coord_start: int = 2, score_index: int = 1, id_index: int = 0, return_indices: bool = True,
     invalid_to_bottom: bool = False,
 ) -> Any:
-    """The boxes of `data` (batch, boxes, values), best first, that no better one of their class overlaps; -1 in place
-    of the others.
+    """Return the boxes of `data` (batch, boxes, values), best first, that do not overlap a better one of their class;
+    the others are replaced by -1.
 
-    `valid_count` boxes of each image take part, at most `top_k`, and `max_output_size` are kept. With `return_indices`,
-    the result is where the boxes were (through `indices`), first, and how many there are.
+    `valid_count` boxes of each image are considered, at most `top_k`, and `max_output_size` are kept. With
+    `return_indices`, the result is the positions of the boxes (through `indices`), in order, and their number.
     """
     batch, n, width = data.extents
 
@@ -156,7 +156,7 @@ def non_max_suppression(
         b: Loops, x: BufferVar, i: PrimExpr, place: PrimExpr, j: PrimExpr, good: BufferVar, kept: Kept,
         selected: BufferVar
     ) -> None:
-        """Is box `place`, in turn j, one of the result?"""
+        """Decide whether box `place`, at rank j, belongs to the result."""
         outside = E.any_of(j >= top_k if top_k > 0 else False, E.compare(E.EQ, selected[0], max_output_size))
         with b.if_scope(outside):
             good[0] = 0
@@ -185,17 +185,16 @@ def all_class_non_max_suppression(
     boxes: te.Tensor, scores: te.Tensor, max_output_boxes_per_class: int, iou_threshold: float, score_threshold: float,
     output_format: str = "onnx",
 ) -> tuple[te.Tensor, ...]:
-    """Suppression for each class on its own: `boxes` (batch, boxes, 4) with `scores` (batch, classes, boxes).
+    """Suppress boxes for each class separately: `boxes` (batch, boxes, 4) with `scores` (batch, classes, boxes).
 
-    "onnx": rows (image, class, box) of all images, and how many there are. "tensorflow": rows (class, box) of each
-    image, their scores, and how many there are in each image. Rows behind the last one are zero. Below 0 the number of
-    boxes is not limited.
+    "onnx": rows (image, class, box) of all images, and their number. "tensorflow": rows (class, box) of each image,
+    their scores, and their number in each image. Unused rows are zero. A negative maximum means no limit.
     """
     batch, classes, n = scores.extents
     most = n if max_output_boxes_per_class < 0 else min(max_output_boxes_per_class, n)
 
     def select(b: Loops, box: BufferVar, score: BufferVar, chosen: BufferVar, counts: BufferVar) -> None:
-        """The boxes of each image and class, in the first pass."""
+        """Select the boxes of each image and class, in the first pass."""
         with b.shared(batch * classes, batch * classes * n, Step.OVERLAP, "row") as row:
             candidates = b.allocate("int32", max(1, n), "candidates")
             valid = b.variable("valid", "int64", 0)
@@ -219,7 +218,7 @@ def all_class_non_max_suppression(
     def emit(
         b: Loops, score: BufferVar, chosen: BufferVar, counts: BufferVar, outs: Sequence[BufferVar], onnx: bool
     ) -> None:
-        """The rows of the result, in the second pass."""
+        """Write the rows of the result, in the second pass."""
         total = b.variable("rows", "int64", 0)
         with b.for_range(0, batch, "i") as i:
             if not onnx:

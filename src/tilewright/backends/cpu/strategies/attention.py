@@ -91,7 +91,7 @@ def attention(
 
 
 def _turned(query: te.Tensor, heads: Heads, dot: Dot, padded: int) -> te.Tensor:
-    """The queries [b, h, d, t], as steps of the sum over d; there are `padded` t, zero beyond the last query."""
+    """Return the queries [b, h, d, t] as steps of the sum over d, with `padded` t, zero beyond the last query."""
     batch, queries, _ = query.extents
 
     def turn(b: Var, h: Var, d: Var, t: Var) -> PrimExpr:
@@ -105,7 +105,7 @@ def _turned(query: te.Tensor, heads: Heads, dot: Dot, padded: int) -> te.Tensor:
 
 
 def _products(key: te.Tensor, turned: te.Tensor, heads: Heads, dot: Dot, dtype: DataType) -> te.Tensor:
-    """The products [b, h, s, t] of keys and queries, sums of `dtype`."""
+    """Return the products [b, h, s, t] of keys and queries, summed in `dtype`."""
     batch, count, deep, padded = turned.extents
     d = te.reduce_axis((0, deep), "d")
 
@@ -146,7 +146,7 @@ def _along_keys(dot: Dot, at: Along, s: PrimExpr, keys: int, dtype: DataType) ->
 
 
 def _powers(scores: te.Tensor, dtype: DataType, dot: Dot) -> tuple[te.Tensor, te.Tensor]:
-    """The maximum [b, h, t] over the keys, and exp(scores - maximum) [b, h, s, t] as steps of the sum over keys."""
+    """Return the maximum [b, h, t] over the keys, and exp(scores - maximum) [b, h, s, t] as steps of the sum over keys."""
     batch, heads, keys, padded = scores.extents
     r = te.reduce_axis((0, keys), "r")
     most = te.compute(
@@ -164,7 +164,7 @@ def _powers(scores: te.Tensor, dtype: DataType, dot: Dot) -> tuple[te.Tensor, te
 
 
 def _sums(powers: te.Tensor, dot: Dot, dtype: DataType) -> tuple[te.Tensor, te.Tensor]:
-    """The sums [b, h, t] of the powers over the keys, and their inverses."""
+    """Return the sums [b, h, t] of the powers over the keys, and their inverses."""
     batch, heads, steps, padded = powers.extents
     q = te.reduce_axis((0, steps), "q")
     total = te.compute(
@@ -178,7 +178,7 @@ def _sums(powers: te.Tensor, dot: Dot, dtype: DataType) -> tuple[te.Tensor, te.T
 
 
 def _packed(value: te.Tensor, heads: Heads, dot: Dot) -> te.Tensor:
-    """The values [b, h, s, c] as steps of the sum over keys."""
+    """Return the values [b, h, s, c] as steps of the sum over keys."""
     batch, keys, _ = value.extents
     return te.compute(
         (batch, heads.count, -(-keys // dot.width), heads.width),
@@ -191,7 +191,7 @@ def _packed(value: te.Tensor, heads: Heads, dot: Dot) -> te.Tensor:
 def _weighted(
     powers: te.Tensor, value: te.Tensor, packed: te.Tensor | None, heads: Heads, dtype: DataType
 ) -> Callable[[Var, Var, Var], PrimExpr]:
-    """The sum over keys of powers times values at [b, t, c]."""
+    """Return the element [b, t, c] of the product of powers and values, a sum over keys."""
     s = te.reduce_axis((0, powers.extents[2]), "s")
 
     def weighted(b: Var, t: Var, c: Var) -> PrimExpr:

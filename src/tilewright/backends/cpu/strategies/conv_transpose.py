@@ -20,7 +20,7 @@ from tilewright.topi.windows import Ints
 def without_overlap(
     data: te.Tensor, weight: te.Tensor, kernel_order: Ints, out_dtype: DataType, options: KernelOptions
 ) -> te.Tensor:
-    """The product of the pixels of `data`, channels last, with the kernel as a matrix whose columns are (tap…,
+    """Return the product of the pixels of `data`, channels last, with the kernel as a matrix whose columns are (tap…,
     channel); `kernel_order` are its axes I, O and spatial."""
     kernel = [weight.extents[d] for d in kernel_order]
     depth, channels, taps = kernel[0], kernel[1], tuple(kernel[2:])

@@ -1,8 +1,8 @@
-"""Pools over windows of one to three spatial dimensions, in the layout they are given.
+"""Pooling over windows of one to three spatial dimensions, in the given layout.
 
-Where channels are last, they give the lanes, and each window is reduced at once. Where the width is last, it gives the
-lanes: a window is reduced down its rows first, into rows that have their padding beside them, and then along these;
-where such a row would be very long, each window is reduced at once, too.
+If channels are last, they are the vector lanes, and each window is reduced in one step. If the width is last, it gives
+the lanes: windows are first reduced over their rows, to rows with padding on both sides, and then along these. If such
+a row would be very long, each window is reduced in one step, too.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from tilewright.topi.windows import Ints
 Reducer = Callable[..., PrimExpr]
 
 _LONGEST_ROW: Final = 4 << 20
-"""Bytes of a row that stands between the two steps of a pool."""
+"""Largest size in bytes of an intermediate row between the two steps of a pool."""
 
 
 def max_pool(
     data: te.Tensor, ksize: Ints, strides: Ints, padding: Ints, dilation: Ints, layout: str, options: KernelOptions
 ) -> te.Tensor:
-    """The pool that `topi.pool.max_pool` defines."""
+    """Return the pool that `topi.pool.max_pool` defines."""
     g = _geometry(data, ksize, strides, padding, dilation, layout)
     if g is None:
         return plain.max_pool(data, ksize, strides, padding, dilation, layout)
@@ -42,7 +42,7 @@ def avg_pool(
     data: te.Tensor, ksize: Ints, strides: Ints, padding: Ints, dilation: Ints, layout: str, count_include_pad: bool,
     counted: Ints | None = None, *, options: KernelOptions,
 ) -> te.Tensor:
-    """The pool that `topi.pool.avg_pool` defines."""
+    """Return the pool that `topi.pool.avg_pool` defines."""
     g = _geometry(data, ksize, strides, padding, dilation, layout)
     if g is None:
         return plain.avg_pool(data, ksize, strides, padding, dilation, layout, count_include_pad, counted)
@@ -84,8 +84,7 @@ def _mean_along_rows(g: Geometry, pads: Ints) -> Finish:
 def _pool(
     g: Geometry, reduce: Reducer, identity: PrimExpr, finish: Finish | None, options: KernelOptions, name: str
 ) -> te.Tensor:
-    """`reduce` over each window, in which padding counts as `identity`; `finish(value, point)` makes the result of
-    it."""
+    """Apply `reduce` to each window, with padding as `identity`; `finish(value, point)` computes the result from it."""
     if _by_rows(g):
         return _along_rows(g, reduce, identity, finish, name)
     g = windows_of(g, identity, options)
@@ -104,14 +103,14 @@ def _by_rows(g: Geometry) -> bool:
 
 
 def _row(g: Geometry) -> int:
-    """The elements of a row that windows reach, padding among them."""
+    """Return the number of elements of a row that windows reach, including padding."""
     row: int = (g.out[-1] - 1) * g.strides[-1] + (g.ksize[-1] - 1) * g.dilation[-1] + 1
     return row
 
 
 def _along_rows(g: Geometry, reduce: Reducer, identity: PrimExpr, finish: Finish | None, name: str) -> te.Tensor:
-    """The pool in two steps: down the windows, `down[n, c, o…, x]` for every x with the padding, and then along their
-    rows."""
+    """Return the pool in two steps: over the window's rows, `down[n, c, o…, x]` for every x including padding, then
+    along the rows."""
     along = g.taps()[-1]
     stride, step, before = g.strides[-1], g.dilation[-1], g.before[-1]
     wide = _row(g)

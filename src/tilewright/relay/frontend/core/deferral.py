@@ -1,9 +1,9 @@
-"""Nodes that cannot be converted yet: the call that holds one, and its conversion when the missing values are known.
+"""Deferred conversion: a node that needs values not known yet becomes a call, and is converted once they are known.
 
     reshape(x, shape)  ->  frontend.deferred(%x, %shape, source="json", …)  ->  reshape(%x, newshape=[2, 3])
 
-The node is text in an attribute of the call, so that it can be printed, stored and moved like every other. A format
-whose nodes are not JSON has an operator and a resolver of its own (`relay/op/deferred.py`).
+The node is stored as text in an attribute of the call, so the call can be printed, stored and moved like any other. A
+format whose nodes are not JSON has its own operator and resolver (`relay/op/deferred.py`).
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ if TYPE_CHECKING:
 
 
 def waiting(op: Deferred, args: Sequence[Expr], origin: Origin, outputs: int) -> list[Expr]:
-    """The outputs of a node that waits."""
+    """The outputs of a deferred node, as fields of its call."""
     call = Call(op, args, span=origin)
     return [call] if outputs == 1 else list(fields(call, outputs))
 
 
 def settled(op: Deferred, results: Sequence[Expr], outputs: int, span: Origin | None) -> Expr | None:
-    """The converted node; None where it has been deferred once more."""
+    """The outputs of a converted node; None if it was deferred again."""
     for r in results:
         call = r.tuple_value if isinstance(r, TupleGetItem) else r
         if isinstance(call, Call) and isinstance(call.op, Deferred) and call.op.model == op.model:
@@ -40,7 +40,7 @@ def settled(op: Deferred, results: Sequence[Expr], outputs: int, span: Origin | 
 
 def defer(name: str, source: SourceNode, origin: Origin, args: Sequence[Expr | None],
           for_sizes: bool = False) -> list[Expr]:
-    """The outputs of a node of the format `name`, whose attributes are JSON, when it is converted later."""
+    """Defer a node of the format `name` with JSON attributes; `for_sizes`: only symbolic sizes are missing."""
     said = {
         "kind": source.kind, "domain": source.domain, "version": source.version, "attributes": dict(source.attributes),
         "inputs": [None if a is None else k for k, a in enumerate(args)], "outputs": [*range(len(source.outputs))],
@@ -50,7 +50,7 @@ def defer(name: str, source: SourceNode, origin: Origin, args: Sequence[Expr | N
 
 
 class NodeResolver:
-    """Converts the waiting nodes of a format with plain attributes."""
+    """Converts the deferred nodes of a format with plain attributes."""
 
     def __init__(self, importer: Callable[[KnownValues], Importer]) -> None:
         self._importer = importer
@@ -70,14 +70,14 @@ class NodeResolver:
         return settled(op, results, len(source.outputs), call.span)
 
     def is_branch(self, op: Deferred) -> bool:
-        """No node of such a format has inner graphs."""
+        """False: nodes of such a format have no inner graphs."""
         return False
 
     def content(self, op: Deferred) -> Hashable:
-        """Two nodes of equal text are converted alike."""
+        """The operator itself: nodes of equal text are converted alike."""
         return op
 
 
 def resolve_nodes(name: str, importer: Callable[[KnownValues], Importer]) -> None:
-    """Let waiting nodes of the format `name` be converted by such importers."""
+    """Register `importer` to convert the deferred nodes of the format `name`."""
     register_resolver(name, NodeResolver(importer))

@@ -1,4 +1,4 @@
-"""`source_format`: the `Format` of a frontend that has a reader and uses the importer as it is."""
+"""`source_format`: the `Format` of a frontend that has a reader and uses the unmodified importer."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ def source_format(
     name: str, recognizes: Callable[[Look], bool], read_graph: Callable[[Any], SourceGraph],
     importer: Callable[[], Importer],
 ) -> Format:
-    """The format of a frontend with a reader from a path or bytes to a `SourceGraph`, and the importer as it is."""
+    """The format of a frontend whose reader turns a path or bytes into a `SourceGraph`, with the unmodified importer.
+    """
 
     def survey(model: Any, shapes: Shapes) -> tuple[Signature, list[str]]:
         return [(n, [d if isinstance(d, int) else str(d) for d in dims], t)

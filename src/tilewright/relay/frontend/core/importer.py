@@ -1,12 +1,12 @@
 """`Importer`: walks a graph in order and converts it node by node.
 
-Only the nodes that the outputs depend on are converted. Every call carries the model's node as its span. A value
-computed from constants alone is a constant at once (`known.py`). A node whose values or types are not known yet becomes
-a call that is converted when they are (`deferral.py`). Missing converters are all found before the first node is
+Only the nodes that the outputs depend on are converted. Every call carries the model's node as its span. Values
+computed from constants alone are folded immediately (`known.py`). A node whose input values or types are not known yet
+becomes a call that is converted later (`deferral.py`). All missing converters are reported before the first node is
 converted.
 
-A format whose reader gives a `SourceGraph` with plain attributes uses this class as it is; others override the methods
-under "hooks".
+A format whose reader gives a `SourceGraph` with plain attributes uses this class directly. Other formats override the
+methods under "hooks".
 """
 
 from __future__ import annotations
@@ -37,20 +37,20 @@ Outside = Callable[[Expr], Expr]
 
 @dataclass(slots=True)
 class Scope:
-    """The values of one graph by name, and the graphs around it. A stored tensor is read when it is first looked up."""
+    """The values of one graph by name, and the enclosing graphs. A stored tensor is read at its first lookup."""
 
     graph: SourceGraph
     values: dict[Name, Expr] = field(default_factory=dict)
     outer: Scope | None = None
     outside: Outside | None = None
-    """In the body of a loop: makes a value of the outer scopes usable in a turn."""
+    """In the body of a loop: makes a value of the enclosing scopes usable in an iteration."""
     is_looped: bool = False
-    """Whether the graph runs more than once, as a loop's body: its nodes cannot be converted later."""
+    """Whether the graph may run more than once, as a loop's body; its nodes cannot be deferred."""
     depth: int = 0
     """Number of graphs and functions around this one."""
 
     def has(self, name: Name) -> bool:
-        """Whether this scope or an outer one has a value of the name."""
+        """Whether this scope or an enclosing one has a value of the name."""
         return name in self.values or name in self.graph.constants or (self.outer is not None and self.outer.has(name))
 
 
@@ -58,15 +58,15 @@ class Importer:
     """The state of one import."""
 
     runtime: ClassVar[str] = "another runtime"
-    """The reference implementation, for messages."""
+    """Name of the reference implementation, for messages."""
     stored_kind: ClassVar[str] = "Initializer"
-    """The kind of a stored tensor, in its origin."""
+    """Kind of a stored tensor in its origin."""
     shape_sources: ClassVar[frozenset[str]] = frozenset()
-    """Operators whose results are known as soon as the shapes of their inputs are."""
+    """Operators whose results are known once the shapes of their inputs are known."""
 
     def __init__(self, table: Converters, file: str = "", *, freeze: bool = True,
                  known: KnownValues | None = None) -> None:
-        """With `freeze`, all stored tensors are constants; without, floating-point ones are parameters."""
+        """With `freeze`, all stored tensors become constants; otherwise floating-point tensors become parameters."""
         self.table, self.file, self.freeze = table, file, freeze
         self.known = known or KnownValues()
         self.params: dict[Expr, Array] = {}
@@ -74,13 +74,13 @@ class Importer:
     # Graphs
 
     def import_graph(self, scope: Scope) -> list[Expr]:
-        """The outputs of the graph of a scope."""
+        """Convert the graph of a scope; return its outputs."""
         for node in self.order(scope):
             self.import_node(node, scope)
         return [self.lookup(name, scope) for name in scope.graph.outputs]
 
     def import_node(self, source: SourceNode, scope: Scope) -> None:
-        """Convert a node, and enter its outputs in the scope."""
+        """Convert a node, and add its outputs to the scope."""
         self.check_depth(source, scope)
         origin = self.origin(source, scope)
         args = [None if name is None else self.operand(name, scope, origin) for name in source.inputs]
@@ -88,7 +88,7 @@ class Importer:
         scope.values.update((name, r) for name, r in zip(source.outputs, results, strict=False) if name is not None)
 
     def lookup(self, name: Name, scope: Scope) -> Expr:
-        """The value of a name in a scope or around it. Raises `ModelError` where there is none."""
+        """The value of a name in a scope or an enclosing one. Raises `ModelError` if the name is not defined."""
         crossed: list[tuple[Scope, Outside]] = []
         at: Scope | None = scope
         while at is not None:
@@ -106,7 +106,7 @@ class Importer:
         return self.missing_tensor(name, scope)
 
     def results(self, source: SourceNode, origin: Origin, args: list[Any], scope: Scope) -> list[Expr]:
-        """The outputs of a node. Raises `CompileError` that names it."""
+        """The outputs of a node. Raises a `CompileError` that names the node."""
         while args and args[-1] is None:
             args.pop()
         with naming(origin, lambda error: self.explain(error, source, args), lambda error: self.hint(error, args)):
@@ -129,8 +129,7 @@ class Importer:
         return results
 
     def _waits(self, source: SourceNode, origin: Origin, args: list[Any], scope: Scope) -> bool:
-        """Whether a node is converted later, when the sizes of its inputs are known. Raises `NotKnownError` in a
-        loop."""
+        """Whether a node must be deferred until the sizes of its inputs are known. Raises `NotKnownError` in a loop."""
         used = self.typed_operands(source, args, scope)
         if not any(map(has_unknown_sizes, used)) or self.takes_unknown(source, used, scope):
             return False
@@ -140,7 +139,7 @@ class Importer:
         return True
 
     def apply(self, converter: Converter, node: Node, args: Sequence[Any], attributes: Mapping[str, Any]) -> list[Expr]:
-        """The results of a converter, whose calls get the node as their span."""
+        """Call a converter; return its results as a list, and set the node as the span of their calls."""
         result = converter.bound(node, args, attributes)()
         results = list(result) if isinstance(result, (tuple, list)) else [result]
         for r in results:
@@ -150,19 +149,19 @@ class Importer:
     # Parameters
 
     def parameter(self, name: str, value: Array) -> Expr:
-        """A stored tensor as a constant, or as a parameter of the function."""
+        """A stored tensor as a constant, or as a parameter if it is a float tensor and not frozen."""
         if self.freeze or value.dtype.kind in "iub":
             return Constant(value, Origin(name, self.stored_kind, self.file))
         return self.variable(name, value)
 
     def variable(self, name: str, value: Array) -> Var:
-        """A stored tensor as a parameter of the function."""
+        """A stored tensor as a new parameter of the function."""
         made = Var(name, TensorType(value.shape, DataType(value.dtype)))
         self.params[made] = value
         return made
 
     def used_params(self, outputs: Sequence[Expr]) -> dict[Var, Array]:
-        """The parameters of the function that `outputs` depend on, and their values."""
+        """The parameters that `outputs` depend on, with their values."""
         from tilewright.relay.visitor import post_order
 
         reached = {e for e in post_order(*outputs) if e in self.params} if self.params else ()
@@ -171,7 +170,7 @@ class Importer:
     # Hooks
 
     def check_depth(self, source: SourceNode, scope: Scope) -> None:
-        """Raise `ModelError` for a node that is too deep in functions, or one too many, where a format has limits."""
+        """Raise `ModelError` if a format's limit on nesting or on the number of nodes is exceeded."""
 
     def order(self, scope: Scope) -> Sequence[SourceNode]:
         """The nodes to convert, producers first."""
@@ -191,7 +190,7 @@ class Importer:
         return found
 
     def typed_operands(self, source: SourceNode, args: Sequence[Any], scope: Scope) -> list[Expr]:
-        """The expressions with types that the conversion of a node needs."""
+        """The operands whose types must be known to convert the node."""
         return [self.expr(a) for a in args if a is not None]
 
     def takes_unknown(self, source: SourceNode, used: Sequence[Expr], scope: Scope) -> bool:
@@ -204,27 +203,27 @@ class Importer:
         return self.table.find(source.kind, source.version, source.domain)
 
     def convert(self, source: SourceNode, origin: Origin, args: list[Any], scope: Scope) -> list[Expr]:
-        """The outputs of a node whose inputs are known as far as they can be."""
+        """Convert a node whose inputs are known as far as possible; return its outputs."""
         found = self.find(source, scope)
         if found is None:
             self.table.refuse_missing({(source.domain, source.kind): [source.name]}, self.file)
         return self.apply(found, self.node(source, origin, scope), args, source.attributes)
 
     def node(self, source: SourceNode, origin: Origin, scope: Scope) -> Node:
-        """The `Node` that a converter is given."""
+        """The `Node` to pass to a converter."""
         return Node(origin, source.outputs, self.known, self.params)
 
     def defer(self, source: SourceNode, origin: Origin, args: Sequence[Any], scope: Scope,
               for_sizes: bool) -> list[Expr]:
-        """The outputs of a node that is converted later; `for_sizes` says that it waits for symbolic sizes alone."""
+        """Defer a node; return its outputs. `for_sizes` means that only symbolic sizes are missing."""
         return deferral.defer(self.table.name, source, origin, args, for_sizes)
 
     def missing_tensor(self, name: Name, scope: Scope) -> Expr:
-        """Raise `ModelError` for a name without a value."""
+        """Raise `ModelError` for an undefined name."""
         raise ModelError(f"there is no tensor '{name}'", code="TW0103")
 
     def explain(self, error: Exception, source: SourceNode, args: Sequence[Any]) -> str:
-        """The message for a node that makes no sense."""
+        """The message for a node with invalid inputs or attributes."""
         return makes_no_sense("its inputs and attributes", self.runtime)(error)
 
     def hint(self, error: CompileError, args: Sequence[Any]) -> str:
@@ -234,9 +233,9 @@ class Importer:
 
 def import_source(importer: Importer, graph: SourceGraph,
                   shapes: Mapping[str, Sequence[Any]] | None = None) -> tuple[IRModule, dict[str, Array]]:
-    """The graph as a module, and the parameters that are not constants by name.
+    """Import a graph; return its module, and by name the parameters that are not constants.
 
-    `shapes` replace those that the file declares. Raises `OpNotImplemented` with all operators that have no converter.
+    `shapes` override the declared shapes. Raises `OpNotImplemented` listing all operators without a converter.
     """
     missing: dict[tuple[str, str], list[str]] = {}
     for node in graph.nodes:
@@ -263,7 +262,7 @@ def _variable(name: Name, kind: TensorType, shapes: Mapping[str, Sequence[Any]])
 
 
 def check_names(chosen: Iterable[str], names: Sequence[str]) -> None:
-    """Raise `ModelError` for a shape or a type of an input that the model does not have."""
+    """Raise `ModelError` for a chosen name that is not an input of the model."""
     for name in chosen:
         if name not in names:
             raise ModelError(f"the model has no input '{name}'; its inputs are: {', '.join(names) or 'none'}",
@@ -271,7 +270,7 @@ def check_names(chosen: Iterable[str], names: Sequence[str]) -> None:
 
 
 def check_rank(name: str, shape: Sequence[Any], rank: int, option: str = "shape") -> None:
-    """Raise `ModelError` for a shape with another number of dimensions than the input has."""
+    """Raise `ModelError` for a shape whose rank differs from the input's."""
     if len(shape) != rank:
         said = f"{option}={{{name!r}: {tuple(shape)}}} has {len(shape)} dimensions"
         raise ModelError(f"{said}, and input '{name}' of the model has {rank}", code="TW0112")

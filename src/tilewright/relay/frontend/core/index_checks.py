@@ -1,8 +1,8 @@
-"""Indices of models: counted from the front, and refused while the program runs where they lie outside.
+"""Indices of models: normalized to count from the front, and checked at run time against their dimension.
 
     gather(data, i)  ->  take(data, where(j < 0, j + n, j)), j = require_zero(i, outside(i, n))
 
-What is known of an expression (positions of maxima, sorted places, clipped values) is not checked again.
+Indices with statically known bounds (argmax, argsort, clipped values) are not checked again.
 """
 
 from __future__ import annotations
@@ -19,24 +19,23 @@ from tilewright.relay.frontend.shaping import Refusing, cast, dtype_of, rank, re
 
 
 class Located(Refusing, Protocol):
-    """A node of a model, which has a place in it."""
+    """A node of a model with an origin."""
 
     @property
     def origin(self) -> object:
-        """Where the node is, for messages."""
+        """The position of the node in the model, for messages."""
 
 
 _SAME: Final = frozenset(["cast", "reshape", "transpose", "squeeze", "expand_dims", "strided_slice", "take", "gather",
                           "broadcast_to", "flip", "repeat", "tile", "require_zero"])
-"""Operators whose results are among the elements of their first argument."""
+"""Operators whose results are elements of their first argument."""
 
 
 def from_front(indices: Expr, size: Any, what: str, node: Located) -> Expr:
-    """Indices in [-size, size) of a dimension, which count from its end where they are negative, as indices in [0,
-    size).
+    """Indices in [-size, size), which count from the end if negative, normalized to [0, size).
 
-    `what` names the dimension in messages. Known indices that lie outside are refused at once, others when the program
-    runs. Where the size is only known then, the indices are as they were.
+    `what` names the dimension in messages. Constant indices out of range are refused at import, others at run time. If
+    `size` is not static, the indices are returned unchanged.
     """
     if not isinstance(size, int):
         return indices
@@ -56,7 +55,7 @@ def from_front(indices: Expr, size: Any, what: str, node: Located) -> Expr:
 
 
 def tuples_from_front(indices: Expr, sizes: Sequence[int], node: Located) -> Expr:
-    """The same for tuples of indices along the last dimension, one for each of `sizes`."""
+    """`from_front` for tuples of indices along the last dimension, one index for each of `sizes`."""
     low = bounds_of(indices)[0]
     lengths = np.asarray(sizes, np.int64)
     wrong = (f"an index is outside the input, whose dimensions have {', '.join(map(str, sizes))} elements; indices "
@@ -72,9 +71,9 @@ def tuples_from_front(indices: Expr, sizes: Sequence[int], node: Located) -> Exp
 
 
 def inside(indices: Expr, sizes: Sequence[int], node: Located) -> Expr:
-    """Indices of a format that counts from the front alone: refused where they are below zero or not below the size.
+    """Check indices that must not be negative: refuse those outside [0, size).
 
-    `sizes` is one number for all, or one for each place along the last dimension.
+    `sizes` has one size for all indices, or one for each position along the last dimension.
     """
     low, high = bounds_of(indices)
     listed = ", ".join(map(str, sizes))
@@ -90,7 +89,7 @@ def inside(indices: Expr, sizes: Sequence[int], node: Located) -> Expr:
 
 
 def _required(indices: Expr, sizes: tuple[int, ...], message: str, negative: bool = True) -> Expr:
-    """`indices`, once none of them is outside of the sizes."""
+    """`indices`, checked at run time to be within `sizes`."""
     if any(isinstance(d, int) and not d for d in shape_of(indices)):
         return indices
     flat = indices
@@ -101,7 +100,7 @@ def _required(indices: Expr, sizes: tuple[int, ...], message: str, negative: boo
 
 
 def bounds_of(e: Expr, depth: int = 16) -> tuple[float, float]:
-    """The least and the greatest value that an expression of integers may have, as far as is easily said."""
+    """The smallest and greatest value of an integer expression: infinite bounds if they are not easily derived."""
     if isinstance(e, Constant):
         return ((float(e.value.min()), float(e.value.max())) if e.value.size and e.value.dtype != object
                 else (-np.inf, np.inf))
@@ -118,7 +117,7 @@ def bounds_of(e: Expr, depth: int = 16) -> tuple[float, float]:
 
 
 def _most(x: Expr, axis: Any) -> float:
-    """The greatest index along an axis."""
+    """The greatest index along an axis; infinite if its size is not static."""
     size = shape_of(x)[axis] if isinstance(axis, int) else None
     return size - 1 if isinstance(size, int) else np.inf
 

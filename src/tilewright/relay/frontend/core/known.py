@@ -1,8 +1,8 @@
-"""Values known while a model is imported: constants, and shapes as arrays of dimensions.
+"""Values known during an import: constants, and shapes as arrays of dimensions.
 
-Shape arithmetic (`Shape`, `Gather`, `Concat`, …) is evaluated as it is imported, so that `Reshape` and its like find
-their static attributes. A shape with symbolic dimensions is an array of dtype object whose elements are ints and
-integer `PrimExpr`s; it goes through the few operators that shape arithmetic is made of.
+Shape arithmetic (`Shape`, `Gather`, `Concat`, …) is evaluated during the import, which gives `Reshape` and similar
+operators static attributes. A shape with symbolic dimensions is an object array of ints and integer `PrimExpr`s. Only
+the few operators that occur in shape arithmetic accept such arrays.
 """
 
 from __future__ import annotations
@@ -27,38 +27,38 @@ _SELECTING: Final = frozenset({
     "take", "strided_slice", "concatenate", "reshape", "expand_dims", "squeeze", "split", "stack", "transpose",
     "gather", "tile", "copy", "where",
 })
-"""Operators whose reference only moves elements, so that it serves arrays of dimensions as it is."""
+"""Operators whose reference only moves elements, so that it also accepts arrays of dimensions."""
 _ARITHMETIC: Final[dict[str, Callable[..., Any]]] = {
     "add": lambda a, b: a + b, "subtract": lambda a, b: a - b, "multiply": lambda a, b: a * b,
     "divide": lambda a, b: a // b, "floor_divide": lambda a, b: a // b, "floor_mod": lambda a, b: a % b,
     "cast": lambda a: a,
 }
-"""The others, on dimensions, which are never negative: division is floor division."""
+"""Arithmetic on dimensions. They are never negative, so division is floor division."""
 
 
 class KnownValues:
-    """What is known of the values of expressions: constants by themselves, shape arithmetic by being recorded here."""
+    """The known values of expressions: those of constants, and recorded results of shape arithmetic."""
 
     def __init__(self, ask: Callable[[Expr], Array | None] = lambda e: None) -> None:
-        """`ask` is for values that a conversion cannot do without."""
+        """`ask` computes values that a conversion requires."""
         self._dims: dict[Expr, Array] = {}
         self._same: dict[Expr, Expr] = {}
         self._ask = ask
 
     def demand(self, e: Expr) -> Array | None:
-        """The value of `e`, that of a run where it is not known before."""
+        """The value of `e`; if it is not known during the import, the result of `ask`."""
         e = self._same.get(e, e)
         found = self.of(e)
         return self._ask(e) if found is None else found
 
     def same(self, e: Expr, other: Expr) -> Expr:
-        """`e`, of which is noted that its value is that of `other`: in a loop, of what stands around it."""
+        """Record that `e` has the value of `other`, such as a loop's variable that of an outer value. Returns `e`."""
         if e is not other:
             self._same[e] = other
         return e
 
     def of(self, e: Expr | None) -> Array | None:
-        """The value of `e`; of dtype object when dimensions in it are symbolic; None when it is not known."""
+        """The value of `e`, an object array if dimensions in it are symbolic; None if it is not known."""
         return e.value if isinstance(e, Constant) else None if e is None else self._dims.get(e)
 
     def settle_near(self, e: Expr) -> Expr:
@@ -66,7 +66,7 @@ class KnownValues:
         return self.settle(e) if self._is_near(e, _MOST_STEPS) else e
 
     def _is_near(self, e: Expr, steps: int) -> bool:
-        """Whether `e` is made of known values in so many steps."""
+        """Whether `e` is computed from known values in at most `steps` operators."""
         if self.of(e) is not None:
             return True
         if not steps:
@@ -77,7 +77,7 @@ class KnownValues:
         return parts is not None and all(self._is_near(p, steps - 1) for p in parts)
 
     def settle(self, e: Expr) -> Expr:
-        """`e`, or the constant that it comes to."""
+        """The constant that `e` evaluates to, or `e` if it is not known."""
         if (isinstance(e, Constant) or e in self._dims or not _is_small(e)
                 or (isinstance(e, Call) and isinstance(e.op, Op) and e.op.telling)):
             return e
@@ -117,7 +117,7 @@ class KnownValues:
 
 
 def _equal(x: Array, y: Array) -> Array | None:
-    """Which dimensions are equal; None when that is not known of all. No dimension is a negative number."""
+    """Elementwise equality of dimensions; None if one is undecided. Negative numbers never equal a dimension."""
     found = []
     for a, b in np.broadcast(x, y):
         if isinstance(a, PrimExpr) or isinstance(b, PrimExpr):
@@ -141,7 +141,7 @@ def _apply(op: Op, args: list[Any]) -> Any:
 
 
 def _is_bounded(t: TensorType) -> bool:
-    """Whether a value of this type is small enough to compute; unknown sizes are bounded by the inputs."""
+    """Whether a value of this type is small enough to fold; sizes known only at run time are bounded by the inputs."""
     return t.size <= MOST_KNOWN_INTEGERS if t.is_static else any(isinstance(d, UnknownDim) for d in t.shape)
 
 
@@ -154,7 +154,7 @@ def _is_small(e: Expr) -> bool:
 
 
 def has_unknown_sizes(e: Expr) -> bool:
-    """Whether the type of `e` is not known, or has sizes that only a run tells."""
+    """Whether the type of `e` is unknown, or has sizes that are known only at run time."""
     return _has_unknown_sizes(e.known_type())
 
 

@@ -1,4 +1,4 @@
-"""`Node`: the questions that a converter may ask about the node it converts, beyond its inputs and attributes."""
+"""`Node`: what a converter can query about its node, besides the inputs and attributes."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ Array = np.ndarray[Any, Any]
 
 
 class NotKnownError(ModelError):
-    """A conversion needs a value or a size that the model computes: the node is converted again when it is known."""
+    """Raised when a conversion needs a value or size that the model computes; the node is then deferred."""
 
     code = "TW0108"
 
 
 class SizeNotKnownError(NotKnownError):
-    """The same for a symbolic size of the model's inputs, or a value computed from such sizes."""
+    """Raised when a conversion needs a symbolic size of the model's inputs, or a value computed from such sizes."""
 
 
 class Node:
@@ -50,26 +50,25 @@ class Node:
         raise ModelError(why, self.origin, code="TW0107")
 
     def refuse_attribute(self, converter: Converter, name: str, value: Any) -> None:
-        """Raise `ModelError` for an attribute that the converter does not have, unless its value changes nothing."""
+        """Raise `ModelError` for an unknown attribute, unless its value has no effect."""
         word, known = converter.terms.attribute, ", ".join(converter.attributes) or "none"
         raise ModelError(f"{word} '{name}' is not one of {converter.name}; its {word}s are: {known}", self.origin,
                          code="TW0109")
 
     def check_table(self, *sizes: int) -> None:
-        """Raise `ModelError` where a table of these sizes is too large to be computed during the import."""
+        """Raise `ModelError` if a table of these sizes is too large to compute during the import."""
         if math.prod(max(s, 1) for s in sizes) > MOST_TABLE or any(s < 0 for s in sizes):
             self.refuse(
                 f"it needs a table of {' x '.join(map(str, sizes))} elements; the limit for tables made while "
-                f"importing is {MOST_TABLE}; "
-                "correct its attributes and the shapes of its inputs"
+                f"importing is {MOST_TABLE}; correct its attributes and the shapes of its inputs"
             )
 
     def hint(self, symbols: Sequence[Any] = ()) -> str:
-        """Advice about dimensions that are not known, to append to a message."""
+        """Advice about unknown dimensions, to append to a message."""
         return "; give the shapes of the inputs when importing"
 
     def known(self, x: Any) -> Array | None:
-        """The value of an input if it is known now; of dtype object when it contains symbolic dimensions."""
+        """The value of an input, or None if it is not known yet; an object array if it contains symbolic dimensions."""
         value = self._known.of(x)
         return self._params.get(x) if value is None and x is not None else value
 
@@ -78,10 +77,9 @@ class Node:
         return self._known.settle(x)
 
     def value(self, x: Any, name: str, why: str = "") -> Array:
-        """The value of input `name`. `why` says what needs it, where that is not the node itself.
+        """The value of input `name`; `why` is appended to the error message.
 
-        Raises `NotKnownError` for a value that the model computes and for one with symbolic dimensions: the node is
-        converted again when the value is known.
+        Raises `NotKnownError` if the model computes the value or it has symbolic dimensions; the node is then deferred.
         """
         value = self.dims(x, name, why)
         if value.dtype == object and not x.tensor_type.dtype.is_object:
@@ -89,7 +87,7 @@ class Node:
         return value
 
     def dims(self, x: Any, name: str, why: str = "") -> Array:
-        """The same for values that may be symbolic dimensions; the array is then of dtype object."""
+        """The value of input `name`, an object array if it contains symbolic dimensions."""
         value = self.known(x)
         if value is None:
             value = self._known.demand(x)
@@ -104,7 +102,7 @@ class Node:
         return tuple(int(v) for v in self.value(x, name).flat)
 
     def scalar(self, x: Any, name: str, default: Any = None) -> Any:
-        """The one number in input `name`, or `default` when the input is left out."""
+        """The only element of input `name`, or `default` if the input is omitted."""
         if x is None:
             return default
         value = self.value(x, name)
@@ -113,7 +111,7 @@ class Node:
         return value.reshape(-1)[0].item()
 
     def static(self, x: Expr, name: str) -> tuple[int, ...]:
-        """The shape of input `name`. Raises `NotKnownError` where a dimension of it is symbolic."""
+        """The static shape of input `name`. Raises `NotKnownError` if a dimension is symbolic."""
         shape = x.tensor_type.shape
         if not all(isinstance(d, int) for d in shape):
             self._wait_for_symbols(f"the shape of {self.operand} '{name}' is {_shown(shape)}", shape)

@@ -15,10 +15,10 @@ _DAMAGED = "the file is damaged: export the model again"
 
 def execution_order(nodes: Sequence[N], outputs: Iterable[Name], is_known: Callable[[Name], bool],
                     graph: str) -> list[N]:
-    """The nodes that `outputs` depend on, producers before users whatever their order in the file.
+    """The nodes that `outputs` depend on, producers before consumers, for any order in the file.
 
-    `is_known` tells the names that exist before the first node. Raises `ModelError` for names made twice, names that
-    nothing makes, and cycles.
+    `is_known` tests whether a name exists before the first node. Raises `ModelError` for names defined twice or never,
+    and for cycles.
     """
     outputs = list(outputs)
     producers = _producers(nodes, graph)

@@ -1,4 +1,4 @@
-"""Origins: each call carries the node of the model that it was made for, and each error names the node."""
+"""Origins: each call carries the node of the model that it was created for, and each error names the node."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from tilewright.relay.expr import Call, Expr, Function, If, Let, Tuple, TupleGet
 from tilewright.relay.visitor import operands
 
 SENSELESS: Final = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError, RecursionError)
-"""Errors of a converter, or of numpy below it, for a node that no valid model has, such as absurd sizes."""
+"""Errors that a converter, or numpy below it, raises for an invalid node, such as one with absurd sizes."""
 
 
 def locate(result: Expr, origin: Origin) -> None:
-    """Set the span of the calls that were made for a node: those reached from `result` that have no span yet."""
+    """Set the span of all calls reached from `result` that have no span yet."""
     stack = [result]
     seen: set[Expr] = set()
     while stack:
@@ -32,16 +32,16 @@ def locate(result: Expr, origin: Origin) -> None:
 
 
 def shortly(error: BaseException) -> str:
-    """The kind of a foreign error, and the beginning of its text."""
+    """The type of a foreign error, and the beginning of its text."""
     return f"{type(error).__name__}: {str(error)[:200]}".rstrip(": ")
 
 
 @contextlib.contextmanager
 def naming(origin: Origin, explain: Callable[[Exception], str],
            hint: Callable[[CompileError], str] = lambda error: "") -> Iterator[None]:
-    """Add `origin` to the errors raised within, and `hint` to the text of those that are the compiler's.
+    """Add `origin` to the errors raised in this context, and `hint` to the text of the compiler's own errors.
 
-    An error of the kinds `SENSELESS` becomes a `ModelError` with the text of `explain`, and a `MemoryError` one about
+    Errors of the types `SENSELESS` become a `ModelError` with the text of `explain`; a `MemoryError` becomes one about
     sizes.
     """
     try:
@@ -58,7 +58,7 @@ def naming(origin: Origin, explain: Callable[[Exception], str],
 
 
 def makes_no_sense(what: str, runtime: str) -> Callable[[Exception], str]:
-    """The default explanation; `runtime` is the reference implementation, which may run the model."""
+    """The default explanation of an error; `runtime` names the reference implementation."""
 
     def explain(error: Exception) -> str:
         return (f"{what} cannot be made sense of ({shortly(error)}); where {runtime} runs the model, this is a fault "

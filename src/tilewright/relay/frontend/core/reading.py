@@ -1,7 +1,7 @@
-"""The reading protocol: what the reader of a format gives to the importer.
+"""The protocol between the reader of a format and the importer.
 
 A reader turns a file into a `SourceGraph`: the names and types of the inputs, the constants by name, the nodes, and the
-names of the outputs. Constants are functions, so that a weight that nothing uses is never read.
+names of the outputs. Constants are functions, so that unused weights are never read.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ import numpy as np
 from tilewright.base.types import TensorType
 
 Name: TypeAlias = "str | int"
-"""The name of a tensor in a file: a string, or a number where the format counts its tensors."""
+"""Name of a tensor in a file: a string, or a number if the format numbers its tensors."""
 Array = np.ndarray[Any, Any]
 
 
 @dataclass(slots=True)
 class SourceNode:
-    """One node of a file. An input that is left out, and an output that nothing uses, is None."""
+    """One node of a file. None represents an omitted input and an unused output."""
 
     kind: str
-    """The operator."""
+    """Name of the operator."""
     inputs: Sequence[Name | None]
     outputs: Sequence[Name | None]
     attributes: Mapping[str, Any] = field(default_factory=dict)
@@ -33,16 +33,16 @@ class SourceNode:
     version: int | None = None
     """Version of the operator, or of the model's operator set; None in formats without versions."""
     captured: Sequence[Name] = ()
-    """Names that inner graphs take from around the node."""
+    """Names that inner graphs capture from the enclosing graphs."""
 
     @property
     def label(self) -> str:
-        """The node in messages."""
+        """The node's kind and name, for messages."""
         return f"{self.kind} '{self.name}'"
 
 
 def given(names: Sequence[Name | None]) -> list[Name]:
-    """The names of the operands that are not left out."""
+    """The names of the operands that are present."""
     return [n for n in names if n is not None]
 
 
@@ -52,11 +52,11 @@ class SourceGraph:
 
     name: str
     inputs: Mapping[Name, TensorType | None]
-    """Types by name; None for an inner graph, whose inputs have the types of the values given to it."""
+    """Types by name; None for an inner graph, whose inputs take the types of the arguments."""
     nodes: Sequence[SourceNode]
     outputs: Sequence[Name]
     constants: Mapping[Name, Callable[[], Array]] = field(default_factory=dict)
-    """For each stored tensor, the function that reads it."""
+    """Function that reads each stored tensor."""
 
     def label(self, name: Name) -> str:
         """The name of a tensor in messages and origins."""

@@ -10,7 +10,7 @@ attributes; names and defaults are those of the format's specification:
     def elu(x: Expr, *, alpha: float = 1.0) -> Expr: ...
 
 A converter returns one expression, or a tuple with one for each output. A parameter called `node` receives the `Node`
-being converted. An input annotated `Expr | None` may be left out; attributes named like a keyword of Python end in an
+being converted. An input annotated `Expr | None` may be omitted. An attribute named like a Python keyword ends in an
 underscore (`from_`).
 """
 
@@ -33,25 +33,25 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound=Callable[..., Any])
 
 REQUIRED: Final = inspect.Parameter.empty
-"""The default of a parameter that has none."""
+"""Marks a parameter without a default."""
 
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """The words of a format's messages, and the deviations from the signature that it allows."""
+    """The vocabulary of a format's messages, and the deviations from the signature that it allows."""
 
     attribute: str = "attribute"
     ignored: frozenset[str] = frozenset()
-    """Attributes that change no value: hints to a runtime, or repetitions of what tensors say."""
+    """Attributes that do not affect the results: hints to a runtime, or properties that the tensors state too."""
     needs_one: bool = False
     """Whether an operator with any number of inputs needs at least one."""
     missing: str = ""
-    """Advice that follows the message about a missing attribute."""
+    """Advice to append to the message about a missing attribute."""
 
 
 @dataclass(frozen=True, slots=True)
 class Converter:
-    """One version of one operator; `function` serves versions from `since` to the next one in the table."""
+    """One version of one operator; `function` converts versions from `since` up to the next entry of the table."""
 
     name: str
     function: Callable[..., Any]
@@ -59,10 +59,10 @@ class Converter:
     required: int
     """Number of inputs without a default."""
     optional: frozenset[str]
-    """Inputs that may be left out: those with a default, and those annotated `… | None`."""
+    """Inputs that may be omitted: those with a default, and those annotated `… | None`."""
     variadic: bool
     gaps: bool
-    """Whether inputs of a variadic operator may be left out: those annotated `… | None`."""
+    """Whether inputs of a variadic operator may be omitted: those annotated `… | None`."""
     attributes: Mapping[str, Any]
     """Defaults by name; `REQUIRED` for an attribute without one."""
     wants_node: bool
@@ -70,7 +70,7 @@ class Converter:
     domain: str = ""
     since: int = 1
     takes_unknown: bool = False
-    """Whether it accepts inputs of unknown sizes; it raises `NotKnownError` where it needs them."""
+    """Whether it accepts inputs of unknown sizes; it raises `NotKnownError` if it needs them."""
 
     @staticmethod
     def of(name: str, function: Callable[..., Any], terms: Terms = Terms(), *, by_name: bool = False,
@@ -88,11 +88,12 @@ class Converter:
         )
 
     def convert(self, node: Node, inputs: Sequence[Any], attributes: Mapping[str, Any]) -> Any:
-        """Call the function. Raises `ModelError` where the node does not fit its signature."""
+        """Call the function. Raises `ModelError` if the node does not match its signature."""
         return self.bound(node, inputs, attributes)()
 
     def bound(self, node: Node, inputs: Sequence[Any], attributes: Mapping[str, Any]) -> Callable[[], Any]:
-        """Return the call of the function for a node. Raises `ModelError` where the node does not fit its signature."""
+        """Bind a node to the function without calling it. Raises `ModelError` if the node does not match its signature.
+        """
         self._check_inputs(node, inputs)
         given = {}
         for name, value in attributes.items():
@@ -125,22 +126,22 @@ class Converter:
 
 
 class Converters(dict[Any, list[Converter]]):
-    """Versions of each operator, oldest first, by `(domain, operator)` or by operator alone."""
+    """The versions of each operator, oldest first, by `(domain, operator)` or by operator alone."""
 
     def __init__(
         self, name: str, decorator: str, terms: Terms = Terms(), *, domains: Mapping[str, str] | None = None,
         by_name: bool = False,
     ) -> None:
-        """`name` is the format's, `decorator` the path of the function that registers converters, for messages.
+        """`name` is the format's; `decorator` is the path of the function that registers converters, for messages.
 
-        `domains` are other names of domains, where the format has domains. With `by_name`, operators have no inputs but
-        named arguments.
+        `domains` maps aliases of domains, if the format has domains. With `by_name`, all arguments of operators are
+        named.
         """
         super().__init__()
         self.name, self.decorator, self.terms, self._domains, self._by_name = name, decorator, terms, domains, by_name
 
     def domain_of(self, name: str) -> str:
-        """The domain under its first name."""
+        """The canonical name of a domain."""
         return (self._domains or {}).get(name, name)
 
     def key(self, operator: str, domain: str = "") -> Any:
@@ -162,14 +163,14 @@ class Converters(dict[Any, list[Converter]]):
 
     def described(self, operator: str, function: Callable[..., Any], since: int = 1, domain: str = "",
                   takes_unknown: bool = False) -> Converter:
-        """A function as a converter that is not in the table."""
+        """Describe a function as a converter, without adding it to the table."""
         return Converter.of(
             operator, function, self.terms, by_name=self._by_name, domain=self.domain_of(domain), since=since,
             takes_unknown=takes_unknown,
         )
 
     def extended(self, functions: Mapping[str, Callable[..., Any]]) -> Converters:
-        """A copy of this table, with functions that come before its converters, by operator."""
+        """A copy of this table in which `functions`, by operator, replace its converters."""
         made = Converters(self.name, self.decorator, self.terms, domains=self._domains, by_name=self._by_name)
         made.update(self)
         made.update((self.key(operator), [self.described(operator, function)])
@@ -177,18 +178,18 @@ class Converters(dict[Any, list[Converter]]):
         return made
 
     def find(self, operator: str, version: int | None = None, domain: str = "") -> Converter | None:
-        """The newest converter that is not newer than `version`, None without one."""
+        """The newest converter that is not newer than `version`, or None. Without a version, the newest one."""
         versions = self.get(self.key(operator, domain), ())
         return next((v for v in reversed(versions) if version is None or v.since <= version), None)
 
     def advice(self, operator: str, domain: str = "") -> str:
-        """The way to supply a converter, for messages."""
+        """The decorator that registers a missing converter, for messages."""
         said = f", domain={domain!r}" if self.domain_of(domain) else ""
         return f"@{self.decorator}({operator!r}{said})"
 
     def refuse_missing(self, missing: Mapping[tuple[str, str], Sequence[str]], file: str = "",
                        ways: str = "") -> NoReturn:
-        """Raise `OpNotImplemented` for operators without a converter: names of nodes by domain and operator."""
+        """Raise `OpNotImplemented` for `missing` operators: names of nodes by domain and operator."""
         lines = []
         for (domain, operator), names in sorted(missing.items()):
             more = f", and {len(names) - 5} more" if len(names) > 5 else ""

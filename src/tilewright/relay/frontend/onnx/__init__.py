@@ -1,4 +1,4 @@
-"""The ONNX frontend: `from_onnx`, and `register_converter` for operators of your own."""
+"""The ONNX frontend: `from_onnx`, and `register_converter` for custom operators."""
 
 from __future__ import annotations
 
@@ -16,6 +16,6 @@ FAMILIES = families(
     "loops math nn placing quantize random recurrent reduce resize sampling sequences support_vectors text training "
     "transform trees",
 )
-"""The modules of converters, whose import fills the table."""
+"""The modules of converters; importing them fills the table."""
 
 __all__ = ["CONVERTERS", "FAMILIES", "Node", "from_onnx", "register_converter", "signature", "unknown_operators"]

@@ -24,7 +24,7 @@ def resize_antialiased(
     x: Expr, scales: Sequence[float] | None, sizes: Sequence[int] | None, mode: str, transformation: str,
     cubic_alpha: float, exclude_outside: bool, node: Node,
 ) -> Expr:
-    """`x` with every axis whose size or scale changes resized, one after another, in float32."""
+    """Resize the axes of `x` whose size or scale changes, one after another, in float32."""
     dims = node.static(x, "X")
     if mode not in _REACH or transformation not in _MODES:
         node.refuse(f"antialias=1 with mode {mode!r} and {transformation!r} is not supported; the modes are linear and "
@@ -47,7 +47,7 @@ def resize_antialiased(
 
 
 def _along(x: Expr, weights: Expr, axis: int) -> Expr:
-    """The product of a matrix (out, in) with the vectors along an axis."""
+    """Multiply a matrix (out, in) with the vectors along an axis."""
     dims = list(shape_of(x))
     order = [*(k for k in range(len(dims)) if k != axis), axis]
     rows = reshape(transpose(x, order), (-1, dims[axis]))
@@ -58,7 +58,7 @@ def _along(x: Expr, weights: Expr, axis: int) -> Expr:
 
 def _weights(size: int, out: int, factor: float, mode: str, transformation: str, cubic_alpha: float,
              exclude_outside: bool) -> Array:
-    """Weights of each of `size` inputs for each of `out` outputs; taps outside count for the edge or for nothing."""
+    """Weights (out, size) of the inputs for each output; taps outside count for the edge or are excluded."""
     shrink, reach = min(factor, 1.0), _REACH[mode]
     first = math.floor(-reach / shrink) + 1
     taps = np.arange(first, 2 - first)
@@ -81,7 +81,7 @@ def _cubic(x: Array, a: float) -> Array:
 
 
 def _place(row: int, size: int, out: int, factor: float, transformation: str) -> float:
-    """Where an element of the result lies in the input."""
+    """Input coordinate of the element `row` of the result."""
     if transformation == "align_corners":
         return 0.0 if out == 1 else row * (size - 1) / (out - 1)
     if transformation == "asymmetric":

@@ -1,4 +1,4 @@
-"""com.microsoft: attention with heads, masks, caches and rotations, expanded to products and softmax."""
+"""com.microsoft: attention with heads, masks, caches and rotary embeddings, expanded to products and softmax."""
 
 from __future__ import annotations
 
@@ -29,13 +29,16 @@ MICROSOFT: Final = "com.microsoft"
 
 
 def heads_of(x: Expr, count: int) -> Expr:
-    """(batch, tokens, heads * size) as (batch, heads, tokens, size)."""
+    """Split (batch, tokens, heads * size) into (batch, heads, tokens, size)."""
     batch, tokens = shape_of(x)[:2]
     return transpose(reshape(x, (batch, tokens, count, -1)), (0, 2, 1, 3))
 
 
 def attend(q: Expr, k: Expr, v: Expr, masks: list[Expr], scale: float, node: Node) -> tuple[Expr, Expr]:
-    """softmax(q k^T scale + masks) v of (batch, heads, tokens, size) as (batch, tokens, heads * size), and scores."""
+    """softmax(q k^T scale + masks) v as (batch, tokens, heads * size), and the scores before the softmax.
+
+    `q`, `k` and `v` are (batch, heads, tokens, size).
+    """
     scores = linear.matmul(q, transpose(k, (0, 1, 3, 2)), node=node)
     scores = op.multiply(scores, scalar(scale or 1 / math.sqrt(node.static(q, "query")[3]), scores))
     for mask in masks:
@@ -44,7 +47,7 @@ def attend(q: Expr, k: Expr, v: Expr, masks: list[Expr], scale: float, node: Nod
 
 
 def joined(x: Expr) -> Expr:
-    """(batch, heads, tokens, size) as (batch, tokens, heads * size)."""
+    """Merge (batch, heads, tokens, size) into (batch, tokens, heads * size)."""
     batch, heads, tokens, size = shape_of(x)
     return reshape(transpose(x, (0, 2, 1, 3)), (batch, tokens, heads * size))
 
@@ -54,18 +57,17 @@ def least(x: Expr) -> float:
 
 
 def causal_mask(q: Expr, keys: int, node: Node) -> Expr:
-    """What hides from each token those after it: the last token sees all keys."""
+    """A mask to add to scores that hides later tokens from each token; the last token sees all keys."""
     tokens = node.static(q, "query")[2]
     seen = np.arange(keys) <= np.arange(tokens)[:, None] + (keys - tokens)
     return Constant(np.where(seen, 0, least(q)).astype(dtype_of(q).numpy())[None, None])
 
 
 def padding_mask(mask: Expr, keys: int, filler: float, like: Expr, node: Node) -> Expr:
-    """A mask of integers, by its shape, as what is added to scores (batch, heads, tokens, keys): 0, or `filler` for
-    keys that are not there.
+    """Convert an integer mask to summands of the scores (batch, heads, tokens, keys): 0, or `filler` for masked keys.
 
-    (batch,) is how many keys there are; (2 * batch,) those ends and then the first keys; (batch, keys), (batch, tokens,
-    keys) and (batch, 1, most, most) are 1 for keys that are there.
+    Shape (batch,) holds the number of keys; (2 * batch,) holds the ends of the keys, then their starts. Shapes (batch,
+    keys), (batch, tokens, keys) and (batch, 1, most, most) hold 1 for keys to keep.
     """
     batch = shape_of(like)[0]
     place = Constant(np.arange(keys, dtype=np.int32)[None])
@@ -99,7 +101,7 @@ def attention(
     qkv_hidden_sizes: tuple[int, ...] = (), rotary_embedding_dim: int = 0, scale: float = 0.0, unidirectional: int = 0,
     node: Node,
 ) -> tuple[Expr, ...]:
-    """One product gives query, key and value; `past` and the second result are (2, batch, heads, tokens, size)."""
+    """Query, key and value come from one product; `past` and the second result are (2, batch, heads, tokens, size)."""
     if do_rotary or past_present_share_buffer:
         node.refuse("do_rotary and past_present_share_buffer are not supported; export without them")
     product = linear.matmul(input, weights, node=node)
@@ -168,7 +170,7 @@ def multi_head_attention(
 
 def _query_key_value(query: Expr, key: Expr | None, value: Expr | None, bias: Expr | None, heads: int,
                      node: Node) -> tuple[Expr, Expr, Expr]:
-    """Query, key and value as (batch, heads, tokens, size) from any packed form, with their biases."""
+    """Query, key and value as (batch, heads, tokens, size), with biases added, from any packed form."""
     if rank(query) == 5:  # (batch, tokens, heads, 3, size)
         parts: list[Expr] = [_part(query, j) for j in range(3)]
     elif key is not None and rank(key) == 5:  # (batch, tokens, heads, 2, size)
@@ -192,7 +194,9 @@ def _part(packed: Expr, j: int) -> Expr:
 
 
 def rotated(x: Expr, cos: Expr, sin: Expr, interleaved: bool, node: Node) -> Expr:
-    """Rotate pairs of first elements of `x` (batch, heads, tokens, size); cos and sin: (batch or 1, tokens, pairs)."""
+    """Rotate pairs of the first elements of `x` (batch, heads, tokens, size); `cos`, `sin`: (batch or 1, tokens,
+    pairs).
+    """
     size, pairs = node.static(x, "input")[3], node.static(cos, "cos_cache")[2]
     c, s = (op.expand_dims(t, axis=1) for t in (cos, sin))
     head = slice_axis(x, 3, 0, 2 * pairs) if 2 * pairs < size else x
@@ -214,7 +218,7 @@ def rotary_embedding(
     input: Expr, position_ids: Expr, cos_cache: Expr, sin_cache: Expr, *, interleaved: int = 0,
     is_packed_batching: int = 0, num_heads: int = 0, rotary_embedding_dim: int = 0, scale: float = 1.0, node: Node,
 ) -> Expr:
-    """Token positions choose rows of the caches; `input` is (batch, tokens, heads * size) or has separate heads."""
+    """Rotate by rows of the caches selected by token position; `input` is (batch, tokens, heads * size) or 4-D."""
     flat = rank(input) == 3
     width = 2 * node.static(cos_cache, "cos_cache")[1]
     if flat and rotary_embedding_dim and not num_heads:
@@ -239,7 +243,7 @@ def group_query_attention(
     k_quant_type: str = "NONE", v_quant_type: str = "NONE", causal: int = 1, sliding_window_cache: int = 0,
     qk_norm_epsilon: float = 1e-6, node: Node,
 ) -> tuple[Expr, ...]:
-    """Causal attention of `num_heads` queries to `kv_num_heads` keys; row k has `seqlens_k[k]` + 1 keys in all."""
+    """Causal attention of `num_heads` queries to `kv_num_heads` keys; sample k has `seqlens_k[k]` + 1 keys in total."""
     if (head_sink is not None or smooth_softmax or qk_output or kv_cache_bit_width or not causal or sliding_window_cache
             or {k_quant_type, v_quant_type} != {"NONE"}):
         node.refuse("head_sink, smooth_softmax, qk_output, quantized caches, sliding_window_cache and causal=0 are not "
@@ -276,7 +280,7 @@ def group_query_attention(
 
 
 def _capped(q: Expr, k: Expr, v: Expr, masks: list[Expr], scale: float, cap: float, node: Node) -> Expr:
-    """Attention whose scores are held between -cap and cap by a tanh."""
+    """Attention whose scores are capped to (-cap, cap) by a tanh."""
     scores = linear.matmul(q, transpose(k, (0, 1, 3, 2)), node=node)
     scores = op.multiply(scores, scalar((scale or 1 / math.sqrt(node.static(q, "query")[3])) / cap, scores))
     scores = op.multiply(op.tanh(scores), scalar(cap, scores))
@@ -286,7 +290,7 @@ def _capped(q: Expr, k: Expr, v: Expr, masks: list[Expr], scale: float, cap: flo
 
 
 def _placed(past: Expr, new: Expr, before: Expr, keys: int, old: int) -> Expr:
-    """Past and new keys (batch, heads, tokens, size) in one row: new keys at `before` (batch, 1), zeros after them."""
+    """Write new keys (batch, heads, tokens, size) after the past ones, from `before` (batch, 1) on; zeros follow."""
     both = op.concatenate(Tuple((past, new)), axis=2)
     place = Constant(np.arange(keys, dtype=np.int64)[None])
     behind: Any = op.add(op.subtract(place, before), number(old))
@@ -300,7 +304,7 @@ def _placed(past: Expr, new: Expr, before: Expr, keys: int, old: int) -> Expr:
 
 
 def _window(q: Expr, place: Expr, keys: int, size: int) -> Expr:
-    """What hides from a token at `place` (batch, tokens) those after it, and those `size` and more before it."""
+    """A mask for tokens at `place` (batch, tokens) that hides later tokens, and tokens `size` or more before."""
     key = Constant(np.arange(keys, dtype=np.int64)[None, None])
     at = op.expand_dims(place, axis=2)
     seen = op.less_equal(key, at)

@@ -1,4 +1,4 @@
-"""com.microsoft: operators fused by ONNX Runtime's optimizer, expanded again so that they fuse normally."""
+"""com.microsoft: operators fused by ONNX Runtime's optimizer, expanded so that Tilewright's own fusion applies."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ _ACTIVATIONS: Final[dict[str, tuple[int, Callable[[Expr, Sequence[float]], Expr]
 
 
 def activated(x: Expr, name: str, parameters: Sequence[float], node: Node) -> Expr:
-    """`x` after an activation that is named by an attribute."""
+    """Apply the activation called `name` to `x`."""
     if name not in _ACTIVATIONS:
         node.refuse(f"activation is {name!r}; it must be one of {', '.join(a for a in _ACTIVATIONS if a)}")
     count, build = _ACTIVATIONS[name]
@@ -55,12 +55,12 @@ def activated(x: Expr, name: str, parameters: Sequence[float], node: Node) -> Ex
 
 
 def last_first(x: Expr) -> Expr:
-    """Channels moved from the last place to the second."""
+    """Move channels from the last dimension to the second."""
     return transpose(x, (0, rank(x) - 1, *range(1, rank(x) - 1)))
 
 
 def first_last(x: Expr) -> Expr:
-    """Channels moved from the second place to the last."""
+    """Move channels from the second dimension to the last."""
     return transpose(x, (0, *range(2, rank(x)), 1))
 
 
@@ -82,7 +82,7 @@ def nhwc_conv(x: Expr, w: Expr, b: Expr | None = None, z: Expr | None = None, *,
               activation_params: tuple[float, ...] = (), dilations: tuple[int, ...] | None = None, group: int = 1,
               kernel_shape: tuple[int, ...] | None = None, pads: tuple[int, ...] | None = None,
               strides: tuple[int, ...] | None = None) -> Expr:
-    """Channels last in data and result; weights (out, in, spatial…)."""
+    """Convolution with channels last in data and result; weights are (out, in, spatial…)."""
     y = fused_conv(last_first(x), w, b, None if z is None else last_first(z), activation=activation,
                    activation_params=activation_params,
                    auto_pad=auto_pad, dilations=dilations, group=group, kernel_shape=kernel_shape, pads=pads,
@@ -170,7 +170,7 @@ def quick_gelu(x: Expr, *, alpha: float = 1.702) -> Expr:
 
 @converter("BiasSplitGelu", domain=MICROSOFT)
 def bias_split_gelu(x: Expr, bias: Expr, *, node: Node) -> Expr:
-    """The first half of the last dimension times the gelu of the second."""
+    """The first half of the last dimension times the GELU of the second half."""
     y = op.add(x, bias)
     half = node.static(x, "X")[-1] // 2
     return op.multiply(slice_axis(y, rank(y) - 1, 0, half), elementwise.gelu(slice_axis(y, rank(y) - 1, half, 2 * half),
@@ -184,7 +184,7 @@ def bias_add(x: Expr, bias: Expr, skip: Expr) -> Expr:
 
 @converter("BiasSoftmax", domain=MICROSOFT)
 def bias_softmax(data: Expr, bias: Expr, *, axis: int = 1, is_inner_broadcast: int, node: Node) -> Expr:
-    """Softmax over dimensions from `axis` on of data + bias, repeated along inner or outer batch dimensions."""
+    """Softmax of data + bias over the dimensions from `axis` on; the bias repeats along inner or outer dimensions."""
     dims, axis = shape_of(data), axis_of(axis, rank(data), node)
     if not is_inner_broadcast and rank(bias) < rank(data):
         bias = reshape(bias, (*[1] * (rank(data) - rank(bias)), *shape_of(bias)))
@@ -214,7 +214,8 @@ def skip_layer_norm(
     input: Expr, skip: Expr, gamma: Expr, beta: Expr | None = None, bias: Expr | None = None, *, epsilon: float = 1e-12,
     node: Node,
 ) -> tuple[Expr, ...]:
-    """Layer normalization of input + skip + bias. The fourth result is the sum; mean and deviation are left out."""
+    """Layer normalization of input + skip + bias; the fourth result is the sum. Mean and deviation are not supported.
+    """
     total = _skipped(input, skip, bias)
     return _normed(total, gamma, beta, epsilon, node), _no_statistics(node), _no_statistics(node), total
 
@@ -246,7 +247,7 @@ def embed_layer_norm(
     segment_embedding: Expr | None, gamma: Expr, beta: Expr, mask: Expr | None = None, position_ids: Expr | None = None,
     *, epsilon: float = 1e-12, mask_index_type: int = 0, node: Node,
 ) -> tuple[Expr, ...]:
-    """Layer normalization of the sum of the embeddings; how many of each row of the mask are set; the sum."""
+    """Layer normalization of the summed embeddings, the number of set elements in each row of the mask, and the sum."""
     batch = shape_of(input_ids)[0]
     if position_ids is None:
         places: Expr = op.expand_dims(slice_axis(position_embedding, 0, 0, node.static(input_ids, "input_ids")[1]),

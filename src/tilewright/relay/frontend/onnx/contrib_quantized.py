@@ -1,4 +1,4 @@
-"""com.microsoft: quantized operators as dequantize, real operator, quantize; later passes make them integer."""
+"""com.microsoft: quantized operators as dequantize, float operator, quantize; later passes make them integer."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ Array = np.ndarray[Any, Any]
 
 
 def real(x: Expr, scale: Expr, zero_point: Expr | None, node: Node, axis: int = 1) -> Expr:
-    """The numbers that quantized ones stand for."""
+    """Dequantize `x`."""
     return quantize.dequantize(x, _flat(scale), None if zero_point is None else _flat(zero_point), axis=axis, node=node)
 
 
 def whole(y: Expr, scale: Expr, zero_point: Expr | None, like: Expr, node: Node) -> Expr:
-    """Numbers quantized, as the type of the zero point or, without one, of `like`."""
+    """Quantize `y` to the type of the zero point or, without one, of `like`."""
     if zero_point is None:
         zero_point = Constant(np.zeros((), dtype_of(like).numpy()))
     return quantize.quantize(y, _flat(scale), _flat(zero_point), node=node)
@@ -81,7 +81,7 @@ def qlinear_softmax(
     x: Expr, x_scale: Expr, x_zero_point: Expr | None, y_scale: Expr, y_zero_point: Expr, *, axis: int = -1, opset: int,
     node: Node,
 ) -> Expr:
-    """Softmax of ONNX at `opset`: before 13, over all dimensions from `axis` on. An integral 1 / y_scale is exact."""
+    """Softmax of ONNX at `opset`: before 13, over all dimensions from `axis` on. Exact if 1 / y_scale is an integer."""
     dims, along = shape_of(x), axis_of(axis, rank(x), node)
     rows = x if opset >= 13 else reshape(x, (*dims[:along], -1))
     along = along if opset >= 13 else rank(rows) - 1
@@ -136,7 +136,7 @@ def qlinear_reduce_mean(
 
 @converter("QLinearConcat", domain=MICROSOFT)
 def qlinear_concat(y_scale: Expr, y_zero_point: Expr, *inputs: Expr, axis: int, node: Node) -> Expr:
-    """The inputs come in threes: a tensor, its scale, its zero point."""
+    """Concatenate triples of inputs: a tensor, its scale, its zero point."""
     if len(inputs) % 3 or not inputs:
         node.refuse(f"{len(inputs)} inputs stand behind the scale and zero point of the result; there must be three "
                     "for each tensor: itself, scale, zero point")
@@ -171,7 +171,7 @@ def qlinear_conv(
 
 
 def _bias(b: Expr, x_scale: Expr, w_scale: Expr) -> Expr:
-    """An int32 bias worth the product of the scales."""
+    """Dequantize an int32 bias, whose scale is the product of the two scales."""
     return op.multiply(cast(b, "float32"), op.multiply(_flat(x_scale), _flat(w_scale)))
 
 
@@ -181,7 +181,7 @@ def qgemm(
     y_scale: Expr | None = None, y_zero_point: Expr | None = None, *, alpha: float = 1.0, transA: int = 0,
     transB: int = 0, node: Node,
 ) -> Expr:
-    """alpha * a @ b + c, with an int32 c in units of alpha times both scales; float32 without a scale of the result."""
+    """alpha * a @ b + c, where the scale of the int32 `c` is alpha * a_scale * b_scale; float32 without `y_scale`."""
     right = real(b, b_scale, b_zero_point, node, axis=0 if transB else 1)
     y = linear.gemm(real(a, a_scale, a_zero_point, node), right, alpha=alpha, transA=transA, transB=transB)
     if c is not None:
@@ -204,7 +204,7 @@ def matmul_integer_to_float(
 def dynamic_quantize_matmul(
     a: Expr, b: Expr, b_scale: Expr, b_zero_point: Expr | None = None, bias: Expr | None = None, *, node: Node,
 ) -> Expr:
-    """`a` quantized to uint8 between its least and greatest element, times quantized `b`."""
+    """Quantize `a` to uint8 over its range, then multiply by the quantized `b`."""
     rounded = quantize.dynamically_quantized(a)
     y = linear.matmul(rounded, real(b, b_scale, b_zero_point, node, axis=rank(b) - 1), node=node)
     return y if bias is None else op.add(y, bias)
@@ -212,7 +212,7 @@ def dynamic_quantize_matmul(
 
 @converter("MatMulInteger16", domain=MICROSOFT)
 def matmul_integer16(a: Expr, b: Expr, *, node: Node) -> Expr:
-    """int16 by int16, or the unsigned types, summed as int32 or uint32."""
+    """The product of int16 or uint16 matrices, summed in int32; uint32 if both are unsigned."""
     wide = "uint32" if dtype_of(a).code == "uint" and dtype_of(b).code == "uint" else "int32"
     return cast(linear.matmul(cast(a, "int32"), cast(b, "int32"), node=node), wide)
 
@@ -223,7 +223,8 @@ def matmul_nbits(
     bias: Expr | None = None, *, K: int, N: int, accuracy_level: int = 0, bits: int = 4, block_size: int,
     weight_prepacked: int = 0, node: Node,
 ) -> Expr:
-    """`a` times weights of 2, 4 or 8 bits (N, blocks, packed), dequantized at compile time, a scale per block of K."""
+    """`a` times weights (N, blocks, packed) of 2, 4 or 8 bits, dequantized at compile time with a scale per block of K.
+    """
     if bits not in (2, 4, 8) or weight_prepacked:
         node.refuse(f"bits is {bits} and weight_prepacked {weight_prepacked}; 2, 4 and 8 bits, not packed for another "
                     "program, are supported")
@@ -247,7 +248,7 @@ def matmul_nbits(
 
 
 def _unpacked(packed: Array, bits: int) -> Array:
-    """The numbers in bytes, the lowest bits first: (rows, bytes) to (rows, numbers)."""
+    """Unpack (rows, bytes) to (rows, numbers); the lowest bits come first."""
     shifts = np.arange(0, 8, bits, dtype=np.uint8)
     return ((packed[:, :, None] >> shifts) & np.uint8((1 << bits) - 1)).reshape(len(packed), -1)
 

@@ -1,4 +1,4 @@
-"""Constants, casts, shapes, values made from numbers, and branches."""
+"""Constants, casts, shape queries, fill operators, and branches."""
 
 from __future__ import annotations
 
@@ -167,7 +167,7 @@ def if_(cond: Expr, *, then_branch: onnx.GraphProto, else_branch: onnx.GraphProt
     for branch, taken in ((then_branch, True), (else_branch, False)):
         try:
             both.append(node.import_graph(branch))
-        # a branch may be for other sizes than those that are given, and then it is not the one that is taken
+        # a branch that is invalid for the given shapes is never taken
         except CompileError as error:
             chosen = node.value(cond, "cond", f", since one branch is no program for these inputs: {error}")
             if bool(chosen.reshape(-1)[0]) is taken:

@@ -1,10 +1,10 @@
-"""Nodes that cannot be converted yet: the call that holds one, and its conversion when the missing values are known.
+"""Deferred conversion of ONNX nodes: a node becomes a call, and is converted once the missing values are known.
 
     ReduceSum(x, axes)  ->  onnx.deferred(%x, %axes, op_type="ReduceSum", model="…")  ->  sum(%x, axis=[1])
 
-The inputs of the call are those of the node that are not left out, then the values that its subgraphs take from around
-it. The model in the call names them all, so that they are found again. A sequence is a tuple. An empty optional is only
-a name, declared as an optional.
+The arguments of the call are the inputs of the node that are present, then the values that its subgraphs capture. The
+model in the call lists their names in this order. A sequence is a tuple. An empty optional is only a name, declared as
+an optional.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _ORDINARY: Final = frozenset({"", "ai.onnx"})
 
 
 def captured_names(node: onnx.NodeProto) -> list[str]:
-    """The names that the subgraphs of a node use and do not make, in order."""
+    """The names that the subgraphs of a node use but do not define, in order."""
     graphs = [a.g for a in node.attribute if a.HasField("g")]
     if not graphs:
         return []
@@ -51,7 +51,7 @@ def defer(
     node: onnx.NodeProto, origin: Origin, opsets: Mapping[str, int], local: Iterable[onnx.FunctionProto],
     config: Mapping[str, Any], named: Mapping[str, Expr | None], for_sizes: bool = False,
 ) -> list[Expr]:
-    """Return the outputs of a node that is converted later; `named` are its inputs and captured values."""
+    """Defer a node; return its outputs. `named` holds its inputs and captured values."""
     if node.op_type == "ConstantOfShape" and node.domain in _ORDINARY:
         node, named = _expanded(node, named)
     given = {name: e for name, e in named.items() if e is not None}
@@ -72,7 +72,8 @@ def defer(
 
 def _expanded(node: onnx.NodeProto,
               named: Mapping[str, Expr | None]) -> tuple[onnx.NodeProto, Mapping[str, Expr | None]]:
-    """`ConstantOfShape(shape, value=v)` -> `Expand(v, shape)`, so that nodes of different fill are converted alike."""
+    """`ConstantOfShape(shape, value=v)` -> `Expand(v, shape)`, so that nodes with different fill values convert alike.
+    """
     value = numpy_helper.to_array(node.attribute[0].t) if node.attribute else np.zeros(1, np.float32)
     if value.size != 1:
         return node, named
@@ -94,7 +95,7 @@ def _model(text: str) -> onnx.ModelProto:
 
 
 class _Resolver:
-    """Converts waiting nodes of ONNX models."""
+    """Converts the deferred nodes of ONNX models."""
 
     def convert(self, op: Deferred, call: Call, ask: Ask) -> Expr | None:
         """The converted node, or None when `ask` does not know a value it needs. Raises `CompileError`."""
@@ -114,7 +115,7 @@ class _Resolver:
         return node.domain in _ORDINARY and node.op_type == "If"
 
     def content(self, op: Deferred) -> Hashable:
-        """The node without the names that no graph in it knows, and the options."""
+        """The node without irrelevant names, and the options: nodes of equal content convert alike."""
         assert isinstance(op, DeferredOnnx)
         return _nameless(op.model), op.config
 
@@ -124,7 +125,7 @@ register_resolver("onnx", _Resolver())
 
 @functools.lru_cache(4096)
 def _nameless(text: str) -> bytes:
-    """The model of a deferred node without the names of the node and of values that no inner graph uses."""
+    """The serialized model of a deferred node without its name and the names of values that no inner graph uses."""
     model = onnx.ModelProto()
     model.CopyFrom(_model(text))
     (node,) = model.graph.node

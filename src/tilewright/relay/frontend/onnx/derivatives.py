@@ -1,5 +1,4 @@
-"""Derivatives of a graph of calls, backwards from its result: each operator's rule says what reaches its arguments of
-what reaches it.
+"""Reverse-mode derivatives of a graph of calls: a rule per operator maps the derivative of its result to its arguments.
 
     y = exp(a * b)      ->      dy/da = (dy * y) * b,   dy/db = (dy * y) * a
 """
@@ -21,13 +20,13 @@ from tilewright.relay.op.registry import Op
 from tilewright.relay.visitor import operands, post_order
 
 Rule = Callable[[Call, Any], Any]
-"""From a call and the derivative by its result to that by one argument; of tuples, lists of them, None for nothing."""
+"""Maps a call and the derivative of its result to that of one argument; for tuples, to a list with None for zero."""
 
 
 def derivatives(y: Expr, xs: Sequence[Expr]) -> list[Expr]:
-    """The derivatives of the sum of `y` by each of the variables `xs`; at kinks one side counts.
+    """The derivatives of the sum of `y` with respect to the variables `xs`; one-sided at kinks.
 
-    Raises `CompileError` naming the operator on the way whose derivative is not known.
+    Raises `CompileError` naming an operator without a known derivative.
     """
     order = post_order(y, inside=False)
     depending = set(xs)
@@ -58,7 +57,7 @@ def derivatives(y: Expr, xs: Sequence[Expr]) -> list[Expr]:
 
 def _backwards(e: Expr, slopes: list[Expr | None], depending: set[Expr],
                give: Callable[[Expr, int, Expr | None], None]) -> None:
-    """Give the arguments of a call what reaches them."""
+    """Apply the rules of a call, and `give` each argument its derivative."""
     rules = _RULES.get(e.op.name) if isinstance(e, Call) and isinstance(e.op, Op) else None
     if isinstance(e, Call) and isinstance(e.op, Op) and e.op.view:
         rules = (lambda e, g: op.reshape_like(g, e.args[0]),)
@@ -88,7 +87,7 @@ def _is_real(e: Expr) -> bool:
 
 
 def _summed(k: int, slope: Rule) -> Rule:
-    """`slope` for argument `k`, summed along what the argument was broadcast along."""
+    """`slope` for argument `k`, summed over the dimensions that the argument was broadcast along."""
 
     def rule(e: Call, g: Expr) -> Expr:
         found = slope(e, g)
@@ -102,7 +101,7 @@ def _broadcasting(*rules: Rule | None) -> tuple[Rule | None, ...]:
 
 
 def _by_value(factor: Callable[[Expr, Expr], Expr]) -> tuple[Rule, ...]:
-    """A function of each element, whose slope is `factor` of the element and of the result."""
+    """The rule of an elementwise function whose derivative is `factor(argument, result)`."""
     return (lambda e, g: op.multiply(g, factor(e.args[0], e)),)
 
 
@@ -127,7 +126,7 @@ def _where(condition: Expr, g: Expr) -> Expr:
 
 
 def _expanded(e: Call, x: Expr) -> Expr:
-    """A result of a reduction, repeated to the shape of what was reduced."""
+    """Broadcast a result of a reduction to the shape of its argument."""
     source = e.args[0]
     axes = e.op.axes(rank(source))
     return op.broadcast_to_like(reshape(x, [1 if k in axes else d for k, d in enumerate(shape_of(source))]), source)
@@ -159,7 +158,7 @@ def _transposed(e: Call, g: Expr) -> Expr:
 
 
 def _parts(e: Call, g: Expr) -> list[Expr]:
-    """The parts of what tensors were put together to."""
+    """Split the derivative of a concatenation into those of its parts."""
     axis, start, found = e.attrs.axis % rank(e), 0, list[Expr]()
     for field in operands(e.args[0]):
         end = start + shape_of(field)[axis]
@@ -175,7 +174,7 @@ def _joined(e: Call, slopes: Sequence[Expr | None]) -> Expr:
 
 
 def _matrix(x: Expr) -> Expr:
-    """All rows of a tensor as one matrix."""
+    """Reshape a tensor to a matrix that keeps its last dimension."""
     return reshape(x, (-1, shape_of(x)[-1])) if rank(x) != 2 else x
 
 
@@ -266,4 +265,4 @@ _RULES: Final[dict[str, tuple[Rule | None, ...]]] = {
     "nn.matmul": (_matmul_left, _matmul_right),
     "nn.batch_matmul": _broadcasting(_batch_left, _batch_right),
 }
-"""For each argument; None where the result does not change with it but at steps."""
+"""The rules of each operator by argument; None if the derivative is zero almost everywhere."""

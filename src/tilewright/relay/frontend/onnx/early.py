@@ -1,7 +1,7 @@
-"""Operators of ONNX's first releases (versions 1.0 to 1.3), which it called experimental and took out later; converters
-of those years wrote them.
+"""Experimental operators of ONNX 1.0 to 1.3, which exporters of that time wrote and later releases removed.
 
-Sources: "Experimental operators" in docs/Operators.md of ONNX 1.3, and where it is silent, what ONNX Runtime does.
+Sources: "Experimental operators" in docs/Operators.md of ONNX 1.3, and the behaviour of ONNX Runtime for what that
+leaves undefined.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def scale_all(x: Expr, *, scale: float = 1.0) -> Expr:
 
 @converter("ImageScaler")
 def image_scaler(x: Expr, *, scale: float = 1.0, bias: Sequence[float] = (), node: Node) -> Expr:
-    """Pixels times `scale`, and a number added to each channel."""
+    """Pixels times `scale`, plus a bias for each channel."""
     if len(bias) != shape_of(x)[1]:
         node.refuse(f"bias has {len(bias)} numbers, and its input {shape_of(x)[1]} channels")
     return op.add(_times(x, scale), per_channel(Constant(np.asarray(bias, dtype_of(x).numpy())), rank(x)))
@@ -55,7 +55,7 @@ def image_scaler(x: Expr, *, scale: float = 1.0, bias: Sequence[float] = (), nod
 
 @converter("Crop")
 def crop(x: Expr, *, border: Sequence[int] = (), scale: Sequence[int] = (), node: Node) -> Expr:
-    """The part inside the borders (left, top, right, bottom); `scale` limits it to that many rows and columns."""
+    """Crop the borders (left, top, right, bottom); `scale` limits the result to (rows, columns)."""
     if len(border) != 4 or len(scale) not in (0, 2):
         node.refuse(f"border has {len(border)} numbers and scale {len(scale)}; border must have 4 (left, top, right, "
                     "bottom), scale 2 (height, width) or none")
@@ -78,7 +78,7 @@ def constant_fill(
     x: Expr | None = None, *, dtype: int = TensorProto.FLOAT, extra_shape: Sequence[int] = (), input_as_shape: int = 0,
     shape: Sequence[int] = (), value: float = 0.0, node: Node,
 ) -> Expr:
-    """One number everywhere; the shape is `shape`, that of the input, or what the input says."""
+    """A filled tensor whose shape is `shape`, the shape of the input, or the value of the input."""
     dims = tuple(shape) if x is None else node.ints(x, "input") if input_as_shape else shape_of(x)
     kind = element_type(dtype, "attribute 'dtype'", node.origin)
     return op.full(Constant(np.asarray(value, kind.numpy())), shape=(*dims, *extra_shape), dtype=kind)
@@ -95,7 +95,7 @@ def mean_variance(x: Expr, *, axes: Sequence[int] = (0, 2, 3)) -> Expr:
 
 
 def _normalized(x: Expr, axes: tuple[int, ...], by_deviation: bool) -> Expr:
-    """The specification divides by the deviation and 1e-9."""
+    """Centre `x`, and optionally divide by its deviation + 1e-9, as specified."""
     centred = op.subtract(x, op.mean(x, axis=axes, keepdims=True))
     if not by_deviation:
         return centred

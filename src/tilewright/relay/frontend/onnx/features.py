@@ -1,4 +1,4 @@
-"""ai.onnx.ml's preparation of features: scaling, imputing, encodings, and columns put together."""
+"""ai.onnx.ml: feature preparation by scaling, imputing, encoding and concatenating columns."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def normalizer(x: Expr, *, norm: str = "MAX", node: Node) -> Expr:
     x = cast(x, "float32")
     if rank(x) not in (1, 2):
         node.refuse(f"its input has {rank(x)} dimensions; it must have one or two")
-    if norm == "MAX":  # of the numbers as they are, as the specification says, not of their sizes
+    if norm == "MAX":  # the maximum of the signed values, as specified, not of their magnitudes
         size = op.max(x, axis=(-1,), keepdims=True)
     elif norm == "L1":
         size = op.sum(op.abs(x), axis=(-1,), keepdims=True)
@@ -75,7 +75,7 @@ def imputer(
 
 @converter("ArrayFeatureExtractor", domain=ML)
 def array_feature_extractor(x: Expr, y: Expr, *, node: Node) -> Expr:
-    """Columns of `x`, counted from the end where they are negative; a vector is one row."""
+    """Columns of `x`; negative indices count from the end. A vector is one row."""
     if rank(x) == 1:
         x = reshape(x, (1, *shape_of(x)))
     return gather(x, reshape(y, (-1,)), axis=-1, node=node)
@@ -83,7 +83,7 @@ def array_feature_extractor(x: Expr, y: Expr, *, node: Node) -> Expr:
 
 @converter("FeatureVectorizer", domain=ML)
 def feature_vectorizer(*x: Expr, inputdimensions: Sequence[int] = (), node: Node) -> Expr:
-    """The inputs beside each other as float32, each cut or filled up with zeros to the width that is given for it."""
+    """Concatenate the inputs as float32, each cut or zero-padded to its width in `inputdimensions`."""
     if inputdimensions and len(inputdimensions) != len(x):
         node.refuse(f"inputdimensions has {len(inputdimensions)} elements for {len(x)} inputs; it must have one for "
                     "each")
@@ -102,7 +102,7 @@ def feature_vectorizer(*x: Expr, inputdimensions: Sequence[int] = (), node: Node
 def one_hot_encoder(
     x: Expr, *, cats_int64s: Sequence[int] = (), cats_strings: Sequence[str] = (), zeros: int = 1, node: Node,
 ) -> Expr:
-    """A new last dimension with 1 at the category of each element; all zeros for one that is in no category."""
+    """A new last dimension with 1 at the category of each element; all zeros for an unknown category."""
     if bool(cats_int64s) == bool(cats_strings):
         node.refuse("its categories must be given once: as integers, or as strings")
     if not zeros:

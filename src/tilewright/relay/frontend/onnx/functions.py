@@ -1,7 +1,7 @@
-"""Operators that are graphs of other operators, and the check that everything in a model can be converted.
+"""Operators that are graphs of other operators, and the check that all operators of a model can be converted.
 
-A model may bring its own functions, and the specification defines many operators by a body of simpler ones; both are
-imported in place of the call. What neither has a body nor a converter is refused here, all at once.
+A model may define its own functions, and the specification defines many operators by a body of simpler ones. Both are
+imported in place of the call. All operators with neither a body nor a converter are refused here together.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def opsets_of(model: onnx.ModelProto, source: Source, opset: int | None) -> dict
 def check_supported(
     model: onnx.ModelProto, local: Mapping[FunctionKey, onnx.FunctionProto], opsets: Mapping[str, int], source: Source,
 ) -> int:
-    """How many nodes the model has; raises `OpNotImplemented` with every operator of it that cannot be converted."""
+    """The number of nodes of the model; raises `OpNotImplemented` listing all operators that cannot be converted."""
     missing: dict[tuple[str, str], list[str]] = {}
     count = 0
     for domain, version, name, node in operators(model, local, opsets):
@@ -58,7 +58,7 @@ def check_supported(
 def operators(
     model: onnx.ModelProto, local: Mapping[FunctionKey, onnx.FunctionProto], opsets: Mapping[str, int],
 ) -> Iterator[tuple[str, int, str, onnx.NodeProto]]:
-    """`(domain, opset, name, node)` of every operator of the model, its inner graphs and functions, each body once."""
+    """`(domain, opset, name, node)` of all operators in the model, its inner graphs and functions, each body once."""
     bodies: list[tuple[Iterable[onnx.NodeProto], Mapping[str, int]]] = [(model.graph.node, opsets)]
     seen: set[FunctionKey] = set()
     while bodies:
@@ -76,12 +76,12 @@ def operators(
 
 
 def functions_of(model: onnx.ModelProto) -> dict[FunctionKey, onnx.FunctionProto]:
-    """The functions that the model brings."""
+    """The functions that the model defines."""
     return {(domain_of(f.domain), f.name, f.overload): f for f in model.functions}
 
 
 def unknown_operators(model: onnx.ModelProto) -> dict[tuple[str, str], list[str]]:
-    """The operators of `model` that have no converter, by `(domain, operator)`, and the names of their nodes."""
+    """The operators of `model` without a converter: names of nodes by `(domain, operator)`."""
     found: dict[tuple[str, str], list[str]] = {}
     for domain, version, name, node in operators(model, functions_of(model), opsets_of(model, Source(), None)):
         if not is_supported(domain, node.op_type, version):
@@ -97,9 +97,9 @@ def refuse_operators(missing: Mapping[tuple[str, str], Sequence[str]], source: S
 
 def specified_function(node: onnx.NodeProto, opset: int, primitives: int,
                        args: Sequence[Expr | None]) -> onnx.FunctionProto | None:
-    """The body that the specification gives this operator at `opset` of its domain, or None when it is primitive.
+    """The body that the specification gives this operator at `opset` of its domain, or None if it is primitive.
 
-    `primitives` is the opset of ONNX itself, in which bodies are written that do not say.
+    `primitives` is the opset of ONNX itself for bodies that do not declare one.
     """
     schema = schema_of(node.op_type, node.domain, opset)
     if schema is None:
@@ -117,13 +117,13 @@ def specified_function(node: onnx.NodeProto, opset: int, primitives: int,
 
 
 def has_one_body(node: onnx.NodeProto, opset: int) -> bool:
-    """Whether the specification's body of the operator is the same for all types of its inputs."""
+    """Whether the specification gives the operator one body for all input types."""
     schema = schema_of(node.op_type, node.domain, opset)
     return schema is not None and bool(schema.has_function)
 
 
 def with_attributes(node: onnx.NodeProto, given: Mapping[str, onnx.AttributeProto]) -> onnx.NodeProto:
-    """The node with its attributes replaced by `given`, which refer to no enclosing function any more."""
+    """The node with `given` as its attributes, all references to the enclosing function resolved."""
     copy = onnx.NodeProto()
     copy.CopyFrom(node)
     del copy.attribute[:]
@@ -135,7 +135,7 @@ def with_attributes(node: onnx.NodeProto, given: Mapping[str, onnx.AttributeProt
 
 
 def without_inputs(node: onnx.NodeProto, absent: set[str]) -> onnx.NodeProto:
-    """The node with the inputs that its function was not given left out."""
+    """The node with the inputs removed that its function was called without."""
     copy = onnx.NodeProto()
     copy.CopyFrom(node)
     del copy.input[:]
@@ -144,7 +144,7 @@ def without_inputs(node: onnx.NodeProto, absent: set[str]) -> onnx.NodeProto:
 
 
 def is_supported(domain: str, op_type: str, opset: int) -> bool:
-    """Whether there is a converter for the operator at `opset`, or the specification defines it by simpler ones."""
+    """Whether the operator at `opset` has a converter, or a body in the specification."""
     if CONVERTERS.find(op_type, opset, domain) is not None:
         return True
     schema = schema_of(op_type, domain, opset)
@@ -152,7 +152,7 @@ def is_supported(domain: str, op_type: str, opset: int) -> bool:
 
 
 def _complete(body: bytes, schema: Any, primitives: int) -> onnx.FunctionProto:
-    """The body with what the specification says beside it: the defaults of its attributes, and its opset."""
+    """The body with the defaults of its attributes and its opset, which the schema states separately."""
     function: onnx.FunctionProto = onnx.FunctionProto.FromString(body)
     function.name, function.domain = f"{schema.name} as specified", schema.domain
     function.attribute_proto.extend(a.default_value for a in schema.attributes.values() if a.default_value.type)

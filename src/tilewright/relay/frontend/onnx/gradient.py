@@ -1,9 +1,8 @@
-"""Gradient (domain ai.onnx.preview.training): derivatives of one tensor of the graph by others, at values that are
-given.
+"""Gradient (domain ai.onnx.preview.training): derivatives of a tensor of the graph with respect to others, at given
+values.
 
-The tensors are named, not given, so the nodes between them are handed to the operator as a graph of its own
-(`with_graphs`). There the tensors to differentiate by are inputs: what computes them, or what they are, says nothing of
-how the result depends on them.
+The node refers to tensors by name, so the nodes between them become a graph attribute of it (`with_graphs`). In that
+graph, the tensors to differentiate by are inputs, even if the model computes them.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ _GRAPH = "graph"
 
 
 def with_graphs(nodes: Sequence[onnx.NodeProto]) -> Sequence[onnx.NodeProto]:
-    """The nodes of a graph, each Gradient among them with what it differentiates."""
+    """Attach to each Gradient node the graph that it differentiates."""
     found = list(nodes)
     for k, node in enumerate(nodes):
         if node.op_type == "Gradient" and node.domain == DOMAIN and all(a.name != _GRAPH for a in node.attribute):
@@ -38,7 +37,7 @@ def with_graphs(nodes: Sequence[onnx.NodeProto]) -> Sequence[onnx.NodeProto]:
 
 
 def _between(nodes: Sequence[onnx.NodeProto], gradient: onnx.NodeProto) -> onnx.GraphProto:
-    """The graph from the tensors that a Gradient node names to the one that it differentiates."""
+    """The graph from the tensors that a Gradient node names to the tensor that it differentiates."""
     given = {a.name: a for a in gradient.attribute}
     names = [s.decode("utf-8", "replace") for key in ("xs", "zs") if key in given for s in given[key].strings]
     y = given["y"].s.decode("utf-8", "replace") if "y" in given else ""

@@ -1,4 +1,4 @@
-"""`from_onnx`: an ONNX model as an `IRModule`; functions, inner graphs and opsets."""
+"""`from_onnx`: converts an ONNX model with its functions, inner graphs and opsets to an `IRModule`."""
 
 from __future__ import annotations
 
@@ -43,7 +43,8 @@ from tilewright.relay.frontend.onnx.wire import Span
 from tilewright.relay.sequence_values import NOTHING, with_outputs
 
 _OPTIONS: Final[dict[str, Any]] = {"use_nt_batch_matmul": False}
-"""`convert_config`: whether batched MatMul becomes batch_matmul with a transposed right side, as TVM's default was."""
+"""Defaults of `convert_config`: whether batched MatMul becomes `batch_matmul` with a transposed right side, as in TVM.
+"""
 
 
 def from_onnx(
@@ -52,14 +53,14 @@ def from_onnx(
 ) -> tuple[IRModule, dict[str, Array]]:
     """Import an ONNX model as an `IRModule` whose `main` has the model's inputs as parameters.
 
-    `model` is a path, the bytes of a file, or an `onnx.ModelProto`. `shape` fixes the shapes of inputs by name;
-    symbolic dimensions that are not fixed stay symbolic. `dtype` replaces the element type of inputs (of floating
-    inputs when it is one name). `opset` overrides the model's. With `freeze_params` the weights are constants and the
-    second result is empty; without, the floating-point weights are parameters of `main` and their values are returned
-    by name.
+    `model` is a path, the bytes of a file, or an `onnx.ModelProto`. `shape` fixes the shapes of inputs by name; other
+    symbolic dimensions stay symbolic. `dtype` replaces the element types of inputs by name; one type replaces that of
+    all floating-point inputs. `opset` overrides the model's. With `freeze_params` the weights are constants and the
+    second result is empty. Otherwise floating-point weights are parameters of `main`, and their values are returned by
+    name.
 
-    Raises `ModelError` for a model that cannot be read or contradicts itself, `OpNotImplemented` with the list of all
-    operators that have no converter, and `ShapeError` where an operator refuses its arguments; all name the node.
+    Raises `ModelError` for an invalid model, `OpNotImplemented` listing all operators without a converter, and
+    `ShapeError` for invalid arguments of an operator; all name the node.
     """
     config = dict(_OPTIONS)
     for key, value in (convert_config or {}).items():
@@ -75,7 +76,7 @@ def from_onnx(
 
 
 def glance(model: Any, shape: Mapping[str, Any] | None = None) -> IRModule:
-    """The module of `from_onnx` for inspection: its weights are not read and remain in the model's files."""
+    """The module of `from_onnx` for inspection: weights are not read but remain in the model's files."""
     with read_model(model, mapped=True) as (proto, source):
         opsets = functions.opsets_of(proto, source, None)
         importer = Importer(proto, source, ModelInputs(proto.graph, shape, None), True, dict(_OPTIONS), opsets)
@@ -87,7 +88,7 @@ def convert_node(
     model: onnx.ModelProto, args: Mapping[Name, Expr], span: Origin | None, config: Mapping[str, Any],
     known: KnownValues,
 ) -> list[Expr]:
-    """The outputs of the one node of `model`, the names in which are those of `args`."""
+    """Convert the only node of `model`; its inputs are looked up by name in `args`."""
     source = Source(span.file if span is not None else "")
     opsets = {domain_of(o.domain): o.version for o in model.opset_import}
     importer = Importer(model, source, ModelInputs(onnx.GraphProto(), None, None), True, dict(config), opsets)
@@ -100,13 +101,13 @@ def convert_node(
 
 @dataclass(slots=True)
 class OnnxNode(SourceNode):
-    """A node of a file with its message."""
+    """A node of a file, with its protobuf message."""
 
     proto: onnx.NodeProto = field(default_factory=onnx.NodeProto)
 
 
 def source_nodes(nodes: Iterable[onnx.NodeProto], opsets: Mapping[str, int]) -> list[OnnxNode]:
-    """The nodes of a graph or a function."""
+    """Convert the protobuf nodes of a graph or a function."""
     return [
         OnnxNode(
             n.op_type, [name or None for name in n.input], [name or None for name in n.output], {}, n.name
@@ -141,15 +142,14 @@ class Importer(core.Importer):
         self._left = MOST_WRITTEN_OUT
 
     def main(self) -> Body:
-        """Return the scope of the model's graph. Raises `OpNotImplemented` with all operators that have no
-        converter."""
+        """The scope of the model's graph. Raises `OpNotImplemented` listing all operators without a converter."""
         self._left += MOST_FOR_A_NODE * functions.check_supported(self.model, self.functions, self.opsets, self.source)
         self.inputs.require_all()
         graph = self._graph(self.model.graph, self.opsets, self.source.spans)
         return Body(graph, {**self.inputs.values}, opsets=self.opsets)
 
     def module(self, outputs: Sequence[Expr]) -> tuple[IRModule, dict[str, Array]]:
-        """Return the model as a module, and its parameters by name."""
+        """The model as a module, and its parameters by name."""
         used, declared = self.used_params(outputs), self.model.graph.output
         main = with_outputs((*self.inputs.variables.values(), *used), [o.name for o in declared], outputs,
                             [o.type.WhichOneof("value") == "tensor_type" for o in declared])
@@ -191,8 +191,8 @@ class Importer(core.Importer):
         shown = ", ".join("nothing" if a is None else repr(a.known_type()) for a in args) or "none"
         return ("" if found is None else wrong_input(found, source.proto, args)) or (
             f"its inputs ({shown}) and attributes cannot be made sense of together; compare them with what "
-            f"{source.kind} takes, and "
-            f"correct the model; where they are right, this is a fault of the importer ({shortly(error)})"
+            f"{source.kind} takes, and correct the model; "
+            f"where they are right, this is a fault of the importer ({shortly(error)})"
         )
 
     def typed_operands(self, source: SourceNode, args: Sequence[Any], scope: core.Scope) -> list[Expr]:
@@ -200,7 +200,7 @@ class Importer(core.Importer):
         return [*(a for a in args if a is not None), *(self.lookup(n, scope) for n in around if scope.has(n))]
 
     def takes_unknown(self, source: SourceNode, used: Sequence[Expr], scope: core.Scope) -> bool:
-        """Nodes that are imported as simpler ones need no types of their inputs either."""
+        """Also accept nodes that expand to simpler nodes, which need no input types."""
         assert isinstance(source, OnnxNode)
         return super().takes_unknown(source, used, scope) or self._function(source) is not None or (
             self.find(source, scope) is None and functions.has_one_body(source.proto, source.version or 1))
@@ -249,7 +249,7 @@ class Importer(core.Importer):
     def _call_function(
         self, function: onnx.FunctionProto, proto: onnx.NodeProto, origin: Origin, args: list[Expr | None], body: Body,
     ) -> list[Expr]:
-        """Import the body of a model's or the specification's function in place of the call."""
+        """Import the body of a function of the model or the specification in place of the call."""
         key = (function.domain, function.name, function.overload)
         if key in self._calling:
             why = f"the function '{function.name}' calls itself; a model's functions must not be recursive"
@@ -275,7 +275,7 @@ class Importer(core.Importer):
         return [self.lookup(name, inner) if name in wanted else NOTHING for name in function.output]
 
     def _given(self, proto: onnx.NodeProto, body: Body) -> dict[str, AttributeProto]:
-        """The attributes of a node by name; those that refer to one of the enclosing function are looked up there."""
+        """The attributes of a node by name, with references to the enclosing function's attributes resolved."""
         found = ((a.name, body.attributes.get(a.ref_attr_name) if a.ref_attr_name else a) for a in proto.attribute)
         return {name: a for name, a in found if a is not None}
 
@@ -293,7 +293,7 @@ class Importer(core.Importer):
 
 
 _LOOPS: Final = frozenset({"Loop", "Scan"})
-"""Their bodies are converted for the types of the values around them."""
+"""Operators whose bodies are converted for the types of the captured values."""
 _ATTRIBUTES: Final[dict[int, Callable[[AttributeProto], Any]]] = {
     AttributeProto.FLOAT: lambda a: a.f,
     AttributeProto.INT: lambda a: a.i,

@@ -23,15 +23,15 @@ from tilewright.scalar import expr as scalar
 Array = np.ndarray[Any, Any]
 
 _NAMELESS: Final = frozenset({"", "?", "*", "-1", "None"})
-"""What exporters write for a dimension of which nothing is known; two of them need not be equal."""
+"""Placeholders that exporters write for unknown dimensions; equal placeholders are different dimensions."""
 
 
 class ModelInputs:
     """The variables of `main`, in the order of the graph's inputs.
 
-    A named dimension (`dim_param`) is one symbol wherever it occurs, and a shape given for one input fixes it for all.
-    The shape of a sequence is a list of those of its tensors, each of which is a variable; that of an optional that is
-    empty is None.
+    A named dimension (`dim_param`) is the same symbol in all inputs, and a shape given for one input fixes it for all.
+    The shape of a sequence is a list of the shapes of its tensors, each of which is a variable. The shape of an empty
+    optional is None.
     """
 
     def __init__(self, graph: onnx.GraphProto, shape: Mapping[str, Any] | None,
@@ -45,11 +45,11 @@ class ModelInputs:
                              "own", code="TW0103")
         self.variables: dict[str, relay.Var] = {}
         self.values: dict[Name, relay.Expr] = {}
-        """What each name of an input stands for: its variable, a tuple of variables, or nothing."""
+        """The value of each input by name: its variable, a tuple of variables, or nothing."""
         self.unknown: dict[str, Kind] = {}
-        """Sequences and optionals whose shape is not given."""
+        """Sequences and optionals whose shapes are not given."""
         self.map_values: dict[relay.Expr, DataType] = {}
-        """The types of the values of inputs that are maps."""
+        """Value types of the inputs that are maps."""
         self._symbols: dict[str, scalar.Var] = {}
         self._where: dict[scalar.Var, list[tuple[str, int]]] = {}
         shapes, dtypes = dict(shape or {}), dtype if isinstance(dtype, Mapping) else {}
@@ -84,7 +84,7 @@ class ModelInputs:
         return found
 
     def require_all(self) -> None:
-        """Raise `ModelError` where it is not known how many tensors a sequence or an optional has."""
+        """Raise `ModelError` if the number of tensors in a sequence or the presence of an optional is unknown."""
         for name, kind in self.unknown.items():
             what = "how many tensors are in it" if kind.sequence else "whether it is there"
             shapes = "[(…), (…)]" if kind.sequence else "(…)"
@@ -93,13 +93,13 @@ class ModelInputs:
                              + (", or None where it is empty" if kind.optional else ""), code="TW0113")
 
     def _add_map(self, name: str, kind: onnx.TypeProto.Map) -> None:
-        """An input that is a dictionary: one Python object."""
+        """Add an input that is a dictionary: one Python object."""
         made = relay.Var(name, TensorType((), DataType("object")))
         self.values[name] = self.variables[name] = made
         self.map_values[made] = element_type(kind.value_type.tensor_type.elem_type, f"input '{name}'")
 
     def hint(self, symbols: Sequence[scalar.Var] = ()) -> str:
-        """What to do about dimensions that are not known: which input to give a shape for, and how."""
+        """Advice on unknown dimensions: the input and the shape to give."""
         places = [place for s in symbols for place in self._where.get(s, ())]
         names = dict.fromkeys(name for name, _ in places) or dict.fromkeys(name for where in self._where.values()
             for name, _ in where)
@@ -117,7 +117,7 @@ class ModelInputs:
         return f"{shown}," if annotation.ndim == 1 else shown
 
     def _fixed_symbols(self, protos: Mapping[str, Any], shapes: Mapping[str, Any]) -> dict[str, Any]:
-        """The named dimensions that the given shapes decide. Checks the given shapes on the way."""
+        """The values of named dimensions that the given shapes determine; checks the given shapes."""
         fixed: dict[str, Any] = {}
         for name, given in shapes.items():
             if protos[name].type.HasField("map_type"):
@@ -166,7 +166,7 @@ class ModelInputs:
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """What an input is: a tensor of a type (`onnx.TypeProto.Tensor`), a sequence of such, or an optional of either."""
+    """The kind of an input: a tensor type (`onnx.TypeProto.Tensor`), a sequence of it, or an optional of either."""
 
     tensor: Any
     sequence: bool = False
@@ -174,18 +174,18 @@ class Kind:
 
     @property
     def is_plain(self) -> bool:
-        """Whether it is a tensor, and always there."""
+        """Whether it is a tensor that must be given."""
         return not self.sequence and not self.optional
 
     def accepts(self, shape: Any) -> bool:
-        """Whether `shape` is one of a sequence or an optional of this kind, and not of a tensor."""
+        """Whether `shape` has the form of a shape of this sequence or optional."""
         if shape is None:
             return self.optional
         return self.sequence and isinstance(shape, Sequence) and all(_is_shape(s) for s in shape)
 
     @property
     def dtype(self) -> str:
-        """The type in a signature: `float32`, `seq(float32)`, `optional(seq(float32))`."""
+        """The type for a signature: `float32`, `seq(float32)`, `optional(seq(float32))`."""
         text = str(element_type(self.tensor.elem_type, "an input"))
         text = f"seq({text})" if self.sequence else text
         return f"optional({text})" if self.optional else text
@@ -201,7 +201,7 @@ def _is_shape(given: Any) -> bool:
 
 
 def kind_of(proto: onnx.ValueInfoProto) -> Kind:
-    """What an input is declared to be; raises `ModelError` for a map, and what else has no form here."""
+    """The declared kind of an input; raises `ModelError` for maps and other unsupported types."""
     found, wrapped = proto.type, []
     while (which := found.WhichOneof("value")) in ("optional_type", "sequence_type") and which not in wrapped:
         wrapped.append(which)

@@ -1,4 +1,4 @@
-"""ai.onnx.ml: labels, categories and maps, as table look-ups; native for numbers, and dictionaries otherwise."""
+"""ai.onnx.ml: labels, categories and maps as table lookups; native for numbers, otherwise dictionaries."""
 
 from __future__ import annotations
 
@@ -20,7 +20,6 @@ Array = np.ndarray[Any, Any]
 
 
 def strings(values: Sequence[str]) -> Array:
-    """A vector of strings."""
     return of_strings(list(values), (len(values),))
 
 
@@ -55,7 +54,7 @@ def label_encoder(
 
 def _given(floats: Sequence[float], ints: Sequence[int], texts: Sequence[str], tensor: Array | None, what: str,
            node: Node) -> Array:
-    """The one of four attributes that is set."""
+    """The value of the only one of four attributes that is set."""
     found = [np.asarray(floats, np.float32)] * bool(floats) + [np.asarray(ints,
         np.int64)] * bool(ints) + [strings(texts)] * bool(texts)
     found += [tensor.reshape(-1)] if tensor is not None else []
@@ -70,7 +69,7 @@ def category_mapper(
     x: Expr, *, cats_int64s: Sequence[int] = (), cats_strings: Sequence[str] = (), default_int64: int = -1,
     default_string: str = "_Unused", node: Node,
 ) -> Expr:
-    """Strings to the integers beside them, or integers to the strings."""
+    """Map strings to integers, or integers to strings, by two parallel lists."""
     numbers, names = np.asarray(cats_int64s, np.int64), strings(cats_strings)
     if dtype_of(x) == "string":
         return looked_up(x, names, numbers, default_int64, node)

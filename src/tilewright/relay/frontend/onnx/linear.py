@@ -14,7 +14,7 @@ from tilewright.relay.frontend.shaping import cast, dtype_of, rank, reshape, sca
 
 @converter("MatMul")
 def matmul(a: Expr, b: Expr, *, node: Node) -> Expr:
-    """Numpy's rule: vectors are completed to matrices, leading dimensions broadcast."""
+    """Numpy's matrix product: vectors become matrices, and leading dimensions broadcast."""
     n, m = rank(a), rank(b)
     if n == 0 or m == 0:
         node.refuse("a matrix product of a single number; use Mul")
@@ -34,13 +34,13 @@ def _matmul(a: Expr, b: Expr, n: int, m: int, node: Node) -> Expr:
         return reshape(product, shape_of(product)[:-1])
     if m == 2:
         return times_matrix(a, transpose(b, (1, 0)))
-    if n == 2:  # the one matrix is the same for all
+    if n == 2:  # one matrix for the whole batch
         a = reshape(a, (1, *shape_of(a)))
     return _batched(a, b, node)
 
 
 def times_matrix(a: Expr, weight: Expr) -> Expr:
-    """a @ weight.T, whatever stands before the last dimension of `a` taken as rows."""
+    """a @ weight.T; all but the last dimension of `a` count as rows."""
     units = shape_of(weight)[0]
     dims = shape_of(a)
     rows = a if len(dims) == 2 else reshape(a, (-1, dims[-1]))
@@ -64,7 +64,7 @@ def _batched(a: Expr, b: Expr, node: Node) -> Expr:
 
 
 def _stacked(x: Expr, lead: tuple[Any, ...], common: tuple[Any, ...]) -> Expr:
-    """`x` with one leading dimension: 1 where it is the same for all, else the product of the common ones."""
+    """`x` (..., m, n) with one leading dimension: 1 if it does not vary along them, else the product of `common`."""
     tail = shape_of(x)[-2:]
     if all(isinstance(d, int) and d == 1 for d in lead):
         return reshape(x, (1, *tail))
@@ -89,14 +89,13 @@ def gemm(a: Expr, b: Expr, c: Expr | None = None, *, alpha: float = 1.0, beta: f
          transB: int = 0) -> Expr:
     y = times_matrix(transpose(a, (1, 0)) if transA else a, b if transB else transpose(b, (1, 0)))
     kind = dtype_of(y)
-    # the factors are fractions, and the integers of the sum
+    # alpha and beta are floats, but the sum is integer
     if not kind.is_float and any(factor % 1 for factor in (alpha, beta)):
         return cast(_sum_of(cast(y, "float64"), None if c is None else cast(c, "float64"), alpha, beta), kind)
     return _sum_of(y, c, alpha, beta)
 
 
 def _sum_of(y: Expr, c: Expr | None, alpha: float, beta: float) -> Expr:
-    """alpha * y + beta * c."""
     if alpha != 1:
         y = op.multiply(y, scalar(alpha, y))
     if c is None or beta == 0:

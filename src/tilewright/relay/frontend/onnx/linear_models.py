@@ -1,4 +1,4 @@
-"""ai.onnx.ml's linear models: matrix products with a few numbers after them."""
+"""ai.onnx.ml's linear models: matrix products followed by small transformations."""
 
 from __future__ import annotations
 
@@ -57,7 +57,10 @@ def linear_classifier(
 
 
 def _of_one(names: Constant, score: Expr, how: str, node: Node) -> tuple[Expr, ...]:
-    """One score per row: of two classes the second, with 1 - score or -score for the first; of one class, 1 or 0."""
+    """The label and scores from one score per row.
+
+    For two classes it is the score of the second; the first has 1 - score or -score. For one class the label is 1 or 0.
+    """
     yes = cast(op.squeeze(op.greater(score, scalar(0, score)), axis=(1,)), "int64")
     if len(names.value) == 1:
         return yes, transformed(score, how, node)

@@ -1,8 +1,7 @@
-"""Loop and Scan: their bodies as functions that call themselves, or copied out where there are few turns.
+"""Loop and Scan: their bodies as recursive functions, or unrolled if there are few iterations.
 
-A body sees the values around the loop, which are computed before it. What the turns give one after another is written
-into one tensor. A loop whose values change their types, or are sequences, is copied out when its number of turns is
-known.
+Values that a body captures are computed before the loop. The values that iterations emit are written into one tensor. A
+loop whose states change type, or are sequences, is unrolled if its trip count is known.
 """
 
 from __future__ import annotations
@@ -27,16 +26,16 @@ Outside = Callable[[Expr], Expr]
 MakeTurn = Callable[[Outside], Callable[[Expr, Sequence[Expr]], Turn]]
 
 FEW: Final = 4
-"""Turns that are copied out rather than looped over."""
+"""Largest trip count that is unrolled."""
 _NOT_ALIKE: Final = ", since its turns are not all alike"
 
 
 def repeat(count: int, states: Sequence[Expr], make: MakeTurn,
            reverse: Sequence[bool]) -> tuple[list[Expr], list[Expr]]:
-    """`count` turns: the last states, and what they gather along a new first dimension, from its end where `reverse`
-    says so.
+    """Run `count` iterations; return the last states, and the emitted values stacked along a new first dimension.
 
-    `make` is given what makes values around the loop usable in a turn, and returns the turn.
+    Values are stacked from the end where `reverse` is set. `make` takes the function that makes outer values usable in
+    an iteration, and returns the iteration.
     """
     if count > FEW:
         loop = Loop()
@@ -44,7 +43,7 @@ def repeat(count: int, states: Sequence[Expr], make: MakeTurn,
             return loop.run(count, states, make(loop.outside), reverse)[1:]
         except CompileError:
             if count > MOST_TURNS:
-                raise  # a few turns that are not alike are copied out, and refused there if they have to be
+                raise  # unroll a few iterations whose types differ; unrolling reports its own errors
     turn = make(_itself)
     if not count:
         return list(states), list(map(_none, turn(_number(0), states).rows))
@@ -65,7 +64,7 @@ def _number(k: int) -> Constant:
 
 
 def _none(row: Expr) -> Expr:
-    """No rows of this kind."""
+    """An empty stack of rows like `row`."""
     return op.zeros(shape=(0, *shape_of(row)), dtype=dtype_of(row))
 
 
@@ -80,7 +79,7 @@ def _stacked(rows: Sequence[Expr]) -> Expr:
 def loop(
     M: Expr | None = None, cond: Expr | None = None, *v_initial: Expr, body: onnx.GraphProto, node: Node,
 ) -> tuple[Expr, ...]:
-    """States behind the last turn, then what each turn gave along a new first dimension."""
+    """The states after the last iteration, then the emitted values along a new first dimension."""
     made = _Loop(body, list(v_initial), node)
     if made.gathers < 0:
         node.refuse(f"its body gives {len(body.output)} values, and must give a condition and {len(v_initial)} states; "
@@ -97,7 +96,7 @@ def loop(
 
 
 def _limit(given: Expr | None, made: _Loop, node: Node) -> int | Expr | None:
-    """The most turns; an int where it is known, or has to be."""
+    """The trip count: an int if it is known or must be known; None without a limit."""
     if given is None:
         if made.needs_count:
             node.refuse("it has no trip count, and gives sequences or what each turn adds, whose sizes depend on it; "
@@ -109,7 +108,7 @@ def _limit(given: Expr | None, made: _Loop, node: Node) -> int | Expr | None:
 
 
 class _Loop:
-    """One Loop while it is converted."""
+    """The conversion state of one Loop."""
 
     def __init__(self, body: onnx.GraphProto, states: list[Expr], node: Node) -> None:
         self.body, self.states, self.node = body, states, node
@@ -117,27 +116,27 @@ class _Loop:
         self.has_sequences = any(isinstance(s, Tuple) for s in states)
         self.needs_count = self.gathers > 0 or self.has_sequences
         self.decides = False
-        """Whether a turn computes if another follows, as far as a turn has been converted."""
+        """Whether an iteration converted so far computes the condition for the next one."""
 
     @property
     def counts(self) -> bool:
-        """Whether the body passes the condition on or makes it constant, so that only the trip count ends the loop."""
+        """Whether the body's condition is constant or passed through, so that only the trip count ends the loop."""
         made = {name: n for n in self.body.node for name in n.output}
         name = self.body.output[0].name
         while name in made and made[name].op_type == "Identity":
-            name = made.pop(name).input[0]  # a damaged file may go round in a circle
+            name = made.pop(name).input[0]  # a damaged file may contain a cycle
         return (name == self.body.input[1].name or (name in made and made[name].op_type == "Constant")
                 or name in {t.name for t in self.body.initializer})
 
     def turn(self, number: Expr, states: Sequence[Expr],
              outside: Outside | None) -> tuple[Expr, list[Expr], list[Expr]]:
-        """The condition behind a turn, its states and what it gives. In a turn, the condition holds."""
+        """The condition after an iteration, its states and emitted values. The condition before it is true."""
         first = [_declared(number, self.body.input[0]), _declared(Constant(np.asarray(True)), self.body.input[1])]
         going, *rest = self.node.import_graph(self.body, [*first, *states], outside)
         return going, rest[: len(states)], rest[len(states) :]
 
     def copied(self, limit: int | None) -> tuple[Expr, ...]:
-        """The turns one after another; there are as many as is known, or becomes known while the model runs."""
+        """The unrolled loop; the trip count must be known now, or becomes known while the model runs."""
         states, rows = self.states, list[list[Expr]]()
         if limit is not None and limit > MOST_TURNS and self.counts:
             self._refuse_to_copy(f"it has {limit} turns")
@@ -154,11 +153,10 @@ class _Loop:
 
     def _refuse_to_copy(self, turns: str) -> NoReturn:
         self.node.refuse(f"{turns} and values whose types change in them, which are copied out up to {MOST_TURNS} "
-                         "turns; "
-                         "keep the shapes the same in every turn, for example by padding")
+                         "turns; keep the shapes the same in every turn, for example by padding")
 
     def looped(self, limit: int | Expr | None, first: Expr | None) -> tuple[Expr, ...]:
-        """A function that calls itself. `first` is the condition before the first turn, None where it holds."""
+        """The loop as a recursive function. `first` is the condition before the first iteration; None means true."""
         loop = Loop()
 
         def turn(number: Expr, states: Sequence[Expr]) -> Turn:
@@ -187,7 +185,7 @@ class _Loop:
 
 
 def _declared(x: Expr, info: onnx.ValueInfoProto) -> Expr:
-    """A scalar in the shape that the body declares for it, which may be that of a vector."""
+    """Reshape a scalar to the shape that the body declares, which may be (1,)."""
     dims = info.type.tensor_type.shape.dim
     return reshape(x, (1,) * len(dims)) if len(dims) != rank(x) else x
 
@@ -200,7 +198,7 @@ def scan_batched(
     sequence_lens: Expr | None = None, *initial_state_and_scan_inputs: Expr, body: onnx.GraphProto,
     num_scan_inputs: int, directions: tuple[int, ...] = (), node: Node,
 ) -> tuple[Expr, ...]:
-    """The scan of each sample of a batch, up to its own length; what is behind that is zero."""
+    """Scan each sample of a batch up to its own length; the outputs after that are zero."""
     given = initial_state_and_scan_inputs
     states = len(given) - num_scan_inputs
     samples, most = node.static(given[-1], "scan_input")[:2]
@@ -222,7 +220,8 @@ def scan(
     scan_input_axes: tuple[int, ...] = (), scan_input_directions: tuple[int, ...] = (),
     scan_output_axes: tuple[int, ...] = (), scan_output_directions: tuple[int, ...] = (), node: Node,
 ) -> tuple[Expr, ...]:
-    """One turn per slice of the scanned tensors; returns the last states and the outputs along `scan_output_axes`."""
+    """One iteration per slice of the scanned tensors; returns the last states and the outputs along `scan_output_axes`.
+    """
     given = initial_state_and_scan_inputs
     split = len(given) - num_scan_inputs
     if not 0 <= split <= len(body.output) or num_scan_inputs < 1:
@@ -255,7 +254,7 @@ def scan(
 
 
 def _along(x: Expr, axis: int, node: Node) -> Expr:
-    """`x` with its first dimension moved to `axis`."""
+    """Move the first dimension of `x` to `axis`."""
     rest = list(range(1, rank(x)))
     rest.insert(axis_of(axis, rank(x), node), 0)
     return transpose(x, rest)

@@ -1,4 +1,4 @@
-"""Arithmetic: elementwise operators of one, two and any number of inputs, and the functions made of them."""
+"""Arithmetic: elementwise operators of one, two and any number of inputs, and functions composed of them."""
 
 from __future__ import annotations
 
@@ -146,12 +146,12 @@ def _bound(value: Any, kind: DataType, end: str) -> Any:
 
 
 def _clipped(x: Expr, low: float, high: float) -> Expr:
-    """min(max(x, low), high), as the one operator that says it best."""
+    """min(max(x, low), high), as the simplest operator for the bounds."""
     if math.isinf(low) and math.isinf(high):
         return x
     if low == 0 and high >= 3.4e38:
         return op.nn.relu(x)
-    if low > high:  # the specification: then all values are `max`
+    if low > high:  # as specified: all values become `max`
         return op.minimum(op.maximum(x, scalar(low, x)), scalar(high, x))
     if not dtype_of(x).is_float and max(abs(low), abs(high)) > 1 << 53:
         return op.minimum(op.maximum(x, scalar(low, x)), scalar(high, x))
@@ -174,7 +174,7 @@ def prelu(x: Expr, slope: Expr) -> Expr:
 
 @converter("PRelu", since=1)
 def prelu_per_channel(x: Expr, slope: Expr) -> Expr:
-    """Before opset 7 a slope of one dimension belongs to the channels."""
+    """PRelu before opset 7, where a one-dimensional slope has one value per channel."""
     if rank(slope) == 1 and rank(x) > 2 and shape_of(slope) != (1,):
         slope = reshape(slope, (*shape_of(slope), *[1] * (rank(x) - 2)))
     return prelu(x, slope)
@@ -220,7 +220,7 @@ def thresholded_relu(x: Expr, *, alpha: float = 1.0) -> Expr:
 
 @converter("Softplus")
 def softplus(x: Expr) -> Expr:
-    """max(x, 0) + log(1 + exp(-|x|)): never overflows, and keeps its digits where it is small."""
+    """max(x, 0) + log(1 + exp(-|x|)), which never overflows and keeps its precision for small values."""
     return op.add(op.nn.relu(x), log_1p(op.exp(op.negative(op.abs(x)))))
 
 
@@ -254,10 +254,10 @@ def gelu(x: Expr, *, approximate: str = "none", node: Node) -> Expr:
 @converter("Shrink")
 def shrink(x: Expr, *, bias: float = 0.0, lambd: float = 0.5) -> Expr:
     whole = x
-    if not x.tensor_type.dtype.is_float:  # the bounds and the bias are fractions
+    if not x.tensor_type.dtype.is_float:  # the bounds and the bias are floats
         x = op.cast(x, "float64")
     upper = op.where(op.greater(x, scalar(lambd, x)), op.subtract(x, scalar(bias, x)), scalar(0, x))
-    # first, where lambd is below zero and both hold
+    # takes precedence if lambd is negative and both conditions hold
     y = op.where(op.less(x, scalar(-lambd, x)), op.add(x, scalar(bias, x)), upper)
     return y if x is whole else op.cast(y, whole.tensor_type.dtype)
 

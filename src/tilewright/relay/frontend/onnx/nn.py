@@ -1,4 +1,4 @@
-"""Convolution, pooling and normalisation."""
+"""Convolution, pooling and normalization."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def _spatial(x: Expr, table: dict[int, Any], node: Node) -> int:
 
 
 def _check_window(x: Expr, node: Node, **given: Sequence[int]) -> None:
-    """Refuse what has not one number for each dimension of the images."""
+    """Refuse window attributes that do not have one number for each spatial dimension."""
     n = rank(x) - 2
     if any(len(v) != n for v in given.values()):
         shown = [f"{name} {tuple(v)}" for name, v in given.items()]
@@ -43,7 +43,7 @@ def _check_window(x: Expr, node: Node, **given: Sequence[int]) -> None:
 
 
 def _check_groups(group: int, node: Node, **channels: object) -> None:
-    """Refuse groups that do not divide the channels of the inputs of these names, as far as these are known."""
+    """Refuse a group count that does not divide the known channel counts, given by input name."""
     for name, count in channels.items():
         if group < 1 or (isinstance(count, int) and count % group):
             node.refuse(f"group is {group}; it must be 1 or more and divide the {count} channels of {name}")
@@ -53,7 +53,7 @@ def paddings(
     x: Expr, kernel: Sequence[int], strides: Sequence[int], dilations: Sequence[int], auto_pad: str,
     pads: Sequence[int] | None, node: Node,
 ) -> tuple[int, ...]:
-    """Padding before and after each spatial dimension: all befores, then all afters, as ONNX and relay have it."""
+    """Padding of the spatial dimensions: all befores, then all afters, as in ONNX and Relay."""
     n = len(kernel)
     _check_window(x, node, kernel_shape=kernel, strides=strides, dilations=dilations)
     if auto_pad in ("NOTSET", ""):
@@ -91,7 +91,7 @@ def conv(
     y = build(x, w, strides=strides, padding=padding, dilation=dilations, groups=group, channels=shape_of(w)[0],
               kernel_size=tuple(kernel),
               data_layout=layout, kernel_layout=kernel_layout)
-    if any(isinstance(d, int) and not d for d in shape_of(w)[1:]):  # sums of nothing
+    if any(isinstance(d, int) and not d for d in shape_of(w)[1:]):  # sums over no elements
         y = op.zeros(shape=shape_of(y), dtype=dtype_of(y))
     return y if b is None else op.nn.bias_add(y, b, axis=1)
 
@@ -148,7 +148,7 @@ def _ceil(
     x: Expr, kernel: Sequence[int], strides: Sequence[int], dilations: Sequence[int], padding: tuple[int, ...],
     ceil_mode: bool,
 ) -> tuple[bool, tuple[int, ...]]:
-    """Whether rounding up changes anything. Where it does not, plain pooling is said, which is easier to compute."""
+    """Simplify `ceil_mode` to False if rounding up changes nothing, since plain pooling is easier to compute."""
     dims, n = shape_of(x)[2:], len(kernel)
     if not ceil_mode or not all(isinstance(d, int) for d in dims):
         return ceil_mode, padding
@@ -175,7 +175,7 @@ def _to_the_last_window(
     dims: Sequence[int], kernel: Sequence[int], strides: Sequence[int], dilations: Sequence[int],
     padding: Sequence[int],
 ) -> tuple[int, ...]:
-    """The padding with which rounding down gives the windows of rounding up; none of them begins behind the end."""
+    """Padding with which rounding down gives the windows of rounding up; no window starts after the end."""
     n, after = len(kernel), list[int]()
     for k in range(n):
         window = (kernel[k] - 1) * dilations[k] + 1
@@ -197,7 +197,7 @@ def lp_pool(
     kernel_shape: tuple[int, ...], p: int = 2, pads: tuple[int, ...] | None = None,
     strides: tuple[int, ...] | None = None, node: Node,
 ) -> Expr:
-    """(sum |x|^p)^(1/p): an average that counts the padding, times the size of the window."""
+    """(sum |x|^p)^(1/p), as an average that counts the padding times the window size."""
     _check_norm(p, node)
     powered = op.power(op.abs(x), scalar(p, x))
     n = _spatial(x, _AVG_POOL, node)
@@ -236,7 +236,7 @@ def batch_norm_first(
     x: Expr, scale: Expr, b: Expr, mean: Expr, var: Expr, *, epsilon: float = 1e-5, momentum: float = 0.9,
     spatial: int = 1, is_test: int = 0,
 ) -> tuple[Expr, ...]:
-    """With spatial=0 every position has statistics of its own, not every channel."""
+    """Batch normalization; with spatial=0, statistics are per position instead of per channel."""
     if spatial:
         return (_batch_norm(x, scale, b, mean, var, epsilon),)
     inverse = op.rsqrt(op.add(var, scalar(epsilon, var)))
@@ -289,7 +289,7 @@ def layer_norm(x: Expr, scale: Expr, b: Expr | None = None, *, axis: int = -1, e
 @converter("GroupNormalization")
 def group_norm_by_group(x: Expr, scale: Expr, bias: Expr, *, epsilon: float = 1e-5, num_groups: int,
                         node: Node) -> Expr:
-    """In opset 18 scale and bias are one number a group."""
+    """Group normalization of opset 18, where scale and bias have one number per group."""
     each = node.static(x, "X")[1] // num_groups
     return op.nn.group_norm(x, op.repeat(scale, repeats=each, axis=0), op.repeat(bias, repeats=each, axis=0),
                             num_groups=num_groups, axis=1, epsilon=epsilon)

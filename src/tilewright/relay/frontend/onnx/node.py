@@ -1,4 +1,4 @@
-"""`Node`: the questions that a converter may ask about a node of an ONNX model."""
+"""`Node`: what an ONNX converter can query about its node."""
 
 from __future__ import annotations
 
@@ -36,7 +36,8 @@ class Node(core.Node):
 
     def import_graph(self, graph: onnx.GraphProto, inputs: Sequence[Expr] = (),
                      outside: Outside | None = None) -> list[Expr]:
-        """Return the outputs of a subgraph on `inputs`; it sees outer names, through `outside` where given."""
+        """Import a subgraph applied to `inputs`; return its outputs. It sees outer names, through `outside` if given.
+        """
         if len(inputs) != len(graph.input):
             what = f"the subgraph '{graph.name}' takes {len(graph.input)} inputs, and {len(inputs)} are given"
             self.refuse(f"{what}; the file is damaged: export the model again")
@@ -51,7 +52,7 @@ class Node(core.Node):
         return self._inputs.hint(symbols)
 
     def map_value_type(self, x: Expr) -> DataType:
-        """The type of the values of an input of the model that is a map; raises `ModelError` for anything else."""
+        """The value type of a map that is an input of the model; raises `ModelError` for anything else."""
         found = self._inputs.map_values.get(x)
         if found is None:
             self.refuse("its input must be a map that is an input of the model")

@@ -1,4 +1,4 @@
-"""Operators that put elements where others say, and convolution at points that are moved by others."""
+"""Operators that scatter elements to given positions, and deformable convolution."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def max_unpool(
     x: Expr, i: Expr, output_shape: Expr | None = None, *, kernel_shape: tuple[int, ...],
     pads: tuple[int, ...] | None = None, strides: tuple[int, ...] | None = None, node: Node,
 ) -> Expr:
-    """Each value at its place in the flattened pooled tensor, zeros elsewhere; `output_shape` may add zeros."""
+    """Place values at their indices in the flattened output, with zeros elsewhere; `output_shape` may add zeros."""
     dims, n = node.static(x, "X"), len(kernel_shape)
     edges, steps = pads or (0,) * 2 * n, strides or (1,) * n
     sizes = [(d - 1) * s - edges[k] - edges[k + n] + w
@@ -43,7 +43,7 @@ def col2im(
     x: Expr, image_shape: Expr, block_shape: Expr, *, dilations: tuple[int, ...] | None = None,
     pads: tuple[int, ...] | None = None, strides: tuple[int, ...] | None = None, node: Node,
 ) -> Expr:
-    """The columns (batch, channels * block, positions) added up where their elements stand in the image."""
+    """Sum the columns (batch, channels * block, positions) into the image positions of their elements."""
     image, block = node.ints(image_shape, "image_shape"), node.ints(block_shape, "block_shape")
     n, (batch, rows, positions) = len(image), node.static(x, "input")
     apart, edges, steps = dilations or (1,) * n, pads or (0,) * 2 * n, strides or (1,) * n
@@ -54,8 +54,7 @@ def col2im(
     counts = [(p - d * (b - 1) - 1) // s + 1 for p, d, b, s in zip(padded, apart, block, steps, strict=True)]
     if rows % math.prod(block) or math.prod(counts) != positions:
         node.refuse(f"its input has {rows} rows and {positions} columns; blocks of {block} in an image of {image} need "
-                    f"a multiple of {math.prod(block)} rows "
-                    f"and {math.prod(counts)} columns")
+                    f"a multiple of {math.prod(block)} rows and {math.prod(counts)} columns")
     node.check_table(batch * rows, *counts)
     channels, size = rows // math.prod(block), math.prod(padded)
     flat = reshape(x, (batch * channels, math.prod(block) * positions))
@@ -72,7 +71,7 @@ def col2im(
 
 def _places(padded: Sequence[int], block: Sequence[int], counts: Sequence[int], steps: Sequence[int],
             apart: Sequence[int]) -> Array:
-    """Where in the padded image each element of each block lies: block elements first, then blocks."""
+    """Flat index in the padded image of each element of each block: block elements first, then blocks."""
     grid = np.indices((*block, *counts)).reshape(2 * len(block), -1)
     where = [a * inside + s * at for a, s, inside, at in zip(apart, steps, grid[: len(block)], grid[len(block) :],
         strict=True)]
@@ -82,7 +81,7 @@ def _places(padded: Sequence[int], block: Sequence[int], counts: Sequence[int], 
 @converter("TensorScatter", since=24)
 def tensor_scatter(past_cache: Expr, update: Expr, write_indices: Expr | None = None, *, axis: int = -2,
                    mode: str = "linear", node: Node) -> Expr:
-    """Write the update into each sample's cache from its index on, wrapping at the end when `mode` is circular."""
+    """Write the update into each sample's cache from its index on; it wraps at the end if `mode` is circular."""
     if mode not in ("linear", "circular"):
         node.refuse(f"mode is {mode!r}; it must be linear or circular")
     cache, new = node.static(past_cache, "past_cache"), node.static(update, "update")
@@ -111,7 +110,7 @@ def deform_conv(
     dilations: tuple[int, ...] | None = None, group: int = 1, kernel_shape: tuple[int, ...] | None = None,
     offset_group: int = 1, pads: tuple[int, ...] | None = None, strides: tuple[int, ...] | None = None, node: Node,
 ) -> Expr:
-    """Deformable convolution: the image sampled at taps moved by `offset` and weighted by `mask`, times weights."""
+    """Deformable convolution: the image sampled at taps offset by `offset` and scaled by `mask`, times weights."""
     dims = node.static(x, "X")
     if len(dims) != 4:
         node.refuse(f"an input of {len(dims)} dimensions is not supported; it must have 4")
@@ -153,7 +152,7 @@ def _check_deform(
     x: Expr, w: Expr, offset: Expr, b: Expr | None, mask: Expr | None, node: Node, *, group: int, offset_group: int,
     **given: tuple[int, ...] | None,
 ) -> None:
-    """Refuse a `DeformConv` whose shapes and attributes do not belong together."""
+    """Refuse a `DeformConv` with inconsistent shapes and attributes."""
     for name, numbers in given.items():
         count, least = (4, 0) if name == "pads" else (2, 1)
         if numbers is not None and (len(numbers) != count or min(numbers) < least):

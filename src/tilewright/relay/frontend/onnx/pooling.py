@@ -1,4 +1,4 @@
-"""The maxima of windows together with where they stand."""
+"""Max pooling with indices."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def max_and_where(
     x: Expr, kernel: Sequence[int], strides: Sequence[int], dilations: Sequence[int], padding: Sequence[int],
     ceil: bool, column_major: bool, node: Node,
 ) -> tuple[Expr, Expr]:
-    """The maxima and their places in the flattened tensor, by comparing the taps of every window."""
+    """The maxima of windows and their indices in the flattened tensor, by comparing the taps of each window."""
     dims, n = node.static(x, "X"), len(kernel)
     batch, inner = dims[0] * dims[1], math.prod(dims[2:])
     taps = np.zeros((1,) * 2 * n, np.int64)
@@ -26,7 +26,7 @@ def max_and_where(
     for k in range(n):
         left = dims[2 + k] + padding[k] + padding[k + n] - (kernel[k] - 1) * dilations[k] - 1
         count = (-(-left // strides[k]) if ceil else left // strides[k]) + 1
-        if ceil and (count - 1) * strides[k] >= dims[2 + k] + padding[k]:  # no window begins behind the end
+        if ceil and (count - 1) * strides[k] >= dims[2 + k] + padding[k]:  # no window begins after the end
             count -= 1
         sizes.append(count)
         node.check_table(*sizes, *kernel[: k + 1])

@@ -1,7 +1,7 @@
-"""Quantization: QuantizeLinear and DequantizeLinear, and products of quantized numbers.
+"""Quantization: QuantizeLinear and DequantizeLinear, and products of quantized tensors.
 
-Integers of 8 bits and more with one scale, or one along an axis, become operators of `relay.qnn`, which the passes
-know. Smaller types and blocks are plain arithmetic in float32, which goes into the kernels around it.
+Integers of at least 8 bits with one scale, or one per element of an axis, become operators of `relay.qnn`. Smaller
+types and blocks become plain float32 arithmetic, which is fused into the surrounding kernels.
 """
 
 from __future__ import annotations
@@ -41,12 +41,12 @@ _INTEGERS: Final = ("int2", "uint2", "int4", "uint4", "int8", "uint8", "int16", 
 
 
 def _is_plain(x: Expr, scale: Expr, dtype: DataType, block_size: int) -> bool:
-    """Whether an operator of `relay.qnn` does it."""
+    """Whether an operator of `relay.qnn` covers the case."""
     return dtype in QUANTIZED and not (block_size and rank(scale) > 1)
 
 
 def _parameters(x: Expr, scale: Expr, zero_point: Expr | None, axis: int, node: Node) -> tuple[Expr, Expr, int]:
-    """The scale as float32, the zero point as int32, and the axis along which they go."""
+    """The scale as float32, the zero point as int32, and the quantization axis."""
     if rank(scale) > 1:
         node.refuse(f"the scale has {rank(scale)} dimensions; it must be one number, or one for each element of an "
                     "axis, unless block_size is set")
@@ -57,7 +57,7 @@ def _parameters(x: Expr, scale: Expr, zero_point: Expr | None, axis: int, node: 
 
 
 def _constant(e: Expr) -> Expr:
-    """A cast of a constant, as a constant."""
+    """Fold a cast of a constant."""
     args = getattr(e, "args", ())
     if args and isinstance(args[0], Constant):
         return Constant(args[0].value.astype(e.tensor_type.dtype.numpy()), e.span)
@@ -65,7 +65,7 @@ def _constant(e: Expr) -> Expr:
 
 
 def _spread(p: Expr, x: Expr, axis: int, block_size: int, node: Node) -> Expr:
-    """A scale or zero point that broadcasts to `x`: one number, one per element of an axis, or one per block."""
+    """Reshape a scale or zero point to broadcast to `x`: a scalar, one per element of an axis, or one per block."""
     if rank(p) == 0 or shape_of(p) == (1,):
         return reshape(p, ())
     along, size = axis_of(axis, rank(x), node), shape_of(x)[axis_of(axis, rank(x), node)]
@@ -109,10 +109,10 @@ def quantize(
 
 @converter("DynamicQuantizeLinear", since=11)
 def dynamic_quantize_linear(x: Expr) -> tuple[Expr, Expr, Expr]:
-    """uint8 between the least and the greatest element of `x`, and zero; with its scale and zero point.
+    """Quantize `x` to uint8 over its range extended to zero; return it with its scale and zero point.
 
-    Each quotient is rounded once, as in ONNX Runtime: a scale that is one unit off moves values across halves. The
-    scale of zeros is 1.
+    Each quotient is rounded once, as in ONNX Runtime, because an error of one ulp in the scale moves values across
+    halves. The scale of an all-zero tensor is 1.
     """
     zero = scalar(0, x)
     none = any(isinstance(d, int) and not d for d in shape_of(x))
@@ -125,11 +125,11 @@ def dynamic_quantize_linear(x: Expr) -> tuple[Expr, Expr, Expr]:
 
 
 def _stored(real: Expr, zero_point: Expr | None, kind: DataType, saturate: bool, node: Node) -> Expr:
-    """Rounded, moved by the zero point, held in the range of the type."""
+    """Round, add the zero point, and clip to the range of `kind`."""
     if kind.code in MINIFLOATS:
         moved = real if zero_point is None or kind.bits == 8 else op.add(real, cast(zero_point, dtype_of(real)))
         return converted(moved, kind, saturate, "up", node)
-    whole = op.round(real)  # to the even number half-way
+    whole = op.round(real)  # half to even
     if zero_point is not None:
         whole = op.add(whole, cast(zero_point, dtype_of(real)))
     low, high = integer_range(kind)
@@ -161,14 +161,14 @@ def dequantize(
 
 
 def _one(zero_point: Expr | None) -> Expr | None:
-    """A zero point that is one number, as int32; zero where there is none, None where there are several."""
+    """A scalar zero point as int32: zero if it is omitted, None if it has several elements."""
     if zero_point is None:
         return Constant(np.zeros((), np.int32))
     return _constant(reshape(cast(zero_point, "int32"), ())) if all(d == 1 for d in shape_of(zero_point)) else None
 
 
 def _exact(x: Expr, zero_point: Expr | None, axis: int) -> Expr:
-    """`x - zero_point` as int32; a vector of zero points goes along `axis`."""
+    """`x - zero_point` as int32; a vector of zero points runs along `axis`."""
     if zero_point is None:
         return cast(x, INT32)
     zero = cast(zero_point, INT32)
@@ -180,7 +180,7 @@ def _exact(x: Expr, zero_point: Expr | None, axis: int) -> Expr:
 @converter("MatMulInteger", since=10)
 def matmul_integer(a: Expr, b: Expr, a_zero_point: Expr | None = None, b_zero_point: Expr | None = None, *,
                    node: Node) -> Expr:
-    """A zero point for each row of A, or for each column of B, may be given as a vector."""
+    """The integer matrix product; vectors give a zero point per row of A, or per column of B."""
     za, zb, unit = _one(a_zero_point), _one(b_zero_point), Constant(np.ones((), np.float32))
     if zb is None and b_zero_point is not None and rank(b_zero_point) == 1:
         zb = _constant(cast(b_zero_point, INT32))
@@ -206,7 +206,7 @@ def qlinear_matmul(
 
 def _requantized(total: Expr, x_scale: Expr, w_scale: Expr, y_scale: Expr, y_zero_point: Expr,
                  axis: int) -> Expr | None:
-    """Sums in the scale of the result, where the scales are known and those of data and result one number."""
+    """Requantize int32 sums, if all scales are constants and those of data and result are scalars; else None."""
     scales = [p for p in (_constant(cast(p, FLOAT32)) for p in (x_scale, w_scale, y_scale)) if isinstance(p, Constant)]
     zero, product = (_one(y_zero_point), total.args[0] if isinstance(total, Call) and isinstance(total.op, BiasAdd)
                      else total)
@@ -226,7 +226,7 @@ def _requantized(total: Expr, x_scale: Expr, w_scale: Expr, y_scale: Expr, y_zer
 
 
 def _along(p: Expr, x: Expr, axis: int) -> Expr:
-    """A parameter as float32; a vector goes along `axis` of `x`, one number along none."""
+    """A parameter as float32; a vector is reshaped to run along `axis` of `x`."""
     real = _constant(cast(p, FLOAT32))
     if all(d == 1 for d in shape_of(p)):
         return reshape(real, ())
@@ -240,7 +240,7 @@ def conv_integer(
     dilations: tuple[int, ...] | None = None, group: int = 1, kernel_shape: tuple[int, ...] | None = None,
     pads: tuple[int, ...] | None = None, strides: tuple[int, ...] | None = None, node: Node,
 ) -> Expr:
-    """The zero point of the data is one number, that of the weights one, or one for each output channel."""
+    """The integer convolution; the zero point of the weights may have one element per output channel."""
     if rank(x) != 4:
         return conv(_exact(x, x_zero_point, 1), _exact(w, w_zero_point, 0), auto_pad=auto_pad, dilations=dilations,
                     group=group, kernel_shape=kernel_shape,
@@ -264,7 +264,7 @@ def qlinear_conv(
     group: int = 1, kernel_shape: tuple[int, ...] | None = None, pads: tuple[int, ...] | None = None,
     strides: tuple[int, ...] | None = None, node: Node,
 ) -> Expr:
-    """The bias is in units of the product of the scales, like the sums."""
+    """The quantized convolution; the scale of the bias is the product of the scales of data and weights."""
     total = conv_integer(x, w, x_zero_point, w_zero_point, auto_pad=auto_pad, dilations=dilations, group=group,
                          kernel_shape=kernel_shape, pads=pads,
                          strides=strides, node=node)
@@ -279,6 +279,6 @@ def qlinear_conv(
 
 
 def dynamically_quantized(a: Expr) -> Expr:
-    """What is left of `a` after DynamicQuantizeLinear and back: q - zero point, times the scale."""
+    """Quantize `a` by DynamicQuantizeLinear, and dequantize it."""
     q, scale, point = dynamic_quantize_linear(a)
     return op.multiply(cast(op.subtract(cast(q, "int32"), cast(point, "int32")), "float32"), scale)

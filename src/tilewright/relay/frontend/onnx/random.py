@@ -1,7 +1,7 @@
-"""Random numbers, and what leaves elements out by them. Without a seed it is made of the node's name: a compiled model
-draws the same numbers in every call.
+"""Random numbers and dropout. Without a seed, the node's name is the seed: each call of a compiled model draws the same
+numbers.
 
-The numbers are those of the generator of `relay.random`, not those of any other implementation of the operators.
+Numbers come from the generator of `relay.random`, so they differ from those of other runtimes.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def _key(seed: float | None, node: Node) -> Expr:
 
 def _drawn(draw: Any, a: float, b: float, shape: Sequence[int], dtype: DataType, seed: float | None,
            node: Node) -> Expr:
-    """Numbers of a distribution with two parameters, drawn in float32 for types that are narrower."""
+    """Draw from a distribution with two parameters, in float32 for narrower types."""
     wide = dtype if dtype in _DRAWN else DataType("float32")
     if not dtype.is_float:
         node.refuse(f"random numbers of type {dtype} are asked for; they are floating-point numbers")
@@ -79,7 +79,7 @@ def random_normal_like(
 
 @converter("Bernoulli", since=15)
 def bernoulli(x: Expr, *, dtype: int | None = None, seed: float | None = None, node: Node) -> Expr:
-    """One with the probability that the element says, zero otherwise."""
+    """1 with the probability given by each element, otherwise 0."""
     drawn = _drawn(op.random.uniform, 0.0, 1.0, node.static(x, "input"), dtype_of(x), seed, node)
     return cast(op.less(drawn, x), dtype_of(x) if dtype is None else element_type(dtype, "attribute 'dtype'",
         node.origin))
@@ -88,7 +88,7 @@ def bernoulli(x: Expr, *, dtype: int | None = None, seed: float | None = None, n
 @converter("Multinomial", since=7)
 def multinomial(x: Expr, *, dtype: int = TensorProto.INT32, sample_size: int = 1, seed: float | None = None,
                 node: Node) -> Expr:
-    """Classes drawn by logarithms of their shares, which need not add up to one."""
+    """Draw classes, given unnormalized log-probabilities."""
     if rank(x) != 2:
         node.refuse(f"its input must be a matrix, a row for each draw, and it has {rank(x)} dimensions")
     real = x if dtype_of(x) in _DRAWN else cast(x, "float32")
@@ -99,14 +99,14 @@ def multinomial(x: Expr, *, dtype: int = TensorProto.INT32, sample_size: int = 1
 
 @converter("Dropout")
 def dropout_first(data: Expr, *, ratio: float = 0.5, is_test: int = 0, node: Node) -> tuple[Expr, ...]:
-    """Before opset 12 a model says that it is run, not trained, by being run."""
+    """Dropout before opset 12: inference, without a training mode."""
     return _kept(data, node)
 
 
 @converter("Dropout", since=12)
 def dropout(data: Expr, ratio: Expr | None = None, training_mode: Expr | None = None, *, seed: int | None = None,
             node: Node) -> tuple[Expr, ...]:
-    """In training mode, zeros with the probability `ratio`, and what is kept made larger by as much."""
+    """In training mode, zero elements with probability `ratio`, and scale the others by 1 / (1 - ratio)."""
     if not node.scalar(training_mode, "training_mode", False):
         return _kept(data, node)
     wide = dtype_of(data) if dtype_of(data) in _DRAWN else DataType("float32")
@@ -118,7 +118,7 @@ def dropout(data: Expr, ratio: Expr | None = None, training_mode: Expr | None = 
 
 
 def _kept(data: Expr, node: Node) -> tuple[Expr, ...]:
-    """Dropout of a model that is not trained: its input, and a mask that keeps everything."""
+    """Dropout in inference: the input, and a mask that keeps everything."""
     if not any(node.outputs[1:]):
         return (data,)
     kind = "bool" if node.opset >= 10 else dtype_of(data)

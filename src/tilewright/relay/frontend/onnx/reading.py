@@ -1,7 +1,7 @@
-"""From a file, bytes or a `ModelProto` to a checked `ModelProto`, and from its tensors to numpy arrays.
+"""Reads a file, bytes or a `ModelProto` into a checked `ModelProto`, and its tensors into numpy arrays.
 
-Nothing here trusts the file: sizes are compared with the data that is really there before anything is allocated, and
-external data is read only from inside the model's folder.
+The file is not trusted: sizes are compared with the data present before anything is allocated, and external data is
+read only from inside the model's folder.
 """
 
 from __future__ import annotations
@@ -39,28 +39,28 @@ _FIELDS: Final[dict[int, str]] = {
     TensorProto.FLOAT: "float_data", TensorProto.DOUBLE: "double_data", TensorProto.INT64: "int64_data",
     TensorProto.UINT64: "uint64_data", TensorProto.UINT32: "uint64_data",
 }
-"""Where a tensor of that type keeps its values when they are not raw; all others are in `int32_data`."""
+"""Field with the non-raw values of each element type; all other types use `int32_data`."""
 _PACKED: Final = {
     getattr(TensorProto, name): bits for name, bits in (("INT4", 4), ("UINT4", 4), ("FLOAT4E2M1", 4), ("INT2", 2),
         ("UINT2", 2), ("FLOAT6E2M3", 6), ("FLOAT6E3M2", 6))
     if hasattr(TensorProto, name)
 }
-"""Bits of the types of which several share a byte, the first in its lowest bits."""
+"""Bits of the types that share bytes; the first value is in the lowest bits."""
 _LONGEST_NUMBER: Final = 20
 _UNSUPPORTED: Final = frozenset({TensorProto.UNDEFINED, TensorProto.COMPLEX64, TensorProto.COMPLEX128})
 
 
 @dataclass(slots=True)
 class Source:
-    """Where a model came from: the name to show for it, the folder that its external data must be in, its bytes."""
+    """The origin of a model: the name to show, the folder that must contain its external data, and its bytes."""
 
     name: str = ""
     folder: Path | None = None
     data: ModelData | None = None
     mapped: bool = False
-    """Whether tensors stay in their files, to be looked at there; else they are read."""
+    """Whether tensors are memory-mapped from their files; otherwise they are read."""
     spans: Sequence[Span | None] = ()
-    """By position of the initializer, where its raw data is when it is not in the message itself."""
+    """By index of the initializer, the location of raw data that is not in the message itself."""
 
     @property
     def origin(self) -> Origin | None:
@@ -69,10 +69,9 @@ class Source:
 
 @contextlib.contextmanager
 def read_model(model: Any, mapped: bool = False) -> Iterator[tuple[onnx.ModelProto, Source]]:
-    """The model and its source, which stays open inside the `with`. Raises `ModelError` for whatever is not a whole
-    ONNX model.
+    """Open a model; yield it and its source, which stays open inside the `with`.
 
-    With `mapped`, its tensors are not read, but looked at in their files.
+    With `mapped`, tensors are memory-mapped instead of read. Raises `ModelError` for an incomplete or invalid model.
     """
     source = Source(mapped=mapped)
     if isinstance(model, (bytes, bytearray, memoryview)):
@@ -106,7 +105,7 @@ def read_model(model: Any, mapped: bool = False) -> Iterator[tuple[onnx.ModelPro
 
 
 def _check_names(model: onnx.ModelProto, source: Source) -> None:
-    """Raise `ModelError` for a name that is no text: protobuf gives what is not UTF-8 as bytes."""
+    """Raise `ModelError` for names that are not valid UTF-8, which protobuf returns as bytes."""
     graphs, nodes = [model.graph], [n for f in model.functions for n in f.node]
     names: list[Any] = [x for f in model.functions for x in (f.name, f.domain, f.overload, *f.input,
         *f.output)] + [o.domain for o in model.opset_import]
@@ -171,21 +170,21 @@ def _parse(data: ModelData, source: Source) -> onnx.ModelProto:
 
 
 def element_type(code: int, what: str, origin: Origin | None = None) -> DataType:
-    """The element type of ONNX's `TensorProto.DataType`; `what` is named when there is none here."""
+    """The element type for a `TensorProto.DataType` code; `what` names the tensor in errors."""
     if code in TensorProto.DataType.values() and code not in _UNSUPPORTED:
         try:
             return DataType(onnx.helper.tensor_dtype_to_np_dtype(code))
         except CompileError:
-            pass  # a type that numpy can hold and this compiler has no name for: refused below
+            pass  # a numpy type that this compiler does not support: refused below
     shown = TensorProto.DataType.Name(code) if code in TensorProto.DataType.values() else str(code)
     raise ModelError(f"{what} has the element type {shown}, which is not supported; convert the model to float32 or an "
                      "integer type", origin, code="TW0114")
 
 
 def read_tensor(tensor: TensorProto, source: Source, span: Span | None = None) -> Array:
-    """The value of a tensor, whose raw data is at `span` of the source when that is given.
+    """The value of a tensor, whose raw data is at `span` of the source if given.
 
-    Raises `ModelError` when its type, its shape and its data do not agree, before anything is allocated.
+    Raises `ModelError` if its type, shape and data are inconsistent, before anything is allocated.
     """
     what = f"tensor '{tensor.name}'" if tensor.name else "a constant tensor"
 
@@ -216,7 +215,7 @@ def read_tensor(tensor: TensorProto, source: Source, span: Span | None = None) -
 
 
 def _unpacked(packed: Array, bits: int, count: int) -> Array:
-    """Values of `bits` bits each in a byte of its own."""
+    """Unpack values of `bits` bits to one byte each."""
     apart = np.unpackbits(packed, bitorder="little", count=count * bits).reshape(count, bits)
     return np.packbits(apart, axis=1, bitorder="little").reshape(count)
 
@@ -246,7 +245,7 @@ def _typed_values(tensor: TensorProto, dtype: np.dtype[Any], count: int, refuse:
 
 
 def _read_external(tensor: TensorProto, source: Source, nbytes: int, what: str) -> Array:
-    """The bytes of a tensor that is stored in another file, which must lie in the model's folder."""
+    """The bytes of a tensor that is stored in another file, which must be in the model's folder."""
     entries = {e.key: e.value for e in tensor.external_data}
     location = entries.get("location", "")
     if source.folder is None:
@@ -260,8 +259,7 @@ def _read_external(tensor: TensorProto, source: Source, nbytes: int, what: str) 
                          "again", code="TW0104") from None
     if not location or Path(location).is_absolute() or not file.is_relative_to(source.folder):
         raise ModelError(f"{what} is said to be stored in '{location}', outside the model's folder '{source.folder}'; "
-                         "this is never read. "
-                         "Save the model again with its data beside it", code="TW0104")
+                         "this is never read. Save the model again with its data beside it", code="TW0104")
     if not is_there:
         raise ModelError(f"{what} is stored in '{location}', and there is no such file in '{source.folder}'; copy it "
                          "beside the model", code="TW0105")
@@ -281,10 +279,9 @@ def _read_external(tensor: TensorProto, source: Source, nbytes: int, what: str) 
 
 
 def _opened(file: Path, path: Path, what: str) -> BinaryIO:
-    """Open a file that was found in the model's folder. What was opened is looked at once more: a link may have been
-    put in its place since.
+    """Open a file found in the model's folder, and check the opened file again, since a link may have replaced it.
 
-    Raises `ModelError` where `path` no longer leads to that file.
+    Raises `ModelError` if `path` no longer leads to that file.
     """
     try:
         stream = os.fdopen(os.open(file, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK",

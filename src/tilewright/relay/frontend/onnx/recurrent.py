@@ -1,9 +1,8 @@
-"""RNN, GRU and LSTM: the input's product for all steps at once, then a loop over the steps with the product of the
-hidden state.
+"""RNN, GRU and LSTM: one input product for all steps, then a loop over the steps with the product of the hidden state.
 
-Weights stand as the specification has them: gates along the rows, [input, output, forget, cell] for LSTM, [update,
-reset, hidden] for GRU. A cell is a function from the part of a step that the input makes, (batch, gates * hidden), and
-the states, (batch, hidden) each, to the states behind the step, the first of which is the output.
+Weights have the specification's layout, with gates along the rows: [input, output, forget, cell] for LSTM, [update,
+reset, hidden] for GRU. A cell is a function of the input's product for one step (batch, gates * hidden) and the states
+(batch, hidden). It returns the states after the step; the first of them is the output.
 """
 
 from __future__ import annotations
@@ -42,12 +41,12 @@ _ACTIVATIONS: Final[dict[str, tuple[Callable[..., Expr], dict[str, float]]]] = {
     "tanh": (op.tanh, {}),
     "thresholdedrelu": (math.thresholded_relu, {"alpha": 1.0}),
 }
-"""By name in small letters: the function, and the numbers that it takes, as they are where none are given."""
+"""By lower-case name: the function, and its parameters with their defaults."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Net:
-    """What the three operators share. `x` is (steps, batch, input); `directions` says which go backward."""
+    """The state shared by the three operators: `x` is (steps, batch, input), `directions` marks the backward ones."""
 
     x: Expr
     lengths: Expr | None
@@ -58,7 +57,7 @@ class _Net:
     clip: float
     node: Node
     rounded: Activation | None = None
-    """The left operand of each product with weights, quantized and back, where the weights are quantized."""
+    """Quantizes and dequantizes the left operand of products with quantized weights; None for float weights."""
 
     def product(self, x: Expr, w: Expr) -> Expr:
         """`x` times weights (outputs, inputs)."""
@@ -66,22 +65,23 @@ class _Net:
 
     @property
     def gathers(self) -> bool:
-        """Whether the outputs of all steps are wanted."""
+        """Whether the outputs of all steps are used."""
         return bool(self.node.outputs[0])
 
     def clipped(self, x: Expr) -> Expr:
-        """`x` as it goes into an activation."""
+        """Clip the argument of an activation to [-clip, clip], if `clip` is positive."""
         return op.clip(x, a_min=-self.clip, a_max=self.clip) if self.clip > 0 else x
 
     def state(self, given: Expr | None, direction: int) -> Expr:
-        """The state before the first step, (batch, hidden)."""
+        """The initial state of a direction, (batch, hidden)."""
         if given is None:
             return Constant(np.zeros((shape_of(self.x)[1], self.hidden), self.x.tensor_type.dtype.numpy()))
         return op.take(given, _index(direction), axis=1 if self.layout else 0)
 
     def run(self, w: Expr, bias: Sequence[Expr | None], states: Sequence[Expr | None],
             cells: Callable[[int, Outside], Cell]) -> tuple[Expr, ...]:
-        """All steps, and the last of each state. `bias[direction]` belongs to the input's product."""
+        """Run all steps; return their outputs, then the last states. `bias[direction]` is added to the input product.
+        """
         found = [self._direction(k, _part(w, k), bias[k], [self.state(s, k) for s in states], cells)
                  for k in range(len(self.directions))]
         lasts = [_joined([states[k] for states, _ in found], 1 if self.layout else 0) for k in range(len(states))]
@@ -93,7 +93,7 @@ class _Net:
     def _direction(
         self, k: int, w: Expr, bias: Expr | None, states: list[Expr], cells: Callable[[int, Outside], Cell],
     ) -> tuple[list[Expr], list[Expr]]:
-        """The last states of one direction, and its outputs of all steps where they are wanted."""
+        """The last states of one direction, and its outputs of all steps if they are used."""
         steps, batch, size = self.node.static(self.x, "X")
         if not steps:
             return states, [Constant(np.zeros((0, batch, self.hidden), self.x.tensor_type.dtype.numpy()))]
@@ -118,7 +118,7 @@ class _Net:
             return turn
 
         last, rows = repeat(steps, states, make, [backward] if self.gathers else [])
-        if self.lengths is not None:  # a sequence without steps has no states either
+        if self.lengths is not None:  # the states of a sequence without steps are zero
             some = op.greater(reshape(self.lengths, (batch, 1)), scalar(0, self.lengths))
             last = [op.where(some, s, scalar(0, s)) for s in last]
         return last, rows
@@ -129,12 +129,12 @@ def _index(k: int) -> Constant:
 
 
 def _joined(parts: Sequence[Expr], axis: int) -> Expr:
-    """The directions along a new dimension."""
+    """Stack the directions along a new dimension."""
     return op.stack(Tuple(tuple(parts)), axis=axis) if len(parts) > 1 else op.expand_dims(parts[0], axis=axis)
 
 
 def _part(x: Expr, k: int) -> Expr:
-    """What belongs to direction `k`."""
+    """The slice of direction `k`."""
     return Constant(x.value[k], x.span) if isinstance(x, Constant) else op.take(x, _index(k), axis=0)
 
 
@@ -149,7 +149,7 @@ def _net(
         node.refuse(f"R has weights for {shape_of(r)[0]} directions, and attribute 'direction' is '{direction}'")
     names = activations or default * len(turned)
     if names == default * 2:
-        names = default * len(turned)  # one direction of what is the default for two
+        names = default * len(turned)  # a default for one direction applies to both
     if len(names) != len(default) * len(turned):
         node.refuse(f"attribute 'activations' has {len(names)} functions, and {len(default) * len(turned)} are needed")
     left = {"alpha": list(alphas), "beta": list(betas)}
@@ -159,7 +159,7 @@ def _net(
 
 
 def _activation(name: str, left: dict[str, list[float]], node: Node) -> Activation:
-    """An activation by name, with the next of the alphas and betas that are given where it takes such."""
+    """An activation by name; its parameters are the next given alpha and beta, or their defaults."""
     found = _ACTIVATIONS.get(name.lower())
     if found is None:
         node.refuse(f"attribute 'activations' has '{name}'; the functions are {', '.join(sorted(_ACTIVATIONS))}")
@@ -177,7 +177,7 @@ def _sum(a: Expr | None, b: Expr | None) -> Expr | None:
 
 
 def _biases(b: Expr | None, net: _Net, rows: int) -> list[tuple[Expr | None, Expr | None]]:
-    """For each direction, the bias of the input's product and that of the hidden state's."""
+    """For each direction, the bias of the input product and that of the hidden state's product."""
     if b is None:
         return [(None, None)] * len(net.directions)
     parts = [_part(b, k) for k in range(len(net.directions))]
@@ -266,7 +266,7 @@ def dynamic_quantize_lstm(
     activation_beta: tuple[float, ...] = (), activations: tuple[str, ...] | None = None, clip: float = 0.0,
     direction: str = "forward", hidden_size: int = 0, input_forget: int = 0, node: Node,
 ) -> tuple[Expr, ...]:
-    """LSTM with weights (directions, inputs, gates * hidden) in 8 bits; inputs and states are quantized to uint8."""
+    """LSTM with 8-bit weights (directions, inputs, gates * hidden); inputs and states are quantized to uint8."""
     w, r = _dequantized(W, W_scale, W_zero_point, "W", node), _dequantized(R, R_scale, R_zero_point, "R", node)
     net = _net(X, r, sequence_lens, direction, activations, activation_alpha, activation_beta,
                ("Sigmoid", "Tanh", "Tanh"), clip, 0, node)
@@ -275,7 +275,8 @@ def dynamic_quantize_lstm(
 
 
 def _dequantized(x: Expr, scale: Expr | None, zero_point: Expr | None, name: str, node: Node) -> Constant:
-    """Weights (directions, gates * hidden, inputs) as float32, by scales of directions or of their outputs."""
+    """Weights (directions, gates * hidden, inputs) as float32; scales are per direction, or per direction and output.
+    """
     if scale is None or zero_point is None:
         node.refuse(f"input {name}_scale or {name}_zero_point is missing; both are needed")
     q, s, z = node.value(x, name), node.value(scale, f"{name}_scale"), node.value(zero_point, f"{name}_zero_point")

@@ -1,4 +1,4 @@
-"""Reductions: sums, means, norms, extremes and where they are, soft maxima."""
+"""Reductions: sums, means, norms, extremes and their indices, softmax variants."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Axes = Sequence[int] | None
 
 
 def _log_sum_exp(x: Expr, axis: Axes, keepdims: bool) -> Expr:
-    """log(sum(exp(x))) with the maximum taken out, so that nothing overflows; an infinite maximum is taken as 0."""
+    """log(sum(exp(x))), with the maximum subtracted to avoid overflow; an infinite maximum counts as 0."""
     if _is_empty(x, axis):
         return _filled(x, axis, keepdims, -np.inf)
     top = op.max(x, axis=axis, keepdims=True)
@@ -27,7 +27,7 @@ def _log_sum_exp(x: Expr, axis: Axes, keepdims: bool) -> Expr:
 
 
 def _in_floats(build: Callable[[Expr], Expr], x: Expr) -> Expr:
-    """`build` of floats; of integers in double precision, without the fraction."""
+    """Apply `build` to floats directly; to integers in float64, then truncate the result."""
     return build(x) if dtype_of(x).is_float else cast(build(cast(x, "float64")), dtype_of(x))
 
 
@@ -47,7 +47,7 @@ _REDUCTIONS: Final[dict[str, Callable[[Expr, Axes, bool], Expr]]] = {
 
 
 def _extreme(build: Callable[..., Expr], x: Expr, axis: Axes, keep: bool, sign: int) -> Expr:
-    """The extreme; that of no elements is the last value of the type in the direction of `sign`."""
+    """The extreme; for no elements, the greatest (`sign` > 0) or least value of the type."""
     kind = dtype_of(x)
     if _is_empty(x, axis):
         limits = None if kind.is_float or kind == "bool" else np.iinfo(kind.numpy())
@@ -59,14 +59,14 @@ def _extreme(build: Callable[..., Expr], x: Expr, axis: Axes, keep: bool, sign: 
 
 
 def _is_empty(x: Expr, axis: Axes) -> bool:
-    """Whether the dimensions that are reduced have no elements."""
+    """Whether a reduced dimension has no elements."""
     dims = shape_of(x)
     return any(isinstance(dims[a], int) and dims[a] == 0 for a in (range(len(dims)) if axis is None else axis)
                if -len(dims) <= a < len(dims))
 
 
 def _filled(x: Expr, axis: Axes, keep: bool, value: Any) -> Expr:
-    """The result of a reduction of `x` that is `value` everywhere."""
+    """The result of reducing `x`, filled with `value`."""
     dims = shape_of(x)
     gone = {a % len(dims) for a in (range(len(dims)) if axis is None else axis)}
     return op.full(scalar(value, x), shape=tuple(1 if k in gone else d for k, d in enumerate(dims) if keep
@@ -90,7 +90,7 @@ def _register_reduction(op_type: str, build: Callable[[Expr, Axes, bool], Expr],
 
 
 _EXTREMES: Final = ("ReduceMax", "ReduceMin", "ReduceSum", "ReduceMean", "ReduceProd")
-"""Reductions that over no axes at all change nothing."""
+"""Reductions that return their input when reduced over no axes."""
 
 for _name, _build in _REDUCTIONS.items():
     _register_reduction(_name, _build, 13 if _name == "ReduceSum" else 18)
@@ -110,7 +110,7 @@ _register_arg("ArgMin", op.argmin)
 def _register_softmax(op_type: str, build: Callable[..., Expr]) -> None:
     @converter(op_type)
     def flattened(x: Expr, *, axis: int = 1, node: Node) -> Expr:
-        """Before opset 13 all dimensions from `axis` on count as one."""
+        """Apply `build` as before opset 13, with all dimensions from `axis` on flattened into one."""
         dims = shape_of(x)
         axis = axis_of(axis, len(dims), node)
         if all(isinstance(d, int) and d == 1 for d in dims[axis + 1:]):

@@ -76,7 +76,7 @@ def resize(
 
 
 def _check_lengths(factors: Sequence[float], sizes: Sequence[Any], axes: int, node: Node) -> None:
-    """Refuse scales and sizes that are not one for each axis, or none that a tensor can have."""
+    """Refuse scales and sizes that do not match the axes, or are out of range."""
     for values, what in ((factors, "scales"), (sizes, "sizes")):
         if values and len(values) != axes:
             node.refuse(f"{len(values)} {what} are given for {axes} axes")
@@ -103,7 +103,7 @@ def _region(region: Sequence[float], places: Sequence[int], ndim: int) -> list[f
 
 def _kept_aspect(dims: Sequence[int], sizes: Sequence[int], places: Sequence[int], policy: str,
                  node: Node) -> tuple[list[int], list[float]]:
-    """The sizes that keep the proportions of X, and the factor of all axes, which decides about the coordinates."""
+    """The sizes that keep the proportions of X, and the common scale of the axes, which the coordinates depend on."""
     if policy not in ("not_larger", "not_smaller"):
         node.refuse(f"keep_aspect_ratio_policy is {policy!r}; it must be stretch, not_larger or not_smaller")
     if not all(dims[p] for p in places):
@@ -167,7 +167,7 @@ def _resize_axes(
     cubic_alpha: float, cubic_exclude: bool, extrapolation_value: float, region: Sequence[float] | None,
     scales: Sequence[float] | None,
 ) -> Expr:
-    """The resized axes as the spatial ones of an image: all the others go before them, as batch and channels."""
+    """Resize some axes as the spatial axes of an image; all other axes become batch and channels."""
     dims = shape_of(x)
     ndim = len(dims)
     spatial = list(range(2, ndim)) if min(moved) >= 2 and ndim <= 5 else list(moved)

@@ -1,4 +1,4 @@
-"""Conversions as in ONNX's Cast: small floats saturate, and exponents round in three ways."""
+"""Conversions of ONNX's Cast: small float types saturate, and exponents have three rounding modes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tilewright.relay.frontend.operators import op
 from tilewright.relay.frontend.shaping import cast, dtype_of, scalar
 
 _SATURATING: Final = frozenset({"float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz"})
-"""The types that have more to say of a number that is too large than the largest."""
+"""Types with an infinity or NaN, for which saturation is optional."""
 EXPONENTS: Final = DataType("float8_e8m0fnu")
 _BIAS, _SPECIAL, _LAST = 23, 0xFF, 0xFE
 _NIBBLES: Final = {"int4": (-8.0, 7.0), "uint4": (0.0, 15.0)}
@@ -38,7 +38,7 @@ def converted(x: Expr, to: DataType, saturate: bool, round_mode: str, node: Node
 
 
 def _exponent(x: Expr, saturate: bool, round_mode: str, node: Node) -> Expr:
-    """The exponent of a float32, one more where its fraction is rounded up; the sign is left out."""
+    """The exponent of a float32, plus one if its fraction rounds up; the sign is ignored."""
     if round_mode not in ("up", "down", "nearest"):
         node.refuse(f"round_mode is {round_mode!r}; it must be up, down or nearest")
     bits = op.reinterpret(cast(x, FLOAT32), dtype=INT32)
@@ -47,7 +47,7 @@ def _exponent(x: Expr, saturate: bool, round_mode: str, node: Node) -> Expr:
         fraction = op.bitwise_and(bits, scalar((1 << _BIAS) - 1, bits))
         half = 1 << (_BIAS - 1)
         rises = op.greater(fraction, scalar(0 if round_mode == "up" else half, bits))
-        if round_mode == "nearest":  # the least number is no power of two times one and a fraction: half-way stays
+        if round_mode == "nearest":  # the least number is subnormal, so half-way values stay
             rises = op.logical_or(rises, op.logical_and(op.equal(fraction, scalar(half, bits)),
                 op.greater(exponent, scalar(0, bits))))
         last = _LAST if saturate else _SPECIAL

@@ -1,4 +1,4 @@
-"""Operators of regions, sampling grids and signals."""
+"""Sampling and signal operators: regions of interest, sampling grids, spectrograms."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def mel_weight_matrix(
     num_mel_bins: Expr, dft_length: Expr, sample_rate: Expr, lower_edge_hertz: Expr, upper_edge_hertz: Expr, *,
     output_datatype: int = TensorProto.FLOAT, node: Node,
 ) -> Expr:
-    """Triangles on the mel scale, each a column over the frequencies of a spectrum."""
+    """The matrix of mel filters: one triangular column per bin, over the frequencies of a spectrum."""
     bins, length, rate = (int(node.scalar(x, n)) for x, n in ((num_mel_bins, "num_mel_bins"),
         (dft_length, "dft_length"), (sample_rate, "sample_rate")))
     node.check_table(bins, length)
@@ -144,7 +144,7 @@ def dft(x: Expr, dft_length: Expr | None = None, axis: Expr | None = None, *, in
 
 
 def _dft(x: Expr, length: Expr | None, axis: int, inverse: int, onesided: int, node: Node) -> Expr:
-    """The last dimension holds complex parts, or real values; the axis is moved before it, and cut or zero-padded."""
+    """The DFT along `axis`, cut or zero-padded to `length`; the last dimension holds real or complex values."""
     ndim = rank(x)
     along = axis_of(axis, ndim, node)
     if along == ndim - 1:
@@ -178,7 +178,7 @@ def _dft(x: Expr, length: Expr | None, axis: int, inverse: int, onesided: int, n
 
 
 def _completed(x: Expr, along: int, n: int, node: Node) -> Expr:
-    """Half of a spectrum of `n` frequencies as the whole: the other half is conjugate to it, backwards."""
+    """Complete half of a spectrum of `n` frequencies; the other half is its conjugate in reverse order."""
     shape = node.static(x, "input")
     if shape[-1] != 2 or shape[along] < n // 2 + 1:
         node.refuse(f"half of a spectrum of {n} frequencies has {n // 2 + 1} complex numbers, and its input has the "
@@ -216,7 +216,7 @@ def stft(signal: Expr, frame_step: Expr, window: Expr | None = None, frame_lengt
 
 
 def _complex_stft(signal: Expr, step: int, window: Expr | None, n: int, onesided: bool, node: Node) -> Expr:
-    """Of a complex signal: frames are looked up, weighted and transformed."""
+    """The STFT of a complex signal: gather frames, multiply by the window, transform."""
     if onesided:
         node.refuse("onesided=1 needs a real signal, and this one is complex; set onesided=0")
     batch, length, _ = node.static(signal, "signal")

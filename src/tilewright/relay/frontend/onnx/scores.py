@@ -1,4 +1,4 @@
-"""Scores of ai.onnx.ml's classifiers: transforms, binary classes, and the label of the greatest score."""
+"""Scores of ai.onnx.ml's classifiers: post-transforms, binary classes, and the label of the greatest score."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from tilewright.relay.frontend.operators import op
 from tilewright.relay.frontend.shaping import cast, scalar, shape_of, slice_axis
 
 TRANSFORMS: Final = ("NONE", "SOFTMAX", "LOGISTIC", "SOFTMAX_ZERO", "PROBIT")
-"""The transforms, at the numbers that TreeEnsemble has for them."""
+"""The post-transforms; the position is their number in TreeEnsemble."""
 
 
 def transformed(scores: Expr, how: str, node: Node) -> Expr:
-    """Scores (rows, classes) after a transform."""
+    """Apply a post-transform to scores (rows, classes)."""
     if how not in TRANSFORMS:
         node.refuse(f"post_transform is {how!r}; it must be one of {', '.join(TRANSFORMS)}")
     if how == "SOFTMAX":
@@ -32,7 +32,7 @@ def transformed(scores: Expr, how: str, node: Node) -> Expr:
 
 
 def _softmax_zero(scores: Expr) -> Expr:
-    """Softmax in which a score of zero, up to 1e-7, stays as good as zero."""
+    """Softmax that keeps scores of zero (up to 1e-7) near zero."""
     greatest = op.max(scores, axis=(-1,), keepdims=True)
     moved = op.exp(op.subtract(scores, greatest))
     kept = op.multiply(scores, op.exp(op.negative(greatest)))
@@ -43,7 +43,7 @@ def _softmax_zero(scores: Expr) -> Expr:
 
 
 def _probit(p: Expr) -> Expr:
-    """sqrt(2) * erf^-1(2 p - 1), by Winitzki's formula, as ONNX Runtime has it."""
+    """sqrt(2) * erf^-1(2 p - 1) by Winitzki's formula, as in ONNX Runtime."""
     x = op.subtract(op.multiply(p, scalar(2, p)), scalar(1, p))
     inside = op.multiply(op.subtract(scalar(1, p), x), op.add(scalar(1, p), x))
     log = op.log(inside)
@@ -55,7 +55,7 @@ def _probit(p: Expr) -> Expr:
 
 
 def beside(first: Expr, second: Expr) -> Expr:
-    """Two columns as a matrix."""
+    """Concatenate two columns to a matrix."""
     return op.concatenate(Tuple((first, second)), axis=1)
 
 
@@ -67,28 +67,28 @@ def labels(ints: Sequence[int] | None, strings: Sequence[str] | None, node: Node
 
 
 def chosen(names: Constant, place: Expr) -> Expr:
-    """The label of each row, whose class is `place`, as int64 or strings."""
+    """The label (int64 or string) of each row, given its class index."""
     return op.take(names, place, axis=0)
 
 
 def greatest(scores: Expr) -> Expr:
-    """The class of the greatest score of each row, the first of equal ones."""
+    """The index of the greatest score of each row; the first of equal ones."""
     return cast(op.argmax(scores, axis=(1,)), "int64")
 
 
 def width_of(x: Expr, node: Node) -> int:
-    """How many features a row has; raises `ModelError` when that is not known."""
+    """The number of features per row; raises `ModelError` if it is unknown."""
     width = shape_of(x)[1]
     return width if isinstance(width, int) else node.static(x, "X")[1]
 
 
 def column(scores: Expr, k: int) -> Expr:
-    """Column `k` as a matrix of one."""
+    """Column `k` as a matrix (rows, 1)."""
     return scores if shape_of(scores)[1] == 1 else slice_axis(scores, 1, k, k + 1)
 
 
 def rows_of(x: Expr, node: Node, *, double: bool = True) -> Expr:
-    """The input as floating rows: a vector is one row; integers become float32, float64 stays where `double`."""
+    """The input as rows of floats: a vector is one row, integers become float32, float64 is kept if `double`."""
     if x.tensor_type.ndim == 1:
         x = op.expand_dims(x, axis=0)
     if x.tensor_type.ndim != 2:

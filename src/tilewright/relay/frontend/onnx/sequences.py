@@ -1,6 +1,6 @@
-"""Sequences and optionals. They are resolved while a model is imported: a sequence is a tuple of its tensors, an
-optional what is in it, or `NOTHING`; so the length of a sequence is known wherever one is, and no code is made for any
-of these operators.
+"""Sequences and optionals, which are resolved during the import: no code is generated for these operators.
+
+A sequence is a tuple of its tensors, so its length is known. An optional is its content, or `NOTHING`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tilewright.relay.sequence_values import NOTHING, opened
 
 
 def _tensors(sequence: Expr, node: Node) -> list[Expr]:
-    """What is in a sequence; anything else is the model's fault."""
+    """The tensors of a sequence; refuses anything else."""
     found = opened(sequence)
     if not isinstance(found, Tuple) or found is NOTHING:
         node.refuse("its input must be a sequence, and it is " + ("an empty optional" if found is NOTHING
@@ -29,7 +29,7 @@ def _tensors(sequence: Expr, node: Node) -> list[Expr]:
 
 
 def _place(position: Expr | None, default: int, count: int, what: str, node: Node) -> int:
-    """A position from the front, in [0, count)."""
+    """A position counted from the front, in [0, count)."""
     place = default if position is None else int(node.scalar(position, "position"))
     if not -count <= place < count:
         node.refuse(f"position {place} is not in [{-count}, {count - 1}]; the sequence has {what}")
@@ -66,7 +66,7 @@ def sequence_erase(input_sequence: Expr, position: Expr | None = None, *, node: 
 
 @converter("SequenceAt")
 def sequence_at(input_sequence: Expr, position: Expr, *, node: Node) -> Expr:
-    """One of the tensors; where the position is only known while running, they must be of one type."""
+    """A tensor of a sequence; if the position is known only at run time, all tensors must have one type."""
     found = _tensors(input_sequence, node)
     if node.known(position) is None and found and all(f.checked_type == found[0].checked_type for f in found):
         place = reshape(position, ())
@@ -82,7 +82,7 @@ def sequence_length(input_sequence: Expr, *, node: Node) -> Expr:
 
 @converter("SplitToSequence")
 def split_to_sequence(input: Expr, split: Expr | None = None, *, axis: int = 0, keepdims: int = 1, node: Node) -> Expr:
-    """Parts along an axis: of one size (the last may be smaller), of the given sizes, or single slices."""
+    """Split along an axis: into equal parts (the last may be smaller), parts of given sizes, or single slices."""
     along = axis_of(axis, rank(input), node)
     size = node.static(input, "input")[along]
     given = None if split is None else node.value(split, "split")
@@ -115,7 +115,7 @@ def concat_from_sequence(input_sequence: Expr, *, axis: int, new_axis: int = 0, 
 
 @converter("SequenceMap")
 def sequence_map(input_sequence: Expr, *additional_inputs: Expr, body: onnx.GraphProto, node: Node) -> tuple[Expr, ...]:
-    """Apply the body to the tensors at each place of the sequences; other tensors are passed whole."""
+    """Apply the body to the elements at each position of the sequences; tensors are passed unchanged to each."""
     first, others = _tensors(input_sequence, node), [opened(x) for x in additional_inputs]
     for k, x in enumerate(others):
         if isinstance(x, Tuple) and len(x.fields) != len(first):

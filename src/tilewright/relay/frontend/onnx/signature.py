@@ -20,16 +20,15 @@ from tilewright.scalar import expr as scalar
 def signature(model: Any) -> Signature:
     """`(name, dimensions, dtype)` of each input; a symbolic dimension is its name. Raises `ModelError` for a bad model.
 
-    A sequence has `...` for its dimensions and "seq(float32)" for its dtype; an optional "optional(float32)",
-    "optional(seq(float32))".
+    A sequence has dimensions `...` and a dtype like "seq(float32)". An optional has a dtype like "optional(float32)".
     """
     return survey(model)[0]
 
 
 def survey(model: Any, shapes: Mapping[str, Sequence[int | str]] | None = None) -> tuple[Signature, list[str]]:
-    """The signature, and the locations of external data as the model writes them: paths in the model's folder.
+    """The signature, and the locations of external data as written in the model: paths in the model's folder.
 
-    `shapes` are looked at for inputs of which the model does not say how many dimensions they have.
+    `shapes` are needed for inputs whose rank the model does not declare.
     """
     with read_model(model) as (proto, _):
         open_ranks = [i.name for i in proto.graph.input if i.type.HasField("tensor_type")
@@ -71,7 +70,7 @@ def contents(model: Any, shapes: Mapping[str, Any] | None) -> Contents:
 
 
 def _declared(info: onnx.ValueInfoProto) -> tuple[str, tuple[int | str, ...], str]:
-    """Name, shape and type as the model has them; "?" for a size of which it says nothing."""
+    """The declared name, shape and type; "?" for an unknown size."""
     which = info.type.WhichOneof("value")
     if which != "tensor_type":
         return info.name, (), (which or "unknown").removesuffix("_type")
@@ -83,7 +82,7 @@ def _declared(info: onnx.ValueInfoProto) -> tuple[str, tuple[int | str, ...], st
 
 
 def _tensors(model: onnx.ModelProto) -> Iterator[TensorProto]:
-    """The tensors in other files: initializers and attributes, those of inner graphs and of functions too."""
+    """The tensors stored in other files, including those in attributes, inner graphs and functions."""
     graphs = [model.graph]
     nodes = [n for f in model.functions for n in f.node]
     while graphs or nodes:

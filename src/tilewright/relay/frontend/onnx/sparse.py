@@ -1,4 +1,4 @@
-"""Tensors that a model stores as their elements other than zero: they are dense before anything is computed."""
+"""Sparse tensors of a model, which are made dense while they are read."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ if TYPE_CHECKING:
     from onnx import SparseTensorProto
 
 _MOST_BYTES: Final = 1 << 31
-"""Of a dense tensor: as many as a file of ONNX can hold."""
+"""Largest size of a dense tensor, in bytes: the limit of an ONNX file."""
 
 
 def read_sparse(tensor: SparseTensorProto, source: Source) -> np.ndarray[Any, Any]:
-    """The dense value. Raises `ModelError` where shape, elements and places do not agree, before anything is allocated.
+    """The dense value. Indices (N,) are flat, indices (N, rank) are by dimension.
 
-    Places are counted through the whole tensor, (N,), or given by dimension, (N, rank).
+    Raises `ModelError` for inconsistent shape, values and indices, before anything is allocated.
     """
     what = f"sparse tensor '{tensor.values.name}'" if tensor.values.name else "a constant sparse tensor"
     values, places, dims = read_tensor(tensor.values, source), read_tensor(tensor.indices, source), tuple(tensor.dims)

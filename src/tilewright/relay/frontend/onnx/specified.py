@@ -1,9 +1,8 @@
-"""What the specification says of a node, in plain words: whether its attributes and inputs are of the kinds that its
-operator takes.
+"""Checks a node against the specification: the kinds of its attributes and inputs.
 
-A converter takes what makes sense to it, which may be more than the specification allows. So the kinds of attributes
-and the ranks of inputs are always compared, since a list in the place of a number means nothing; the types of inputs
-only where a conversion has failed, to say why.
+Converters may accept more than the specification. The kinds of attributes and the ranks of inputs are always checked,
+since a list in place of a number is meaningless. The types of inputs are checked only after a conversion has failed, to
+explain why.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from tilewright.relay.expr import Expr
 from tilewright.relay.frontend.onnx.registry import domain_of
 
 _HIGHEST_VERSION: Final = (1 << 31) - 1
-"""Of an opset, as `onnx.defs` takes it."""
+"""Greatest opset version that `onnx.defs` accepts."""
 _KINDS: Final[dict[int, str]] = {
     AttributeProto.FLOAT: "a number", AttributeProto.INT: "a whole number", AttributeProto.STRING: "a text",
     AttributeProto.TENSOR: "a tensor",
@@ -41,7 +40,7 @@ _RANKS: Final[dict[str, tuple[int, ...]]] = {
     "MaxRoiPool": (4, 2), "AffineGrid": (3, 1), "DepthToSpace": (4,), "SpaceToDepth": (4,), "Col2Im": (3, 1, 1),
     "NonMaxSuppression": (3, 3), "EyeLike": (2,),
 }
-"""How many dimensions the inputs of an operator have, where there is one answer."""
+"""Ranks of the inputs of operators whose ranks are fixed."""
 _TRUTHS: Final = frozenset({
     "align_corners", "allowzero", "antialias", "ceil_mode", "center_point_box", "count_include_pad", "detect_negative",
     "detect_positive", "exclude_outside", "exclusive", "fmod", "input_forget", "interleaved",
@@ -49,9 +48,9 @@ _TRUTHS: Final = frozenset({
     "noop_with_empty_axes", "onesided", "periodic", "reverse", "saturate", "select_last_index", "sorted",
     "storage_order", "training_mode", "transA", "transB", "upper",
 })
-"""Whole numbers that are 0 or 1, in whatever operator of the standard they occur."""
+"""Integer attributes that must be 0 or 1, in all operators of the standard."""
 _AXIS_OF_DATA: Final = frozenset({"LayerNormalization", "RMSNormalization"})
-"""Operators made of others, whose attribute `axis` is a dimension of the first input."""
+"""Composite operators whose attribute `axis` is a dimension of the first input."""
 _OF_WINDOWS: Final = frozenset({"kernel_shape", "strides", "dilations"})
 
 
@@ -73,12 +72,12 @@ def schema_of(op_type: str, domain: str, opset: int) -> Any:
     try:
         return defs.get_schema(op_type, opset, domain_of(domain))
     except defs.SchemaError:
-        return None  # the operator is younger than this opset
+        return None  # this opset does not have the operator yet
 
 
 @functools.lru_cache(1024)
 def specification(op_type: str, domain: str, opset: int) -> Specification | None:
-    """What is said of an operator; None where it is not one of the specification's."""
+    """The specification of an operator; None if it is not a standard one."""
     schema = schema_of(op_type, domain, opset)
     if schema is None:
         return None
@@ -89,7 +88,7 @@ def specification(op_type: str, domain: str, opset: int) -> Specification | None
 
 
 def widened(said: Specification, given: Mapping[str, AttributeProto]) -> dict[str, AttributeProto]:
-    """The attributes; a whole number where a number is wanted, as scripts write `alpha=1`, is that number."""
+    """The attributes, with integers converted to floats where the specification requires floats (`alpha=1`)."""
     found = dict(given)
     for name, a in given.items():
         wanted = said.attributes.get(name)
@@ -101,7 +100,7 @@ def widened(said: Specification, given: Mapping[str, AttributeProto]) -> dict[st
 
 
 def wrong_attribute(said: Specification, given: Mapping[str, AttributeProto]) -> str:
-    """The fault of an attribute's kind, of a truth value, or of the sizes of windows; empty without one."""
+    """The fault of an attribute's kind, a boolean value, or the length of window attributes; "" if all are valid."""
     for name, a in given.items():
         wanted = said.attributes.get(name)
         if wanted is not None and a.type != wanted:
@@ -119,12 +118,11 @@ def wrong_attribute(said: Specification, given: Mapping[str, AttributeProto]) ->
 
 
 def kind_of_attribute(kind: int) -> str:
-    """The kind of an attribute in words."""
     return _KINDS.get(kind, f"of the unknown kind {kind}")
 
 
 def wrong_rank(said: Specification, node: onnx.NodeProto, args: Sequence[Expr | None]) -> str:
-    """What is wrong with how many dimensions an input has; empty where nothing is, or nothing is said of it."""
+    """The fault of an input's rank; "" if it is valid or not specified."""
     ranks = _RANKS.get(node.op_type, ()) if not domain_of(node.domain) else ()
     for name, arg, wanted in zip(said.inputs, args, ranks, strict=False):
         t = None if arg is None else arg.known_type()
@@ -135,7 +133,7 @@ def wrong_rank(said: Specification, node: onnx.NodeProto, args: Sequence[Expr | 
 
 
 def wrong_axis(node: onnx.NodeProto, given: Mapping[str, AttributeProto], args: Sequence[Expr | None]) -> str:
-    """What is wrong with the attribute `axis` of an operator that is made of others; empty where nothing is."""
+    """The fault of the attribute `axis` of a composite operator; "" if it is valid."""
     axis = given["axis"].i if "axis" in given else None
     t = args[0].known_type() if args and args[0] is not None else None
     if (axis is None or node.op_type not in _AXIS_OF_DATA or domain_of(node.domain) or not isinstance(t, TensorType)
@@ -146,7 +144,7 @@ def wrong_axis(node: onnx.NodeProto, given: Mapping[str, AttributeProto], args: 
 
 
 def wrong_targets(node: onnx.NodeProto, args: Sequence[Expr | None]) -> str:
-    """The fault of the target sizes (N, d1, …) of a loss with input (N, C, d1, …); empty without one."""
+    """The fault of the target's shape (N, d1, …) for a loss of input (N, C, d1, …); "" if it is valid."""
     if node.op_type not in ("NegativeLogLikelihoodLoss", "SoftmaxCrossEntropyLoss") or domain_of(node.domain):
         return ""
     scores, targets = (None if a is None else a.known_type() for a in args[:2])
@@ -161,7 +159,7 @@ def wrong_targets(node: onnx.NodeProto, args: Sequence[Expr | None]) -> str:
 
 
 def wrong_input(said: Specification, node: onnx.NodeProto, args: Sequence[Expr | None]) -> str:
-    """What is wrong with how many inputs there are, or their types; empty when nothing is."""
+    """The fault of the number or types of inputs; "" if they are valid."""
     if not said.fewest <= len(node.input) <= said.most:
         wanted = (str(said.fewest) if said.fewest == said.most else f"{said.fewest} to {said.most}"
                   if said.most < _HIGHEST_VERSION else f"{said.fewest} or more")

@@ -1,4 +1,4 @@
-"""ai.onnx.ml's support vector machines: kernels between rows and support vectors, and matrix products of them."""
+"""ai.onnx.ml's support vector machines: kernels between rows and support vectors, then matrix products."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def _pairs(coefficients: Array, per_class: Sequence[int]) -> Array:
 
 
 def _votes(decision: Expr, classes: int) -> Expr:
-    """How many pairs each class wins: that of i < j goes to i where its decision is positive, else to j."""
+    """The number of pairs each class wins: pair i < j goes to i if its decision is positive, otherwise to j."""
     pairs = [(i, j) for i in range(classes) for j in range(i + 1, classes)]
     wins, losses = (np.zeros((classes, len(pairs)), np.float32) for _ in range(2))
     for k, (i, j) in enumerate(pairs):

@@ -37,7 +37,7 @@ def string_normalizer(
     x: Expr, *, case_change_action: str = "NONE", is_case_sensitive: int = 0, locale: str = "",
     stopwords: tuple[str, ...] = (), node: Node,
 ) -> Expr:
-    """The locale does not matter to what Unicode calls upper and lower case."""
+    """Remove stop words and change case; the locale is ignored, since Unicode defines the case of letters."""
     return op.string_normalize(x, case_change_action=case_change_action, is_case_sensitive=bool(is_case_sensitive),
                                stopwords=stopwords)
 
@@ -119,7 +119,7 @@ def tokenizer(
 
 
 def _counted(x: Expr, pool: Mapping[int, Array], lengths: range, skips: int) -> Expr:
-    """How often each n-gram of the pool, a row of `pool[n]`, occurs in each row of items."""
+    """The count of each n-gram of the pool (a row of `pool[n]`) in each row of items."""
     *rows, items = shape_of(x)
     x = cast(x, "int64")
     found = []
@@ -137,7 +137,7 @@ def _counted(x: Expr, pool: Mapping[int, Array], lengths: range, skips: int) -> 
 
 
 def _weighted(counts: Expr, indexes: Sequence[int], weights: Sequence[float], mode: str, node: Node) -> Expr:
-    """Counts of n-grams as they are asked for, each at its index of the result, and zero at the others."""
+    """Apply the weighting `mode` to n-gram counts, and place them at their indices of the result; zero elsewhere."""
     if mode not in ("TF", "IDF", "TFIDF"):
         node.refuse(f"mode is {mode!r}; it is TF, IDF or TFIDF")
     given = Constant(np.asarray(weights, np.float32))

@@ -14,7 +14,7 @@ DOMAIN = "ai.onnx.preview.training"
 
 
 def _each(tensors: Sequence[Expr], kinds: int, step: Callable[..., Sequence[Expr]], node: Node) -> tuple[Expr, ...]:
-    """The results of `step` for each tensor and what belongs to it; inputs and results are in groups of one kind."""
+    """Apply `step` to each tensor and its state; inputs and results are grouped by kind."""
     count, rest = divmod(len(tensors), kinds)
     if rest or not count:
         node.refuse(f"{len(tensors)} tensors are given, and they come in groups of {kinds}")
@@ -35,7 +35,7 @@ def adagrad(
     r: Expr, t: Expr, *tensors: Expr, decay_factor: float = 0.0, epsilon: float = 1e-6, norm_coefficient: float = 0.0,
     node: Node,
 ) -> tuple[Expr, ...]:
-    """The gradient divided by the root of the sum of all squares so far."""
+    """Adagrad: the gradient divided by the root of the sum of all squared gradients."""
 
     def step(x: Expr, g: Expr, h: Expr) -> tuple[Expr, Expr]:
         time = _times(decay_factor, cast(reshape(t, ()), dtype_of(x)))
@@ -52,7 +52,7 @@ def adam(
     r: Expr, t: Expr, *tensors: Expr, alpha: float = 0.9, beta: float = 0.999, epsilon: float = 1e-6,
     norm_coefficient: float = 0.0, norm_coefficient_post: float = 0.0, node: Node,
 ) -> tuple[Expr, ...]:
-    """Running means of the gradient and of its square, both corrected for their start at zero."""
+    """Adam: running means of the gradient and its square, both corrected for their start at zero."""
 
     def step(x: Expr, g: Expr, v: Expr, h: Expr) -> tuple[Expr, Expr, Expr]:
         slope = _regularized(x, g, norm_coefficient)
@@ -72,7 +72,7 @@ def adam(
 def momentum(
     r: Expr, t: Expr, *tensors: Expr, alpha: float, beta: float, mode: str, norm_coefficient: float, node: Node,
 ) -> tuple[Expr, ...]:
-    """The gradient, and a part of the step before, which Nesterov looks ahead by."""
+    """Momentum: the gradient plus a fraction of the previous step; Nesterov's variant looks ahead by it."""
     if mode not in ("standard", "nesterov"):
         node.refuse(f"mode is {mode!r}; it must be standard or nesterov")
 

@@ -1,4 +1,4 @@
-"""Operators that move, select and make elements: reshape, slice, gather, pad, expand, one-hot, …"""
+"""Operators that move, select and create elements: reshape, slice, gather, pad, expand, one-hot, …"""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def reshape_to(data: Expr, shape: Expr, *, allowzero: int = 0, node: Node) -> Ex
 
 
 def _copied_zeros(data: Expr, dims: Sequence[Any]) -> tuple[Any, ...]:
-    """The shape with every 0 replaced by the input's dimension at that place."""
+    """The shape with each 0 replaced by the input's dimension at that position."""
     old = shape_of(data)
     return tuple(old[k] if not isinstance(d, PrimExpr) and d == 0 and k < len(old) else d for k, d in enumerate(dims))
 
@@ -66,7 +66,8 @@ def flatten(x: Expr, *, axis: int = 1, node: Node) -> Expr:
 
 
 def _without_ones(x: Expr, dims: Sequence[Any], axis: int) -> Expr:
-    """`x` as a matrix, where it has two sizes that are not 1, one on each side; raises `NotKnownError` for others."""
+    """`x` as a matrix if it has exactly two sizes other than 1, on either side of `axis`; else raises `NotKnownError`.
+    """
     ones = [k for k, d in enumerate(dims) if not isinstance(d, UnknownDim) and d == 1]
     left = [k for k in range(len(dims)) if k not in ones]
     if len(dims) == 2 and axis == 1:
@@ -196,7 +197,7 @@ def slice_(data: Expr, starts: Expr, ends: Expr, axes: Expr | None = None, steps
 
 
 def _bounds(data: Expr, x: Expr, name: str, axes: Sequence[int] | None, node: Node) -> tuple[Any, ...]:
-    """Slice bounds; the symbolic size of the sliced dimension means its end, and other ends may be symbolic too."""
+    """Slice bounds: a bound equal to the symbolic size is the end; other ends may be symbolic too."""
     value = node.dims(x, name)
     if value.dtype != object:
         return tuple(int(v) for v in value.flat)
@@ -241,7 +242,7 @@ def _slice(
 
 def _slice_part(start: int, end: Any, step: int, size: Any, axis: int, data: Expr,
                 node: Node) -> tuple[int, int, int] | None:
-    """Begin, end and stride within a dimension, or None when all of it is taken."""
+    """Begin, end and stride of a slice of one dimension, or None if it keeps the whole dimension."""
     if not isinstance(end, int):
         if step == 1 and start >= 0:
             return start, end, step
@@ -256,7 +257,7 @@ def _slice_part(start: int, end: Any, step: int, size: Any, axis: int, data: Exp
     first, last = _clamped(start, end, step, size)
     if (first, last, step) == (0, size, 1):
         return None
-    if step < 0 and last < 0:  # a negative end would count from the back
+    if step < 0 and last < 0:  # a negative end would count from the end
         last = -size - 1
     return first, last, step
 
@@ -275,7 +276,7 @@ def gather(data: Expr, indices: Expr, *, axis: int = 0, node: Node) -> Expr:
     axis = axis_of(axis, rank(data), node)
     value = node.known(indices)
     if (value is None or value.dtype == object) and is_noted(shape_of(data)[axis]):
-        return op.take(data, indices, axis=axis, mode="wrap")  # the same for every size
+        return op.take(data, indices, axis=axis, mode="wrap")  # correct for every size
     return op.take(data, _from_front(indices, data, axis, node), axis=axis)
 
 
@@ -286,14 +287,14 @@ def gather_elements(data: Expr, indices: Expr, *, axis: int = 0, node: Node) -> 
 
 
 def _from_front(indices: Expr, data: Expr, axis: int, node: Node) -> Expr:
-    """Indices into a dimension of `data`, which may count from the back, as indices from the front."""
+    """Indices into a dimension of `data`, normalized to count from the front."""
     value = node.known(indices)
     known = indices if value is None or value.dtype == object else Constant(value, indices.span)
     return from_front(known, shape_of(data)[axis], f"dimension {axis} of the input", node)
 
 
 def _index_tuples_first(indices: Expr, sizes: Sequence[Any], node: Node) -> Expr:
-    """Indices with the index tuple in the first dimension, as relay has it; ONNX has it in the last."""
+    """Move index tuples from the last dimension (ONNX) to the first (Relay)."""
     value = node.known(indices)
     count, n = shape_of(indices)[-1], rank(indices)
     known = indices if value is None or value.dtype == object else Constant(value, indices.span)
@@ -386,7 +387,7 @@ def _pad(data: Expr, pads: Sequence[int], axes: Sequence[int] | None, mode: str,
     widths = [(max(0, a), max(0, b)) for a, b in widths]
     if mode == "constant" and any((a or b) and a + b > node.static(data, "data")[axis]
                                   for axis, (a, b) in enumerate(cut)):
-        return _cropped(pad(data, widths, value), cut, node)  # some of the padding itself goes away
+        return _cropped(pad(data, widths, value), cut, node)  # negative pads crop
     data = _cropped(data, cut, node)
     if mode == "wrap":
         return _wrapped(data, widths, node)
@@ -408,7 +409,7 @@ def _cropped(data: Expr, widths: Sequence[tuple[int, int]], node: Node) -> Expr:
 
 
 def _wrapped(data: Expr, widths: Sequence[tuple[int, int]], node: Node) -> Expr:
-    """Padding with what stands at the other end, as a gather along each padded dimension."""
+    """Circular padding, as a gather along each padded dimension."""
     for axis, (before, after) in enumerate(widths):
         if before or after:
             size = node.static(data, "data")[axis]
@@ -439,7 +440,7 @@ def where(condition: Expr, x: Expr, y: Expr) -> Expr:
 
 
 def _depth(depth: Expr, values: Expr, node: Node) -> int:
-    """How many classes there are; refuses what is no such number, and values that are not two."""
+    """The number of classes; refuses an invalid depth, and `values` without exactly two elements."""
     count = node.scalar(depth, "depth")
     if not 0 <= count <= MOST_BYTES:
         node.refuse(f"depth is {count}, which is not a number of classes")
@@ -459,7 +460,7 @@ def one_hot(indices: Expr, depth: Expr, values: Expr, *, axis: int = -1, node: N
 
 @converter("OneHot", since=11)
 def one_hot_in_range(indices: Expr, depth: Expr, values: Expr, *, axis: int = -1, node: Node) -> Expr:
-    """Indices in [-depth, depth - 1] count from either end; others are nowhere."""
+    """One-hot with indices in [-depth, depth - 1]; others give a row of "off" values."""
     count = _depth(depth, values, node)
     off, on = (reshape(slice_axis(values, 0, k, k + 1), ()) if not isinstance(values, Constant)
                else Constant(values.value[k]) for k in (0, 1))
@@ -500,7 +501,7 @@ def compress(x: Expr, condition: Expr, *, axis: int | None = None, node: Node) -
     if isinstance(size, int):
         if not size:
             return flat
-        chosen = op.strided_slice(chosen, (0,), (size,))  # what is beyond the end chooses nothing
+        chosen = op.strided_slice(chosen, (0,), (size,))  # a condition beyond the end is ignored
     kept = places_of(chosen)
     return op.take(flat, kept, axis=along)
 
@@ -515,7 +516,7 @@ def topk(x: Expr, k: Expr, *, axis: int = -1, largest: int = 1, sorted: int = 1,
     count = int(node.scalar(k, "K"))
     if count < 0:
         node.refuse(f"K is {count}; the number of elements that are asked for must not be negative")
-    if not count:  # which means all to `topk`
+    if not count:  # `topk` would take 0 for all
         none = slice_axis(x, axis_of(axis, rank(x), node), 0, 0)
         return none, cast(none, "int64")
     return fields(op.topk(x, k=count, axis=axis, ret_type="both", is_ascend=not largest, dtype="int64"), 2)
@@ -523,7 +524,7 @@ def topk(x: Expr, k: Expr, *, axis: int = -1, largest: int = 1, sorted: int = 1,
 
 @converter("ReverseSequence")
 def reverse_sequence(x: Expr, sequence_lens: Expr, *, batch_axis: int = 1, time_axis: int = 0, node: Node) -> Expr:
-    """Element t of a sequence of length n comes from n - 1 - t, and from t itself behind its end."""
+    """Reverse the first n elements of each sequence of length n; the elements after them stay."""
     dims, lengths = node.static(x, "input"), node.ints(sequence_lens, "sequence_lens")
     batch_axis, time_axis = axis_of(batch_axis, len(dims), node), axis_of(time_axis, len(dims), node)
     if batch_axis == time_axis or len(lengths) != dims[batch_axis]:

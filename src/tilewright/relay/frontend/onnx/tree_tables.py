@@ -1,11 +1,11 @@
-"""Decision trees as the tables of the operator `tree_ensemble`, from nodes of every mode.
+"""Decision trees as tables of the operator `tree_ensemble`, from nodes of every mode.
 
-The operator knows one comparison, x <= threshold. All others are brought to it, exactly:
+The operator only compares x <= threshold. All other modes are rewritten to it, exactly:
 
     x < t            ->  x <= the number before t
     x >= t, x > t    ->  x < t, x <= t, with the children exchanged
     x == t           ->  two nodes: not x < t, then x <= t
-    x in {a, b, …}   ->  a search among a, b, …, then x == what was found
+    x in {a, b, …}   ->  a search among a, b, …, then x == the number found
 """
 
 from __future__ import annotations
@@ -23,26 +23,26 @@ Array = np.ndarray[Any, Any]
 
 LEQ, LT, GTE, GT, EQ, NEQ, MEMBER = range(7)
 MODES: Final = ("BRANCH_LEQ", "BRANCH_LT", "BRANCH_GTE", "BRANCH_GT", "BRANCH_EQ", "BRANCH_NEQ", "BRANCH_MEMBER")
-"""The names of the modes, at their numbers."""
+"""Names of the modes; the position is the number."""
 
 
 @dataclass
 class Nodes:
-    """Inner nodes of trees, one element of each array a node; a child is the number of a node, or -1 - leaf."""
+    """Inner nodes of trees: one array element per node. A child is a node number, or -1 - leaf."""
 
     feature: Array
     mode: Array
     value: Array
     missing: Array
-    """Whether what is no number goes to the true child."""
+    """Whether NaN goes to the true child."""
     true: Array
     false: Array
     roots: Array
 
     def compared(self, members: dict[int, list[float]]) -> None:
-        """Bring every node to LEQ. `members` are the sets of the nodes of mode MEMBER."""
+        """Rewrite every node to the LEQ comparison. `members` holds the sets of the nodes of mode MEMBER."""
         real = ~np.isnan(self.value)
-        self.missing[self.mode == NEQ] = True  # what is no number equals nothing
+        self.missing[self.mode == NEQ] = True  # NaN equals nothing
         below = np.isin(self.mode, (LT, GTE))
         self.value[below] = before(self.value[below])
         self._exchange(np.isin(self.mode, (GTE, GT, NEQ)) & (real | (self.mode == NEQ)))
@@ -56,7 +56,7 @@ class Nodes:
         self.missing[which] = ~self.missing[which]
 
     def _split(self, sets: dict[int, list[float]]) -> None:
-        """Replace each node by a search of its set: node k stays the first of it, the others come last."""
+        """Replace each node by a search of its set; node k stays the first, and new nodes are appended."""
         new: list[tuple[int, float, bool, int, int]] = []
         count, dtype = len(self.feature), self.value.dtype.type
         for k, members in sets.items():
@@ -94,14 +94,14 @@ class Nodes:
 
 
 def before(x: Array) -> Array:
-    """The greatest number less than each; nothing is less than -inf."""
+    """The greatest number less than each element; NaN for -inf."""
     found: Array = np.where(x == -np.inf, np.nan, np.nextafter(x, np.asarray(-np.inf, x.dtype)))
     return found.astype(x.dtype)
 
 
 @dataclass(frozen=True)
 class Leaves:
-    """What the leaves say: weight `weight[k]` of leaf `leaf[k]` for target `target[k]`."""
+    """The entries of leaves: leaf `leaf[k]` has `weight[k]` for target `target[k]`."""
 
     count: int
     leaf: Array
@@ -109,7 +109,9 @@ class Leaves:
     weight: Array
 
     def tables(self, n_targets: int, aggregate: str) -> tuple[Array, Array]:
-        """Targets and weights as (leaves, entries), padded with neutral entries; short lists have one per target."""
+        """Targets and weights as (leaves, entries), padded with neutral entries; one entry per target is in target
+        order.
+        """
         fill, combine = {"sum": (0, np.add), "min": (np.inf, np.minimum), "max": (-np.inf, np.maximum)}[aggregate]
         pairs, where = np.unique(self.leaf * n_targets + self.target, return_inverse=True)
         weight = np.full(len(pairs), fill, self.weight.dtype)
@@ -126,7 +128,7 @@ class Leaves:
 
 
 def ensemble(x: Expr, nodes: Nodes, leaves: Leaves, n_targets: int, aggregate: str, node: Node) -> Call:
-    """`tree_ensemble` of `x` (rows, features) on trees whose nodes are all LEQ."""
+    """The operator `tree_ensemble` applied to `x` (rows, features); all nodes must be LEQ."""
     first = leaves.count
     children = np.stack([nodes.true, nodes.false], axis=1)
     inner = np.where(children < 0, -1 - children, children + first)
@@ -145,7 +147,7 @@ def ensemble(x: Expr, nodes: Nodes, leaves: Leaves, n_targets: int, aggregate: s
 
 
 def _depths(children: Array, roots: Array, first: int, node: Node) -> Array:
-    """The steps of the longest path of each tree: all trees go down together, level by level."""
+    """The longest path of each tree, in steps, found level by level for all trees at once."""
     depths = np.zeros(len(roots), np.int32)
     tree, at = np.arange(len(roots)), roots
     level = 0

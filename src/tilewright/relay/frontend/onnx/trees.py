@@ -1,4 +1,4 @@
-"""ai.onnx.ml's ensembles of trees: TreeEnsemble, and the regressor and classifier before it."""
+"""ai.onnx.ml's tree ensembles: TreeEnsemble, and the earlier TreeEnsembleRegressor and TreeEnsembleClassifier."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def tree_ensemble(
 
 
 def _members(nodes: Nodes, values: Array | None, node: Node) -> dict[int, list[float]]:
-    """The set of each node of mode MEMBER, in their order; a NaN ends each."""
+    """The set of each MEMBER node, by node number; a NaN ends each set."""
     which = np.flatnonzero(nodes.mode == MEMBER)
     sets: list[list[float]] = [[]]
     for v in () if values is None else values.tolist():
@@ -108,7 +108,7 @@ def tree_ensemble_regressor(
 
 
 def _aggregated(data: Expr, nodes: Nodes, leaves: Leaves, n_targets: int, how: str, node: Node) -> Expr:
-    """The results of the trees together; 0 for a target of which no tree says anything."""
+    """The aggregated results of the trees; 0 for a target without entries."""
     result: Expr = ensemble(data, nodes, leaves, n_targets, "sum" if how == "AVERAGE" else how.lower(), node)
     if how == "AVERAGE":
         return op.divide(result, scalar(len(nodes.roots), result))
@@ -118,7 +118,7 @@ def _aggregated(data: Expr, nodes: Nodes, leaves: Leaves, n_targets: int, how: s
 
 
 def _tensor(floats: Numbers, tensor: Array | None) -> Array:
-    """An attribute that is given as floats, or as a tensor, which may be of doubles."""
+    """An attribute given as floats or as a tensor, which may be float64."""
     return np.asarray(floats, np.float32) if tensor is None else tensor.reshape(-1)
 
 
@@ -126,7 +126,7 @@ def _nodes(
     trees: Whole, ids: Whole, modes: Sequence[str], features: Whole, values: Array, true: Whole, false: Whole,
     missing: Whole, data: Expr, node: Node,
 ) -> tuple[Nodes, dict[tuple[int, int], int]]:
-    """The nodes of the two older operators: the inner ones, and the number of the leaf with each (tree, node)."""
+    """The inner nodes of the two older operators, and the leaf number of each (tree, node)."""
     table = {name: k for k, name in enumerate(MODES[:MEMBER])} | {"LEAF": -1}
     unknown = set(modes) - set(table)
     if unknown or not len(modes):
@@ -206,11 +206,10 @@ def tree_ensemble_classifier(
 
 
 def _of_two(names: Constant, score: Expr, positive: bool, how: str, node: Node) -> tuple[Expr, ...]:
-    """Two classes of which the trees have scores for the second only; the first is 1 - score where no weight is
-    negative, else -score.
+    """The label and scores if the trees score only the second class.
 
-    The specification is silent here; ONNX Runtime is followed, but that it applies no softmax. One class alone is yes
-    or no: 1 or 0.
+    The first class gets 1 - score if no weight is negative, otherwise -score. The specification does not define this;
+    ONNX Runtime is followed, except that it applies no softmax. A single class gives the label 1 or 0.
     """
     flat = op.squeeze(score, axis=(1,))
     if len(names.value) == 1:

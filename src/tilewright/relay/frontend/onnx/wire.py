@@ -1,8 +1,8 @@
-"""Splitting a serialized model into its graph, which is small, and the raw data of its weights, which is not.
+"""Splits a serialized model into its small graph and the raw data of its weights.
 
-The weights are most of a file; parsing them with the rest would copy them three times. Here the protobuf framing is
-walked (field numbers and lengths, nothing else) and the model is returned without the raw data of its large
-initializers, together with where each of these lies, to be read once, later, straight into an array of its own.
+Weights are most of a file; parsing them with the rest would copy them three times. Instead, only the protobuf framing
+is walked (field numbers and lengths). The model is returned without the raw data of its large initializers, with the
+location of each. Each is read only once, directly into its array.
 
 Field numbers: https://github.com/onnx/onnx/blob/main/onnx/onnx.proto; framing:
 https://protobuf.dev/programming-guides/encoding
@@ -21,17 +21,17 @@ Array = np.ndarray[Any, Any]
 
 _GRAPH, _INITIALIZER, _RAW_DATA = 7, 5, 9
 _BYTES: Final = 2
-"""The wire type of everything that has a length: messages, strings, bytes."""
+"""The wire type of length-delimited fields: messages, strings, bytes."""
 _LARGE: Final = 4096
 _WINDOW: Final = 1 << 16
 
 
 class MalformedError(Exception):
-    """The bytes are not a protobuf message, or not one that can be split; parse them whole to learn more."""
+    """The bytes are not a protobuf message, or cannot be split; parsing them as a whole gives details."""
 
 
 class Span(NamedTuple):
-    """Bytes `begin` to `end` of the model's data."""
+    """The bytes [begin, end) of the model's data."""
 
     begin: int
     end: int
@@ -52,20 +52,20 @@ class MemoryData:
         return self._data[begin:end]
 
     def array(self, span: Span) -> Array:
-        """These bytes as an array; raises `EOFError` when they are not all there."""
+        """A copy of these bytes as an array; raises `EOFError` if the data is too short."""
         if span.end > self.size:
             raise EOFError
         return np.frombuffer(self._data, np.uint8, span.size, span.begin).copy()
 
     def close(self) -> None:
-        """Nothing to do."""
+        """Do nothing."""
 
 
 class FileData:
     """A model in a file, open until `close`."""
 
     def __init__(self, path: os.PathLike[str], mapped: bool = False) -> None:
-        """`mapped` arrays are views of the file, which must not change while they are in use."""
+        """With `mapped`, arrays are views of the file, which must not change while they are in use."""
         self._file, self._mapped = os.open(path, os.O_RDONLY), path if mapped else None
         self.size = os.fstat(self._file).st_size
         self._at, self._window = 0, b""
@@ -78,7 +78,7 @@ class FileData:
         return self._window[begin - self._at:end - self._at]
 
     def array(self, span: Span) -> Array:
-        """These bytes as an array of its own; raises `EOFError` when they are not all there."""
+        """These bytes as an array, mapped or read; raises `EOFError` if the file is too short."""
         if span.end > self.size:
             raise EOFError
         if self._mapped is not None:
@@ -108,7 +108,7 @@ class _Field:
 
 
 def split(data: ModelData) -> tuple[bytes, list[Span | None]]:
-    """The model without the raw data of its large initializers, and the place of that data by position."""
+    """The model without the raw data of its large initializers, and the location of that data by initializer index."""
     pieces: list[bytes] = []
     spans: list[Span | None] | None = None
     for field in _fields(data, Span(0, data.size)):
@@ -149,12 +149,12 @@ def _split_tensor(data: ModelData, span: Span) -> tuple[bytes, Span | None]:
         elif raw is not None or field.value.size < _LARGE:
             pieces.append(data.read(field.begin, field.value.end))
         else:
-            return b"", None  # values of another form, not raw: left to the parser
+            return b"", None  # not raw data: left to the parser
     return b"".join(pieces), raw
 
 
 def _fields(data: ModelData, span: Span) -> Iterator[_Field]:
-    """The fields of the message in `span`; raises `MalformedError` where there is none."""
+    """The fields of the message in `span`; raises `MalformedError` if the framing is invalid."""
     at = span.begin
     while at < span.end:
         begin = at
@@ -190,7 +190,7 @@ def _varint(data: bytes, at: int) -> tuple[int, int]:
 
 
 def _message(number: int, content: bytes) -> tuple[bytes, bytes]:
-    """The tag and length of a field of bytes, and its content."""
+    """A length-delimited field: its tag and length, and its content."""
     head = bytearray()
     for value in (number << 3 | _BYTES, len(content)):
         while value > 127:

@@ -1,4 +1,4 @@
-"""The PyTorch frontend: `from_pytorch`, and `register_converter` for operators of your own."""
+"""The PyTorch frontend: `from_pytorch`, and `register_converter` for custom operators."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ FAMILIES = families(
     "attention complex_numbers create fft indexing linalg linear losses math nn padding pooling quantize "
     "quantize_functions quantize_layers recurrent reduce resize selection signal special transform vision",
 )
-"""The modules of converters, whose import fills the table."""
+"""The modules of converters; importing them fills the table."""
 
 __all__ = ["CONVERTERS", "FAMILIES", "ImportedGraph", "Input", "Node", "Output", "from_graph", "from_pytorch",
            "from_shapes", "operators", "register_converter", "signature"]

@@ -1,9 +1,8 @@
-"""Checks archives of PyTorch, and writes fresh ones of what was checked: torch opens those alone, so nothing of a file
-is executed.
+"""Checks PyTorch archives and rewrites the checked parts to a new archive, the only one that torch opens.
 
-Refused are: archives that two readers may understand differently (`zip_reader.py`), pickles that name anything but
-tensors and plain containers (`pickles.py`), TorchScript that does more than compute (`script_code.py`), and machine
-code. The texts of exported programs are written anew (`program_json.py`).
+So nothing in a file is executed. Refused are archives that two readers may parse differently (`zip_reader.py`) and
+machine code. Pickles may only name tensors and plain containers (`pickles.py`), and TorchScript may only compute
+(`script_code.py`). The JSON texts of exported programs are rewritten (`program_json.py`).
 """
 
 from __future__ import annotations
@@ -31,13 +30,13 @@ from tilewright.relay.frontend.pytorch.zip_reader import (
 )
 
 _MAX_TEXT_BYTES: Final = 64 << 20
-"""Bytes of one pickle, table or text of code: these are read whole."""
+"""Largest size of a pickle, table or code file, in bytes; these are read whole."""
 _MAX_TENSORS_BYTES: Final = 8 << 30
-"""Bytes of an archive within an archive, which older versions of torch.export wrote."""
+"""Largest size of a nested archive, in bytes; older versions of torch.export wrote these."""
 _MACHINE_CODE: Final = frozenset({".so", ".dll", ".dylib", ".o", ".a", ".cpp", ".cubin"})
 _SCRIPT_ENTRIES: Final = re.compile(
     r"(data|constants)(\.pkl|/.*)|code/.*\.py|version|byteorder|\.format_version|\.storage_alignment|\.data/.*")
-"""Entries of a TorchScript archive that torch needs: no example inputs, extra files or source positions."""
+"""Entries of a TorchScript archive that torch needs; not example inputs, extra files or source positions."""
 _LEGACY: Final = "serialized_exported_program.json"
 _TABLES: Final = (("weights", "model_weights_config.json", "serialized_state_dict.pt"),
                   ("constants", "model_constants_config.json", "serialized_constants.pt"))
@@ -45,10 +44,10 @@ _TABLES: Final = (("weights", "model_weights_config.json", "serialized_state_dic
 
 @contextlib.contextmanager
 def checked_copy(path: Path) -> Iterator[tuple[str, Path]]:
-    """Write what was checked of an archive into a private file, which is there inside the `with` block.
+    """Check an archive, and write it to a private file that exists inside the `with` block.
 
-    Gives "torch.export", "TorchScript", or "" for neither, and the file. Raises `ModelError` where the archive is
-    damaged or refused.
+    Yields its kind ("torch.export", "TorchScript", or "") and the file. Raises `ModelError` for a damaged or refused
+    archive.
     """
     with tempfile.TemporaryDirectory(prefix="tilewright-torch-") as folder:
         try:
@@ -90,7 +89,7 @@ def _write(path: Path, file: IO[bytes], fresh: Path) -> str:
 
 def _script(path: Path, file: IO[bytes], entries: dict[str, Entry], root: str,
             checked: dict[str, bytes]) -> Iterator[tuple[str, Iterable[bytes]]]:
-    """The entries of a fresh archive for TorchScript: pickles and code are the bytes that were checked."""
+    """The entries of the new archive for TorchScript: pickles and code are exactly the checked bytes."""
     _check_root(path, entries, root)
     for name, entry in entries.items():
         plain = name.removeprefix(f"{root}/")
@@ -101,13 +100,13 @@ def _script(path: Path, file: IO[bytes], entries: dict[str, Entry], root: str,
 
 
 def _records(entries: dict[str, Entry], pickle: str) -> dict[str, int]:
-    """The sizes of the memory that a pickle refers to, by the names that it uses: `data/0` of `data.pkl` is `0`."""
+    """The sizes of the records that a pickle refers to, by its names for them: `data/0` of `data.pkl` is `0`."""
     folder = f"{pickle.removesuffix('.pkl')}/"
     return {n.removeprefix(folder): e.size for n, e in entries.items() if n.startswith(folder)}
 
 
 def _check_root(path: Path, entries: dict[str, Entry], root: str) -> None:
-    """All is in one folder: torch reads only the one that it meets first."""
+    """Refuse entries outside the root folder, because torch reads only the first folder in the archive."""
     other = next((n for n in entries if not n.startswith(f"{root}/")), None)
     if other is not None:
         raise ModelError(f"{path} is refused: its entry {other!r} is outside of the folder {root!r} of the archive",
@@ -115,7 +114,7 @@ def _check_root(path: Path, entries: dict[str, Entry], root: str) -> None:
 
 
 def _entries(path: Path, within: str, file: IO[bytes]) -> dict[str, Entry]:
-    """The entries of an archive by name; `within` is the entry that the archive is in."""
+    """The entries of an archive by name; `within` names the enclosing entry of a nested archive."""
     where = f" in {within}" if within else ""
     try:
         entries = read_entries(file)
@@ -137,7 +136,7 @@ def _whole(path: Path, file: IO[bytes], entry: Entry, limit: int = _MAX_TEXT_BYT
 
 
 def _checked(path: Path, name: str, file: IO[bytes], entry: Entry) -> bytes | None:
-    """The bytes of a pickle or of code once they are checked. None for entries that are read later, or not at all."""
+    """Check a pickle or code file, and return its bytes; None for entries that are read later or not at all."""
     suffix = PurePosixPath(name.lower()).suffix
     if suffix == ".pkl":
         check_pickle(path, name, data := _whole(path, file, entry))
@@ -151,7 +150,7 @@ def _checked(path: Path, name: str, file: IO[bytes], entry: Entry) -> bytes | No
 
 
 def _check_tensors(path: Path, name: str, data: bytes) -> None:
-    """The contents of an entry by torch.save: an archive with one pickle, or a row of pickles in the older form."""
+    """Check an entry written by torch.save: an archive with one pickle, or a series of pickles in the older form."""
     if data[:4] != b"PK\3\4":
         if data:
             raise ModelError(f"{path} is refused: {name} is no archive, and would be read as a pickle of the oldest "
@@ -172,7 +171,7 @@ def _check_tensors(path: Path, name: str, data: bytes) -> None:
 
 
 def _exported_program(path: Path, file: IO[bytes], entries: dict[str, Entry]) -> Iterator[tuple[str, Iterable[bytes]]]:
-    """The entries of a fresh archive, by name: the program, its tables, and the tensors that they name."""
+    """Generate the entries of the new archive by name: the program, its tables, and the tensors that they name."""
     yield from _program(path, _whole(path, file, entries["models/model.json"]))
     for folder, table, _ in _TABLES:
         old = entries.get(f"data/{folder}/model.pt")
@@ -191,7 +190,7 @@ def _exported_program(path: Path, file: IO[bytes], entries: dict[str, Entry]) ->
 
 
 def _legacy_program(path: Path, file: IO[bytes], entries: dict[str, Entry]) -> Iterator[tuple[str, Iterable[bytes]]]:
-    """The entries of a fresh archive for a program as PyTorch wrote it before version 2.8."""
+    """Generate the entries of the new archive for a program written before PyTorch 2.8."""
     yield from _program(path, _whole(path, file, entries[_LEGACY]))
     for folder, _, old in _TABLES:
         if old not in entries:
@@ -200,7 +199,7 @@ def _legacy_program(path: Path, file: IO[bytes], entries: dict[str, Entry]) -> I
 
 
 def _program(path: Path, text: bytes) -> Iterator[tuple[str, Iterable[bytes]]]:
-    """What each archive has. Inputs that the program was exported with are not needed."""
+    """Generate the entries that all archives have. Example inputs are not needed."""
     fixed = {"models/model.json": checked_program(f"{path}: model.json", text), "archive_format": b"pt2",
              "archive_version": b"0", ".data/version": b"6\n",
              "data/sample_inputs/model.pt": b""}
@@ -209,7 +208,8 @@ def _program(path: Path, text: bytes) -> Iterator[tuple[str, Iterable[bytes]]]:
 
 
 def _tensors(path: Path, name: str, data: bytes) -> bytes:
-    """Tensors by name, read by torch's reader of plain tensors and rewritten: torch.export's own may unpickle."""
+    """Tensors by name, read by torch's weights-only reader and rewritten, since torch.export's own reader may unpickle.
+    """
     if not data:
         return b""
     _check_tensors(path, name, data)
@@ -217,7 +217,7 @@ def _tensors(path: Path, name: str, data: bytes) -> bytes:
 
     try:
         found = torch.load(io.BytesIO(data), weights_only=True, map_location="cpu")
-    except Exception as error:  # whatever torch finds wrong with the entry
+    except Exception as error:  # any error of torch about the entry
         raise ModelError(f"{path} is refused: {name} has more than tensors ({' '.join(str(error).split())[:200]}); "
                          "export the program again", code="TW0104") from error
     made = io.BytesIO()

@@ -24,7 +24,7 @@ def attention(
     is_causal: bool = False, scale: float | None = None, enable_gqa: bool = False, attn_bias: Expr | None = None,
     compute_log_sumexp: bool = False, return_debug_mask: bool = False, dropout_mask: Expr | None = None,
 ) -> Any:
-    """softmax(query key' scale + mask) value; rows that the mask leaves nothing of are zero."""
+    """softmax(query key' scale + mask) value; fully masked rows are zero."""
     if dropout_p:
         node.refuse(f"dropout_p is {dropout_p}, and models are compiled to be run; call model.eval() before exporting")
     if enable_gqa:
@@ -60,7 +60,7 @@ def attention(
     return (found, weights) if node.name.endswith("math") else (found, Constant(np.zeros(0, np.float32)))
 
 
-# Layers of attention as `nn.MultiheadAttention` and `nn.TransformerEncoderLayer` call them when they are traced
+# Attention layers as `nn.MultiheadAttention` and `nn.TransformerEncoderLayer` call them when they are traced
 
 
 @converter("_native_multi_head_attention")
@@ -69,7 +69,9 @@ def multi_head_attention(
     proj_weight: Expr, proj_bias: Expr, node: Node, mask: Expr | None = None, need_weights: bool = True,
     average_attn_weights: bool = True, mask_type: int | None = None,
 ) -> tuple[Expr, Expr]:
-    """Attention of row batches; `qkv_weight` stacks the weights of query, key and value. Marked places are left out."""
+    """Multi-head attention on (batch, rows, embed_dim); `qkv_weight` stacks three weights; a bool mask marks
+    exclusions.
+    """
     def heads(x: Expr, part: int) -> Expr:
         w, b = (slice_axis(v, 0, part * embed_dim, (part + 1) * embed_dim) for v in (qkv_weight, qkv_bias))
         batch, rows, _ = shape_of(x)
@@ -94,7 +96,7 @@ def transformer_encoder_layer(
     norm_bias_2: Expr, ffn_weight_1: Expr, ffn_bias_1: Expr, ffn_weight_2: Expr, ffn_bias_2: Expr, node: Node,
     mask: Expr | None = None, mask_type: int | None = None,
 ) -> Expr:
-    """Attention and two products, each added to what went in; the norms stand before or behind."""
+    """Attention and a feed-forward network, both with residual additions, and normalization before or after each."""
     def attend(x: Expr) -> Expr:
         return multi_head_attention(x, x, x, embed_dim, num_heads, qkv_weight, qkv_bias, proj_weight, proj_bias, node,
                                     mask, False, False, mask_type)[0]

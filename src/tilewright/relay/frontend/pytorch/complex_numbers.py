@@ -1,8 +1,8 @@
-"""Complex tensors: pairs of real ones while a model is imported.
+"""Complex tensors, represented during an import by pairs of real tensors.
 
-A complex tensor is a call of `complex_of_parts` on its parts along a last dimension; what reads it takes the parts out
-again, so that only inputs and outputs of a model are complex while it runs. Operators that move elements are converted
-once for each part. Operators that compute are in this module; all others refuse complex tensors.
+A complex tensor is a call of `complex_of_parts` on its parts, stacked along a last dimension. Operators that read it
+take the parts out again, so only inputs and outputs of a model are complex at run time. Operators that move elements
+are converted once for each part. Operators that compute are in this module; all others refuse complex tensors.
 """
 
 from __future__ import annotations
@@ -62,22 +62,21 @@ MOVING: Final = frozenset(
         "_unsafe_view",
     }
 )
-"""Operators that give each part of a complex result of the same part of their arguments."""
+"""Operators whose result's real and imaginary parts depend only on the same parts of their arguments."""
 COMPUTING: Final[dict[str, Callable[..., Any]]] = {}
 """Converters of operators that compute with complex tensors, by name.
 
-Those that also take real ones are in the table of converters too.
+Those that also accept real tensors are in the table of converters too.
 """
 _PARTS: Final = {"complex64": DataType("float32"), "complex128": DataType("float64")}
 
 
 def is_complex(x: Any) -> bool:
-    """Whether `x` is a tensor of complex numbers."""
     return isinstance(x, Expr) and str(dtype_of(x)) in _PARTS
 
 
 def parts_of(x: Expr) -> tuple[Expr, Expr]:
-    """The real and the imaginary part; zeros for the latter of a real tensor."""
+    """The real and the imaginary part, which is zero for a real tensor."""
     if not is_complex(x):
         return x, op.zeros_like(x)
     pairs = x.args[0] if isinstance(x, Call) and isinstance(x.op, ComplexOfParts) else op.complex_parts(x)
@@ -90,12 +89,11 @@ def parts_of(x: Expr) -> tuple[Expr, Expr]:
 
 
 def joined(real: Expr, imaginary: Expr) -> Expr:
-    """The complex tensor of two parts."""
     return op.complex_of_parts(op.stack(Tuple((real, imaginary)), axis=rank(real)))
 
 
 def involved(arguments: Mapping[str, Any]) -> bool:
-    """Whether one of the arguments is complex, or a tensor is cast to complex numbers."""
+    """Whether an argument is complex, or a tensor is cast to a complex type."""
     return any(is_complex(x) for x in _tensors(arguments)) or (
         isinstance(arguments.get("self"), Expr) and str(arguments.get("dtype")).removeprefix("torch.") in _PARTS
     )
@@ -107,7 +105,7 @@ def _tensors(arguments: Mapping[str, Any]) -> Iterator[Any]:
 
 
 def convert(found: Converter, node: Node, arguments: Mapping[str, Any]) -> Any:
-    """A call that has complex arguments; raises `ModelError` for operators that take none."""
+    """Convert a call with complex arguments; refuse operators that do not support them."""
     name = node.name.removesuffix("_")
     if name in COMPUTING:
         return registry.convert(CONVERTERS.described(name, COMPUTING[name]), node, arguments)
@@ -128,7 +126,7 @@ def _part(value: Any, which: int) -> Any:
 
 
 def computing(*names: str) -> Callable[[F], F]:
-    """Register a converter for complex tensors alone; real ones have another."""
+    """Register a converter for complex tensors only."""
 
     def register(function: F) -> F:
         COMPUTING.update(dict.fromkeys(names, function))
@@ -143,7 +141,7 @@ def of_both(*names: str) -> Callable[[F], F]:
 
 
 def _pairs(*operands: Any, node: Node) -> list[tuple[Expr, Expr]]:
-    """The parts of tensors and Python numbers, in one type."""
+    """The parts of tensors and Python numbers, promoted to one type."""
     parts: list[Any] = []
     for x in operands:
         parts += parts_of(x) if isinstance(x, Expr) else (complex(x).real, complex(x).imag)

@@ -1,4 +1,4 @@
-"""Tensors out of nothing: filled, counted, drawn at random."""
+"""Operators that create tensors: filled, ranges, random."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def _kind(dtype: Any, node: Node, otherwise: DataType | None = None) -> DataType
 
 
 def filled(size: Any, value: Any, kind: DataType, node: Node) -> Expr:
-    """A tensor of one number."""
+    """A tensor filled with one value."""
     number = tensor(value, kind)
     settled = [node.settled(d) if isinstance(d, Expr) else d for d in size]
     if any(isinstance(d, Expr) and node.known(d) is None for d in settled):
@@ -129,7 +129,8 @@ def arange(node: Node, end: Any = None, start: Any = 0, step: Any = 1, dtype: An
 
 
 def _counted(start: Any, end: Any, step: Any, kind: DataType) -> np.ndarray[Any, Any]:
-    """As torch.arange: the element count in float64, then start + k * step; int64 counts in whole numbers."""
+    """The values of torch.arange: the element count in float64, then start + k * step; int64 uses integer arithmetic.
+    """
     if kind is INT64 or (kind.is_integer and all(isinstance(v, int) for v in (start, end, step))):
         return np.asarray(np.arange(int(start), int(end), int(step)), kind.numpy())
     count = max(0, int(np.ceil((end - start) / step)))
@@ -177,11 +178,11 @@ def window(window_length: int, node: Node, periodic: bool = True, dtype: Any = N
     return Constant(np.asarray(made).astype(_kind(dtype, node).numpy()))
 
 
-# Random numbers: of the distribution that is asked for, not the numbers that torch draws
+# Random numbers have the requested distribution, but differ from those that torch draws
 
 
 def _key(node: Node) -> Expr:
-    """The state of a generator of its own: a compiled model draws the same numbers in every call."""
+    """The state of the node's own generator: a compiled model draws the same numbers in each call."""
     return threefry_key(int.from_bytes(hashlib.sha256(str(node.origin).encode()).digest()[:4], "little"))
 
 
@@ -207,7 +208,7 @@ def uniform(self: Expr, node: Node, from_: float = 0.0, to: float = 1.0) -> Expr
 
 
 def _uniform(self: Expr, node: Node, kind: DataType | None = None) -> Expr:
-    """Numbers in (0, 1) of the shape of a tensor, and of its type or another."""
+    """Uniform numbers in (0, 1) with the shape of `self`, and its type unless `kind` is given."""
     kind = dtype_of(self) if kind is None else kind
     tiny = float(ml_dtypes.finfo(kind.numpy()).tiny)  # type: ignore[no-untyped-call]
     return _drawn(shape_of(self), kind, node, tiny, 1.0)
@@ -274,7 +275,7 @@ def bernoulli(self: Expr, node: Node, p: float | None = None) -> Expr:
 @converter("multinomial")
 def multinomial(self: Expr, num_samples: int, node: Node, replacement: bool = False) -> Expr:
     if not replacement and num_samples > 1:
-        # The largest of p / e, with e drawn from the exponential distribution, are a draw without replacement.
+        # The largest values of p / e, with e exponentially distributed, are a draw without replacement.
         exponential = op.negative(op.log(_drawn(shape_of(self), dtype_of(self), node, 0.0, 1.0)))
         return op.topk(op.divide(self, exponential), k=num_samples, axis=-1, ret_type="indices", dtype="int64")
     return cast(op.random.multinomial(_key(node), self, num_samples=num_samples)[1], INT64)

@@ -1,7 +1,6 @@
-"""Decomposes operators that have no converter, or whose converter refuses a call, into operators that have one.
+"""Decomposes operators without a converter, or whose converter refuses a call, into supported operators.
 
-The decompositions are torch's own. All other operators stay as they are, so that a converter always comes before a
-decomposition.
+The decompositions are torch's own. Other operators are kept, so converters take precedence over decompositions.
 """
 
 from __future__ import annotations
@@ -15,16 +14,16 @@ from tilewright.base.errors import CompileError, InternalError
 Missing = Callable[[str, str], bool]
 """Whether an operator, by name and overload, must be decomposed."""
 Table = tuple[tuple[Any, str, str, Callable[..., Any]], ...]
-"""Operators, their names and overloads, and the functions that decompose them."""
+"""Operators with their names, overloads and decompositions."""
 MOST_ROUNDS: Final = 8
-"""Largest number of times that a program is decomposed further."""
+"""Largest number of decomposition rounds."""
 
 
 def decompositions(missing: Missing, with_composites: bool = False) -> dict[Any, Callable[..., Any]]:
-    """The functions by which torch decomposes the operators that are `missing`.
+    """Torch's decompositions of the operators that are `missing`.
 
-    `with_composites` adds all operators that torch writes in terms of others (`CompositeImplicitAutograd`), which a
-    graph has that was traced before torch dispatches.
+    `with_composites` adds the operators that torch implements by others (`CompositeImplicitAutograd`). A graph contains
+    them if it was traced before torch's dispatch.
     """
     from torch._decomp import decomposition_table
 
@@ -36,18 +35,18 @@ def decompositions(missing: Missing, with_composites: bool = False) -> dict[Any,
 
 @functools.lru_cache(maxsize=1)
 def _table(size: int) -> Table:
-    """Torch's decompositions. `size` is the number of registered ones: the table is built anew where there are more."""
+    """Torch's decompositions. `size`, the number of registered ones, invalidates the cached table when it changes."""
     import torch
     from torch._decomp import decomposition_table
 
-    # the second has composite operators, and wins
+    # the second has composite operators, and takes precedence
     both = {**decomposition_table, **torch.export.default_decompositions()}
     return _named(both)
 
 
 @functools.lru_cache(maxsize=1)
 def _composites() -> Table:
-    """Operators of torch that are written in terms of others."""
+    """Torch's operators that are implemented by others."""
     import torch
 
     found = {}
@@ -67,10 +66,9 @@ def _named(table: Mapping[Any, Callable[..., Any]]) -> Table:
 
 
 def with_decompositions(convert: Callable[[], Any], again: Callable[[set[str]], Any]) -> Any:
-    """The result of `convert`, or of `again` with the names of operators to decompose for as long as others are
-    refused.
+    """The result of `convert`. While operators are refused, call `again` with the set of their names to decompose.
 
-    Raises the first `CompileError` where decomposing does not help.
+    Raises the first `CompileError` if decomposing does not help.
     """
     try:
         return convert()

@@ -1,4 +1,4 @@
-"""torch.export: walks the graph of an `ExportedProgram`, or any graph of torch.fx whose nodes call aten operators."""
+"""torch.export: converts the graph of an `ExportedProgram`, or any torch.fx graph whose nodes call aten operators."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tilewright.scalar import expr as scalar
 
 _INLINED: Final = {"wrap_with_set_grad_enabled": 1, "wrap_with_autocast": 4, "invoke_subgraph": 0, "hints_wrapper": 0,
                    "strict_mode": 0}
-"""Operators that call a graph, by how many arguments stand before it."""
+"""Operators that call a graph, and the number of arguments before it."""
 
 
 class GraphWalk:
@@ -27,7 +27,7 @@ class GraphWalk:
         self.values: dict[Any, Any] = dict(attributes or {})
 
     def run(self, inputs: Sequence[Any]) -> Any:
-        """What the graph gives for its placeholders."""
+        """Convert the graph applied to `inputs`; return its outputs."""
         refuse_missing([name for name, overload, _ in operators(self.module) if self.importer.missing(name, overload)])
         return self._run(inputs)
 
@@ -53,7 +53,7 @@ class GraphWalk:
         return self.importer.tensor(path, found) if isinstance(found, torch.Tensor) else found
 
     def _value(self, argument: Any) -> Any:
-        """An argument of a node: nodes as their values, in lists too."""
+        """An argument of a node with all nodes in it replaced by their values."""
         if type(argument).__name__ == "Node":
             return self.values[argument]
         if isinstance(argument, (list, tuple)):
@@ -98,7 +98,7 @@ class GraphWalk:
 
 
 def target_name(target: Any) -> str:
-    """`aten::add` of `aten.add.Tensor`; `aten::floordiv` of Python's own functions."""
+    """Name of a call's target: `aten::add` for `aten.add.Tensor`; `aten::floordiv` for the Python function."""
     schema = getattr(target, "_schema", None)
     if schema is not None:
         return str(schema.name)
@@ -113,7 +113,7 @@ def target_name(target: Any) -> str:
 
 
 def operators(module: Any) -> Iterator[tuple[str, str, str]]:
-    """The operators of a graph and of those that it calls: name, overload, and the name of the node."""
+    """The operators of a graph and its inner graphs: name, overload, and node name."""
     for node in module.graph.nodes:
         if node.op == "call_function" and node.target is not operator.getitem:
             name = target_name(node.target)
@@ -124,7 +124,7 @@ def operators(module: Any) -> Iterator[tuple[str, str, str]]:
 
 
 def symbolic_dim(size: Any, symbols: dict[str, scalar.Var]) -> Any:
-    """A size of an exported program: an int, or one variable for each of its symbols."""
+    """A size of an exported program: an int, or the variable of its symbol."""
     if isinstance(size, int):
         return size
     expression = size.node.expr

@@ -1,4 +1,4 @@
-"""Fourier transforms: along one dimension and several, of real and complex tensors."""
+"""Fourier transforms of real and complex tensors, along one dimension and several."""
 
 from __future__ import annotations
 
@@ -16,18 +16,15 @@ from tilewright.relay.frontend.pytorch.promotion import floating
 from tilewright.relay.frontend.shaping import axis_of, fields, pad, rank, scalar, shape_of, slice_axis, transpose
 
 Pair = tuple[Expr, Expr]
-"""The real and the imaginary part."""
+"""Real and imaginary part."""
 
 _NORMS: Final = {None: 0, "backward": 0, "ortho": 1, "forward": 2}
 _NONE, _ROOT, _WHOLE = range(3)
-"""What a transform is divided by.
-
-Nothing, the root of its length, its length. These are torch's numbers for `normalization`.
-"""
+"""The divisor of a transform: 1, the square root of its length, or its length; torch's codes for `normalization`."""
 
 
 def _scaling(norm: str | None, forward: bool, node: Node) -> int:
-    """What the `norm` of a public function says that the sums are divided by."""
+    """The divisor that the argument `norm` of a public function selects."""
     if norm not in _NORMS:
         node.refuse(f"argument 'norm' is {norm!r}; it must be 'backward', 'ortho' or 'forward'")
     return _NORMS[norm] if forward else 2 - _NORMS[norm]
@@ -38,7 +35,7 @@ def _parts(x: Expr, node: Node) -> Pair:
 
 
 def _sized(x: Expr, axis: int, size: int) -> Expr:
-    """`x` cut, or filled with zeros, to a size along one axis."""
+    """Crop or zero-pad `x` to `size` along one axis."""
     before = shape_of(x)[axis]
     if size < before:
         return slice_axis(x, axis, 0, size)
@@ -46,7 +43,7 @@ def _sized(x: Expr, axis: int, size: int) -> Expr:
 
 
 def _transformed(pair: Pair, axis: int, forward: bool, scaling: int) -> Pair:
-    """The transform along one axis, all frequencies."""
+    """The full DFT along one axis."""
     ndim, n = rank(pair[0]), shape_of(pair[0])[axis]
     order = [*(k for k in range(ndim) if k != axis), axis]
     real, imaginary = fields(op.dft(*(transpose(p, order) for p in pair), inverse=not forward), 2)
@@ -57,13 +54,13 @@ def _transformed(pair: Pair, axis: int, forward: bool, scaling: int) -> Pair:
 
 
 def _half(pair: Pair, axis: int) -> Pair:
-    """The frequencies up to the middle: those of a real signal that say all."""
+    """The non-redundant half of the spectrum of a real signal."""
     count = shape_of(pair[0])[axis] // 2 + 1
     return slice_axis(pair[0], axis, 0, count), slice_axis(pair[1], axis, 0, count)
 
 
 def _completed(pair: Pair, axis: int, n: int) -> Pair:
-    """Half of a spectrum as the whole of `n` frequencies: the other half is conjugate to it, backwards."""
+    """Complete half of a spectrum of `n` frequencies; the other half is its conjugate in reverse order."""
     half = n // 2 + 1
     real, imaginary = (_sized(p, axis, half) for p in pair)
     k = np.arange(n)
@@ -75,14 +72,14 @@ def _completed(pair: Pair, axis: int, n: int) -> Pair:
 
 
 def _real_result(pair: Pair, axis: int, n: int, forward: bool, scaling: int, node: Node) -> Expr:
-    """The real transform of a spectrum that is half given."""
+    """The real transform of a half spectrum."""
     if n < 1:
         node.refuse(f"it gives {n} numbers along dimension {axis}; give at least 1")
     return _transformed(_completed(pair, axis, n), axis, forward, scaling)[0]
 
 
 def real_inverse(pair: Pair, axis: int, n: int, is_normalized: bool, node: Node) -> Expr:
-    """The real signal of half of a spectrum; its transform is divided by a root when `is_normalized`."""
+    """The real signal of a half spectrum; divided by sqrt(n) if `is_normalized`, otherwise by n."""
     return _real_result(pair, axis, n, False, _ROOT if is_normalized else _WHOLE, node)
 
 
@@ -110,14 +107,14 @@ def irfft(self: Expr, node: Node, n: int | None = None, dim: int = -1, norm: str
 
 
 def _axes(x: Expr, s: Sequence[int] | None, dim: Any, node: Node) -> list[int]:
-    """The dimensions that are transformed: all, or the last ones where only sizes are given."""
+    """The transformed dimensions: `dim`, the last ones if only sizes are given, or all."""
     if dim is None:
         return list(range(rank(x)))[-len(s) :] if s is not None else list(range(rank(x)))
     return [axis_of(d, rank(x), node) for d in (dim if isinstance(dim, (list, tuple)) else [dim])]
 
 
 def _all_sized(pair: Pair, axes: Sequence[int], sizes: Sequence[int] | None, node: Node) -> Pair:
-    """The parts with the sizes that are asked for; -1 leaves one as it is."""
+    """Crop or zero-pad both parts to the requested sizes; -1 keeps a size."""
     for k, axis in enumerate(axes):
         size = shape_of(pair[0])[axis] if sizes is None or sizes[k] == -1 else sizes[k]
         if not isinstance(size, int) or size < 1:
@@ -140,10 +137,7 @@ def fftn(self: Expr, node: Node, s: list[int] | None = None, dim: Any = None, no
 
 @of_both("fft_rfftn", "fft_rfft2", "fft_ihfftn", "fft_ihfft2")
 def rfftn(self: Expr, node: Node, s: list[int] | None = None, dim: Any = None, norm: str | None = None) -> Expr:
-    """Of a real tensor: half of the frequencies along the last dimension.
-
-    `ihfft` gives those of the inverse transform.
-    """
+    """The half spectrum of a real tensor along the last dimension; `ihfft` uses the inverse transform."""
     forward, axes = node.name.startswith("fft_r"), _axes(self, s, dim, node)
     scaling = _scaling(norm, forward, node)
     pair = _all_sized(_parts(self, node), axes, s, node)
@@ -155,7 +149,7 @@ def rfftn(self: Expr, node: Node, s: list[int] | None = None, dim: Any = None, n
 
 @of_both("fft_irfftn", "fft_irfft2", "fft_hfftn", "fft_hfft2")
 def irfftn(self: Expr, node: Node, s: list[int] | None = None, dim: Any = None, norm: str | None = None) -> Expr:
-    """The real tensor whose frequencies along the last dimension are half given; `hfft` transforms forward."""
+    """The real tensor of a half spectrum along the last dimension; `hfft` uses the forward transform."""
     forward, axes = node.name.startswith("fft_h"), _axes(self, s, dim, node)
     scaling = _scaling(norm, forward, node)
     last = 2 * (shape_of(self)[axes[-1]] - 1) if s is None or s[-1] == -1 else s[-1]
@@ -165,7 +159,7 @@ def irfftn(self: Expr, node: Node, s: list[int] | None = None, dim: Any = None, 
     return _real_result(pair, axes[-1], last, forward, scaling, node)
 
 
-# What exported programs are decomposed into
+# Operators that decompositions of exported programs produce
 
 
 @of_both("_fft_c2c")

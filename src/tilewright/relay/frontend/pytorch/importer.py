@@ -1,8 +1,7 @@
-"""`Importer`: the state of one import, and the conversion of one call. The two doors, TorchScript and torch.export,
-walk their graphs with it.
+"""`Importer`: the state of one import, and the conversion of one call, for both TorchScript and torch.export.
 
-Invariants: every call carries the model's node as its span; a value that comes out of constants alone is a constant at
-once; a tensor that the program may write into is a `Reference`.
+Invariants: every call carries the model's node as its span; results of constants are folded immediately; a tensor that
+the program may write into is a `Reference`.
 """
 
 from __future__ import annotations
@@ -37,12 +36,12 @@ VIEWS: Final = frozenset({
     "unbind", "unflatten", "unsafe_chunk", "unsafe_split", "unsqueeze", "view", "view_as", "_unsafe_view",
     "_reshape_alias", "T", "mT", "unfold",
 })
-"""Operators whose results are parts of their first argument's memory."""
+"""Operators whose results are views of their first argument."""
 _NOTHING: Final = frozenset({
     "_assert_async", "_assert_scalar", "_assert_tensor_metadata", "sym_constrain_range", "sym_constrain_range_for_size",
     "warn", "_check",
 })
-"""Operators that say something about values, and compute none."""
+"""Operators that assert properties of values, and compute nothing."""
 _TELLING: Final = frozenset({"size", "shape", "sym_size", "arange", "zeros", "ones", "full", "empty", "scalar_tensor",
                              "tensor", "eye", "linspace", "logspace"})
 
@@ -50,7 +49,7 @@ Custom = Mapping[str, Callable[..., Any]]
 
 
 class Importer(CoreImporter):
-    """The state of one import, which all calls share."""
+    """The state of one import, shared by all calls."""
 
     runtime = "torch"
     stored_kind = "Parameter"
@@ -70,17 +69,17 @@ class Importer(CoreImporter):
         self._packed: list[Any] = []
         self._written: list[dict[Reference, Expr]] = []
         self.shows_writes = False
-        """Whether the caller needs new values of arguments whose mutation the schema does not mark."""
+        """Whether to return new values of arguments whose mutation the schema does not declare."""
 
     def anew(self) -> Importer:
-        """An importer with the same options, for another import."""
+        """A new importer with the same options."""
         return Importer(self.freeze, str(self.default_dtype), self.custom, self.file, self.keep_quantized,
                         self.plain_names)
 
-    # What a model holds
+    # Stored tensors
 
     def tensor(self, name: str, value: Any) -> Reference:
-        """A tensor of the model (a `torch.Tensor`), the same reference whenever it is asked for."""
+        """The reference of a tensor of the model (a `torch.Tensor`); the same one at each call."""
         found = self._references.get(id(value))
         if found is not None:
             return found[1]
@@ -89,15 +88,16 @@ class Importer(CoreImporter):
         if value.is_quantized:
             self.quantized[made] = quantize.parameters_in(value)
         reference = Reference(made)
-        self._references[id(value)] = value, reference  # the tensor is kept, so that its id stays its own
+        self._references[id(value)] = value, reference  # keeping the tensor keeps its id unique
         return reference
 
     def stored(
         self, packed: Any, what: str, real: Array, parameters: tuple[Constant, Constant], dtype: str,
         integers: Array | None, origin: Origin,
     ) -> Expr:
-        """A tensor of a quantized layer: real numbers that are quantized in the graph, as the field has them; integers
-        where the user keeps those, and a constant weight where nothing is a parameter.
+        """A tensor of a quantized layer: a float parameter that the graph quantizes, as in TVM.
+
+        With `keep_quantized` it is an integer parameter, and with `freeze` a constant.
         """
         path = self._paths.get(id(packed), (origin.name, None))[0]
         name = f"{path.removesuffix('._packed_params')}_{what}"
@@ -121,11 +121,11 @@ class Importer(CoreImporter):
         return Call(quantize_it, [self.parameter(name, real), scale, zero], span=span)
 
     def called(self, value: Any, path: str) -> None:
-        """Remember the path of an object of the module that is no tensor."""
+        """Record the path of an object of the module that is not a tensor."""
         self._paths[id(value)] = path, value
 
     def wrap(self, value: Any) -> Any:
-        """A new tensor of the program; Python values and lists as they are."""
+        """Wrap new tensors of the program in references; keep Python values and lists."""
         if isinstance(value, Expr):
             return Reference(value)
         return [self.wrap(v) for v in value] if isinstance(value, (list, tuple)) else value
@@ -133,14 +133,14 @@ class Importer(CoreImporter):
     # Calls
 
     def missing(self, name: str, overload: str) -> bool:
-        """Whether there is no converter of an operator, `aten::add` or another namespace's."""
+        """Whether an operator, `aten::add` or of another namespace, has no converter."""
         plain, in_place = _plain(name)
         if name in self.custom or plain in _NOTHING or plain in SCALARS or find(plain, overload) is not None:
             return False
         return not (in_place and find(plain[:-1], overload) is not None)
 
     def call(self, name: str, schema: Any, args: Sequence[Any], kwargs: Mapping[str, Any], origin: Origin) -> Any:
-        """The result of a call, with references for tensors. `schema` is a `torch.FunctionSchema` or None."""
+        """The result of a call, with tensors as references. `schema` is a `torch.FunctionSchema` or None."""
         plain, in_place = _plain(name)
         with naming(origin, makes_no_sense("its arguments", self.runtime)):
             if name in self.custom:
@@ -179,7 +179,7 @@ class Importer(CoreImporter):
         return self.wrap(settled)
 
     def _converted(self, converter: Converter, node: Node, arguments: dict[str, Any]) -> Any:
-        """The converted call. Quantized tensors are moved as integers, and computed with as real numbers."""
+        """Convert a call. Quantized tensors are moved as integers, and computed with as floats."""
         if complex_numbers.involved(arguments):
             return complex_numbers.convert(converter, node, arguments)
         first = next(iter(arguments.values()), None)
@@ -224,7 +224,7 @@ class Importer(CoreImporter):
         return target
 
     def _write_beside(self, plain: str, given: Mapping[str, Any], origin: Origin) -> None:
-        """Let arguments be what an operator writes into them. Called when the operator is converted."""
+        """Write the new values of arguments that an operator modifies, as computed by `WRITERS`."""
         node = Node(plain, origin, self.default_dtype, self.known, self.params, self.quantized, self)
         for name, value in WRITERS[plain](node, **{k: read(v) for k, v in given.items()}).items():
             self._write(given[name], value, node)
@@ -247,7 +247,7 @@ class Importer(CoreImporter):
         return View(result, base, part(None)) if isinstance(result, Expr) else result
 
     def _custom(self, name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-        """The result of a user's converter, called as in TVM: with the arguments and their types."""
+        """The result of a user's converter, called as in TVM with the arguments and their types."""
         values = [*map(read, args), *map(read, kwargs.values())]
         types = [str(v.tensor_type.dtype) if isinstance(v, Expr) and isinstance(v.known_type(), TensorType)
                  else type(v).__name__ for v in values]
@@ -268,7 +268,7 @@ class Importer(CoreImporter):
     # Branches
 
     def branch(self, run: Callable[[], list[Any]]) -> tuple[list[Any], dict[Reference, Expr]]:
-        """The results of a branch, and what it leaves in the tensors that it wrote into, which are put back."""
+        """The results of a branch, and the final values of the tensors it wrote into, whose values are restored."""
         self._written.append({})
         results = [self.as_expr(r) for r in run()]
         before = self._written.pop()
@@ -279,7 +279,7 @@ class Importer(CoreImporter):
 
     def choose(self, condition: Expr, first: tuple[list[Any], dict[Reference, Expr]],
                second: tuple[list[Any], dict[Reference, Expr]], origin: Origin) -> list[Any]:
-        """The results of one of two branches, whichever `condition` says while the model runs."""
+        """The results of the branch that `condition` selects at run time."""
         written = list(dict.fromkeys((*first[1], *second[1])))
         if self._written:
             for reference in written:
@@ -294,7 +294,7 @@ class Importer(CoreImporter):
         return [Reference(c) for c in chosen[: len(first[0])]]
 
     def as_expr(self, value: Any) -> Expr:
-        """A value of the program as an expression: numbers as tensors without dimensions, lists as tuples."""
+        """A value of the program as an expression: numbers become scalar tensors, lists become tuples."""
         value = read(value)
         if isinstance(value, (list, tuple)):
             return Tuple(tuple(map(self.as_expr, value)))
@@ -307,7 +307,7 @@ class Importer(CoreImporter):
 
 
 def array_of(value: Any, name: str) -> Array:
-    """The elements of a `torch.Tensor`."""
+    """The elements of a `torch.Tensor` as a numpy array."""
     import torch
 
     if value.layout is not torch.strided:
@@ -336,29 +336,28 @@ def refuse_missing(names: Sequence[str]) -> None:
 
 def _no_converter(names: Sequence[str]) -> str:
     return (f"no converter for {', '.join(names)}; pass custom_convert_map={{{names[0]!r}: function}}, where "
-            "function(inputs, input_types) gives relay, "
-            "or register one with relay.frontend.pytorch.register_converter")
+            "function(inputs, input_types) gives relay, or register one with relay.frontend.pytorch.register_converter")
 
 
 def _plain(name: str) -> tuple[str, bool]:
-    """The name without `aten::`, and whether the operator writes into its first argument."""
+    """The name without its namespace, and whether the operator writes into its first argument."""
     plain = name.removeprefix("aten::").removeprefix("prim::")
     return plain, plain.endswith("_") and not plain.endswith("__")
 
 
 def _is_python(name: str, args: Sequence[Any], values: Sequence[Any]) -> bool:
-    """Whether a call is of a function on Python's numbers, or on a list."""
+    """Whether a call is a Python function on numbers or a list."""
     return name in SCALARS and (all(map(is_scalar, values)) or (bool(args) and isinstance(args[0], (list, dict, str))))
 
 
 def _spoken(name: str, named: Mapping[str, Any]) -> dict[str, Any]:
-    """The named arguments that a Python function takes."""
+    """The named arguments that a Python function accepts."""
     taken = {"add": "alpha", "sub": "alpha", "div": "rounding_mode"}.get(name)
     return {k: v for k, v in named.items() if k == taken}
 
 
 def _bound(schema: Any, values: Sequence[Any], named: Mapping[str, Any]) -> dict[str, Any]:
-    """Arguments by the names of the schema."""
+    """Arguments by their names in the schema."""
     if schema is None:
         return {unnamed(k): v for k, v in enumerate(values)} | dict(named)
     return dict(zip((a.name for a in schema.arguments), values, strict=False)) | dict(named)
@@ -369,7 +368,7 @@ def _defaults(schema: Any) -> dict[str, Any]:
 
 
 def _as_tensors(value: Any, kind: str, default: DataType) -> Any:
-    """A Python number where the schema has a tensor, as one."""
+    """Convert Python numbers to tensors if the schema has tensors there."""
     if "Tensor" not in kind or value is None or isinstance(value, Expr):
         return value
     if isinstance(value, list):

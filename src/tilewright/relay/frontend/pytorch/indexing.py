@@ -1,4 +1,4 @@
-"""Operators that read and write at computed places: indexing by tensors, gather and scatter, masks."""
+"""Operators that read and write at computed positions: indexing by tensors, gather and scatter, masks."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _REDUCTIONS: Final = {"sum": "add", "add": "add", "prod": "mul", "multiply": "mu
 
 
 def places_of(x: Expr) -> Expr:
-    """Where the elements of `x` are not zero: (how many, dimensions), a number that only a run tells."""
+    """The indices of the nonzero elements of `x`, (count, dimensions); the count is known only at run time."""
     return op.argwhere(truth(x), dtype="int64")
 
 
@@ -62,7 +62,7 @@ def masked_select(self: Expr, mask: Expr) -> Expr:
 
 
 def _selected(x: Expr, mask: Expr) -> Expr:
-    """The elements where the mask is true, for its leading dimensions."""
+    """The elements of `x` where the mask over its leading dimensions is true."""
     n = rank(mask)
     flat = reshape(x, (math.prod(shape_of(x)[:n]), *shape_of(x)[n:]))
     return op.take(flat, _rows(reshape(mask, (math.prod(shape_of(mask)),)))[0], axis=0)
@@ -82,7 +82,7 @@ def take(self: Expr, index: Expr) -> Expr:
 
 
 def _from_front(index: Expr, size: Any) -> Expr:
-    """Indices without negative ones."""
+    """Indices normalized to count from the front."""
     if isinstance(index, Constant) and isinstance(size, int):
         return Constant(np.where(index.value < 0, index.value + size, index.value))
     return op.where(op.less(index, scalar(0, index)), op.add(index, tensor(size, dtype_of(index))), index)
@@ -111,7 +111,7 @@ def take_along_dim(self: Expr, indices: Expr, node: Node, dim: int | None = None
 
 
 def _gathered(x: Expr, index: Expr, dim: int, node: Node) -> tuple[Expr, Expr]:
-    """Data and indices of equal sizes, but along the axis: torch lets the indices be smaller."""
+    """Crop the data to the size of the indices except along the axis, since torch allows smaller indices."""
     axis = axis_of(dim, rank(x), node)
     for k, (a, b) in enumerate(zip(shape_of(x), shape_of(index), strict=True)):
         if k != axis and isinstance(a, int) and isinstance(b, int) and a > b:
@@ -123,7 +123,7 @@ def _gathered(x: Expr, index: Expr, dim: int, node: Node) -> tuple[Expr, Expr]:
 
 
 def _plain_indices(self: Expr, indices: Sequence[Expr | None]) -> tuple[list[Expr | None], Expr]:
-    """Indices that are integers, one for each dimension: a mask becomes as many as it has dimensions."""
+    """Integer indices, one for each dimension: a mask becomes one index per dimension of it."""
     found: list[Expr | None] = []
     for i in indices:
         if i is not None and dtype_of(i) in (BOOL, "uint8"):
@@ -196,7 +196,8 @@ def index_put(self: Expr, indices: list[Any], values: Expr, node: Node, accumula
 
 
 def _put_where(x: Expr, mask: Expr, axis: int, values: Expr, accumulate: bool, node: Node) -> Expr:
-    """Write `values` in order where the mask of the dimensions from `axis` on is true; one value serves all places."""
+    """Write `values` in order where the mask over the dimensions from `axis` on is true; a single value is broadcast.
+    """
     dims, covered = node.static(x, "self"), list(range(axis, axis + rank(mask)))
     rest = [d for k, d in enumerate(dims) if k not in covered]
     count = math.prod(shape_of(mask))
@@ -276,7 +277,7 @@ def _most(x: Expr) -> Any:
 @converter("index_add", "index_copy", "index_fill", "index_reduce")
 def index_write(self: Expr, dim: int, index: Expr, node: Node, source: Any = None, value: Any = None, alpha: Any = 1,
                 reduce: str = "", include_self: bool = True) -> Expr:
-    """Whole slices along a dimension, added, put or filled."""
+    """Add, put or fill whole slices along a dimension."""
     if not rank(self):
         rows = reshape(source, (-1,)) if isinstance(source, Expr) else source
         return reshape(index_write(reshape(self, (1,)), dim, reshape(index, (-1,)), node, rows, value, alpha, reduce,
@@ -299,7 +300,7 @@ def index_write(self: Expr, dim: int, index: Expr, node: Node, source: Any = Non
 
 @converter("masked_scatter")
 def masked_scatter(self: Expr, mask: Expr, source: Expr) -> Expr:
-    """The elements of the source in order, where the mask is true."""
+    """Write the elements of the source in order where the mask is true."""
     dims = broadcast_shape([shape_of(self), shape_of(mask)])
     self = spread(self, dims)
     where = reshape(spread(truth(mask), dims), (math.prod(dims),))
@@ -360,7 +361,7 @@ def put(self: Expr, index: Expr, source: Expr, accumulate: bool = False) -> Expr
 
 @converter("bincount")
 def bincount(self: Expr, node: Node, weights: Expr | None = None, minlength: int = 0) -> Expr:
-    """How many bins there are is known when a run has the greatest element of its input."""
+    """Histogram of integers; the number of bins depends on the greatest element, so it is known only at run time."""
     rows: Expr = (Constant(np.ones(shape_of(self), np.int64)) if weights is None else weights
                   if dtype_of(weights) == FLOAT32 else cast(weights, "float64"))
     known = node.known(self)
@@ -438,7 +439,7 @@ def topk(self: Expr, k: Any, node: Node, dim: int = -1, largest: bool = True, so
     if not rank(self):
         return self, Constant(np.zeros((), np.int64))
     axis = axis_of(dim, rank(self), node)
-    if not count:  # which means all to `topk`
+    if not count:  # `topk` would take 0 for all
         none = slice_axis(self, axis, 0, 0)
         return none, cast(none, "int64")
     both = op.topk(self, k=count, axis=axis, ret_type="both", is_ascend=not largest, dtype="int64")
@@ -460,7 +461,7 @@ def kth(self: Expr, node: Node, k: int | None = None, dim: int = -1, keepdim: bo
 
 @converter("median.dim", "nanmedian.dim")
 def median_along(self: Expr, dim: int, node: Node, keepdim: bool = False) -> tuple[Expr, Expr]:
-    """The lower median and its place: `median` gives NaN where there is one, `nanmedian` leaves them out."""
+    """The lower median and its index: `median` gives NaN if there is any, `nanmedian` ignores NaN."""
     if not rank(self):
         return self, Constant(np.zeros((), np.int64))
     if not dtype_of(self).is_float:

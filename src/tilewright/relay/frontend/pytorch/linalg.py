@@ -1,6 +1,6 @@
 """Linear algebra: factorizations, systems of equations, eigenvalues, singular values.
 
-Where torch raises for a matrix that has no inverse or no Cholesky factor, the results are not finite.
+If torch would raise for a singular or not positive definite matrix, the results are not finite.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ def lu_factor_ex(A: Expr, pivot: bool = True, check_errors: bool = False) -> tup
 
 
 def _permutation_matrix(pivots: Expr, size: int, like: Expr) -> Expr:
-    """P of A = P @ L @ U: column k has its one in row `rows[k]`."""
+    """P of A = P @ L @ U: column k has its 1 in row `rows[k]`."""
     rows = op.linalg.permutation(pivots, size=size)
     lead = shape_of(rows)[:-1]
     if not size:
@@ -110,7 +110,7 @@ def _permutation_matrix(pivots: Expr, size: int, like: Expr) -> Expr:
 
 
 def _triangles(packed: Expr) -> tuple[Expr, Expr]:
-    """L with its ones, and U."""
+    """L with its unit diagonal, and U."""
     *lead, m, n = shape_of(packed)
     count = min(m, n)
     left = packed if n == count else op.strided_slice(packed, begin=(0,), end=(count,), axes=(len(lead) + 1,))
@@ -154,7 +154,7 @@ def lu_solve(
     )
 
 
-# Symmetric matrices that are not positive
+# Indefinite symmetric matrices
 
 
 @converter("linalg_ldl_factor")
@@ -180,7 +180,7 @@ def ldl_solve(LD: Expr, pivots: Expr, B: Expr, hermitian: bool = False) -> Expr:
 
 
 def _solved(a: Expr, b: Expr, left: bool) -> tuple[Expr, Expr, Expr, Expr]:
-    """The solution and the factors of A. `b` may be one vector for each matrix."""
+    """The solution, then the LU factors of A. `b` may be one vector for each matrix."""
     is_vector = rank(b) == 1 or (rank(b) == rank(a) - 1 and shape_of(b) == shape_of(a)[:-1])
     rhs = op.expand_dims(b, axis=rank(b)) if is_vector else b
     packed, pivots, info = L.lu(a)
@@ -370,10 +370,7 @@ def svdvals(A: Expr, driver: str | None = None) -> Expr:
 
 
 def _tolerances(a: Expr, atol: Any, rtol: Any) -> tuple[Any, Any]:
-    """The bounds of values that count as zero.
-
-    By default the size of the matrix times the type's precision, unless `atol` is given.
-    """
+    """Absolute and relative bound of values that count as zero; without `atol`, `rtol` defaults to size * epsilon."""
     least = max(shape_of(a)[-2:]) * float(np.finfo(dtype_of(a).numpy()).eps)
     if rtol is None and isinstance(atol, Expr):
         rtol = op.where(op.greater(atol, scalar(0, atol)), scalar(0, atol), scalar(least, atol))
@@ -430,7 +427,7 @@ def matrix_rank(
 
 @converter("linalg_cond")
 def cond(self: Expr, node: Node, p: Any = None) -> Expr:
-    """The norm of a matrix times that of its inverse."""
+    """The condition number: the norm of a matrix times that of its inverse."""
     if p in (None, 2, -2):
         values = L.svd(self)[1]
         count = shape_of(values)[-1]
@@ -446,7 +443,7 @@ def cond(self: Expr, node: Node, p: Any = None) -> Expr:
 
 
 def matrix_norm(a: Expr, order: Any, node: Node) -> Expr:
-    """The norm of matrices: "fro", "nuc", 1, -1, 2, -2, infinity or minus infinity."""
+    """The norm of matrices; `order` is "fro", "nuc", 1, -1, 2, -2, infinity or minus infinity."""
     n = rank(a)
     if order not in ("fro", "nuc", 1, -1, 2, -2, math.inf, -math.inf):
         node.refuse(f"the norm of a matrix is {order!r}; it must be 'fro', 'nuc', 1, -1, 2, -2, inf or -inf")
@@ -462,7 +459,7 @@ def matrix_norm(a: Expr, order: Any, node: Node) -> Expr:
 
 
 def _norm_along(self: Expr, order: Any, dim: list[int], keepdim: bool, node: Node) -> Expr:
-    """The norms of the matrices that stand along two dimensions."""
+    """The norms of the matrices along two dimensions."""
     axes = [axis_of(d, rank(self), node) for d in dim]
     a = transpose(self, [*(k for k in range(rank(self)) if k not in axes), *axes])
     found = matrix_norm(a, order, node)
@@ -480,7 +477,7 @@ def matrix_norm_along(
 
 @converter("linalg_norm")
 def norm(self: Expr, node: Node, ord: Any = None, dim: Any = None, keepdim: bool = False, dtype: Any = None) -> Expr:
-    """Of a vector or a matrix, as its dimensions say, or those that are named; without an order, of all elements."""
+    """The norm of a vector or matrix, along `dim` if given; without an order, the 2-norm of all elements."""
     x = floating(self if dtype is None else cast(self, dtype_named(dtype, node)), node)
     dims = dim if dim is None or isinstance(dim, list) else [dim]
     count = rank(x) if dims is None else len(dims)

@@ -25,7 +25,7 @@ def matmul(self: Expr, node: Node, other: Expr | None = None, mat2: Expr | None 
 
 
 def product(a: Expr, b: Expr) -> Expr:
-    """Numpy's rule: vectors are completed to matrices, leading dimensions broadcast."""
+    """Numpy's matrix product: vectors become matrices, and leading dimensions broadcast."""
     n, m = rank(a), rank(b)
     if n == 1:
         found = product(reshape(a, (1, *shape_of(a))), b)
@@ -40,7 +40,7 @@ def product(a: Expr, b: Expr) -> Expr:
 
 
 def times_matrix(a: Expr, weight: Expr) -> Expr:
-    """a @ weight.T, whatever stands before the last dimension of `a` taken as rows."""
+    """a @ weight.T; all but the last dimension of `a` count as rows."""
     units, dims = shape_of(weight)[0], shape_of(a)
     rows = a if len(dims) == 2 else reshape(a, (-1, dims[-1]))
     found = op.nn.dense(rows, weight, units=units) if isinstance(units, int) else op.nn.dense(rows, weight)
@@ -56,7 +56,7 @@ def _batched(a: Expr, b: Expr) -> Expr:
 
 
 def _stacked(x: Expr, lead: tuple[Any, ...]) -> Expr:
-    """`x` with one leading dimension: 1 where it is the same for all, else the product of the common ones."""
+    """`x` (..., m, n) with one leading dimension: 1 if it does not vary along them, else the product of `lead`."""
     dims = shape_of(x)
     if all(isinstance(d, int) and d == 1 for d in dims[:-2]):
         return reshape(x, (1, *dims[-2:]))
@@ -69,11 +69,9 @@ def _stacked(x: Expr, lead: tuple[Any, ...]) -> Expr:
 @converter("_grouped_mm")
 def grouped_product(self: Expr, mat2: Expr, node: Node, offs: Expr | None = None, bias: Any = None,
                     out_dtype: Any = None) -> Expr:
-    """Products of matrices that stand in one stack (three dimensions), or side by side in one matrix, where the groups
-    end at `offs`.
+    """Products of matrices in a stack (3-D), or side by side in one matrix, where the groups end at `offs`.
 
-    Of matrices side by side each group is computed whole, and what is another's is left out: a run alone knows where
-    groups end.
+    The ends of groups are known only at run time, so side-by-side products are computed whole and masked.
     """
     if bias is not None:
         node.refuse("argument 'bias' has no meaning in torch yet; add it to the result")
@@ -91,7 +89,7 @@ def grouped_product(self: Expr, mat2: Expr, node: Node, offs: Expr | None = None
 
 
 def _inside(ends: Expr, count: Any) -> Expr:
-    """Whether place k of `count` is in group g, which ends before `ends[g]` and begins where the one before ends."""
+    """Whether position k of `count` is in group g, which spans [ends[g - 1], ends[g])."""
     column = op.expand_dims(cast(ends, INT64), axis=1)
     before = op.less(Constant(np.arange(count)), column)
     return op.logical_and(before, op.equal(op.cumsum(cast(before, INT64), axis=0), tensor(1, INT64)))
@@ -165,7 +163,7 @@ def einsum(equation: str, tensors: list[Expr], path: Any = None) -> Expr:
     letters = inputs.replace(".", "")
     summed = set(letters) - set(output) if arrow else {c for c in letters if letters.count(c) > 1}
     if len(tensors) == 1 and summed and not dtype_of(tensors[0]).is_float:
-        tensors = [cast(tensors[0], INT64)]  # a sum of integers, as torch.sum has it
+        tensors = [cast(tensors[0], INT64)]  # sums of integers are int64, as in torch.sum
     return op.einsum(Tuple(tuple(tensors)), equation=equation.replace(" ", ""))
 
 

@@ -22,7 +22,7 @@ NONE, MEAN, SUM = range(3)
 
 
 def reduced(x: Expr, reduction: int) -> Expr:
-    """The loss of all elements: as they are, their mean, or their sum."""
+    """Apply `reduction`: none, the mean, or the sum."""
     return x if reduction == NONE or not rank(x) else (op.mean if reduction == MEAN else op.sum)(x,
         axis=tuple(range(rank(x))))
 
@@ -89,7 +89,7 @@ def kl_div(self: Expr, target: Expr, reduction: int = MEAN, log_target: bool = F
 @converter("nll_loss_nd", "nll_loss", "nll_loss2d", "nll_loss_forward", "nll_loss2d_forward")
 def nll_loss(self: Expr, target: Expr, node: Node, weight: Expr | None = None, reduction: int = MEAN,
              ignore_index: int = -100) -> Any:
-    """`-self[n, target[n, …], …]`, weighted by class; the mean is over the weights that count."""
+    """`-self[n, target[n, …], …]`, weighted by class; the mean divides by the sum of the weights used."""
     x, t = (reshape(v, (1, *shape_of(v))) for v in (self, target)) if rank(self) == 1 else (self, target)
     classes = shape_of(x)[1]
     rows = movedim(x, 1, -1) if rank(x) > 2 else x
@@ -171,7 +171,7 @@ def margin_loss(self: Expr, target: Expr, node: Node, margin: float = 1.0, reduc
 @converter("multi_margin_loss")
 def multi_margin_loss(self: Expr, target: Expr, node: Node, p: Any = 1, margin: Any = 1, weight: Expr | None = None,
                       reduction: int = MEAN) -> Expr:
-    """Margins of the other classes over the target's, to the power `p`, averaged over all classes."""
+    """Margins of the other classes over the target class, to the power `p`, averaged over all classes."""
     classes = node.static(self, "self")[-1] if rank(self) else 1
     x, wanted = reshape(self, (-1, classes)), reshape(target, (-1, 1))
     apart = op.add(op.subtract(x, op.gather(x, wanted, axis=1)), scalar(margin, x))
@@ -185,7 +185,7 @@ def multi_margin_loss(self: Expr, target: Expr, node: Node, p: Any = 1, margin: 
 
 @converter("multilabel_margin_loss", "multilabel_margin_loss_forward")
 def multilabel_margin_loss(self: Expr, target: Expr, node: Node, reduction: int = MEAN) -> Any:
-    """How far each class without a label is above each class with one, less 1. Labels end at the first -1."""
+    """The margin of each class without a label over each class with one, less 1. Labels end at the first -1."""
     classes = node.static(self, "self")[-1] if rank(self) else 1
     x, labels = reshape(self, (-1, classes)), reshape(target, (-1, classes))
     there = op.greater(op.cumprod(cast(op.greater_equal(labels, scalar(0, labels)), INT64), axis=1), number(0))
@@ -213,7 +213,7 @@ def linear_cross_entropy(
     batch_chunk_size: int = 0, acc_policy: str = "", acc_dtype: Any = None, allow_retain_graph: bool = False,
     compute_input_grad: bool = False, compute_linear_weight_grad: bool = False, compute_linear_bias_grad: bool = False,
 ) -> Any:
-    """A linear layer and its cross entropy. Chunking changes no value; the gradient outputs are left empty."""
+    """The cross entropy of a linear layer. Chunking has no effect on values; the gradient outputs are empty."""
     loss = cross_entropy_loss(linear(input, linear_weight, linear_bias), target, node, weight, _REDUCTIONS[reduction],
                               ignore_index, label_smoothing)
     nothing = Constant(np.zeros(0, dtype_of(input).numpy()))

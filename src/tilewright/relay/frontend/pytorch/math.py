@@ -84,7 +84,7 @@ for _name, (_whole, _truths) in _BITWISE.items():
 
 
 def truth(x: Expr) -> Expr:
-    """Whether elements are not zero."""
+    """Whether elements are nonzero."""
     return x if dtype_of(x) is BOOL else op.not_equal(x, scalar(0, x))
 
 
@@ -133,8 +133,8 @@ def divide(self: Any, other: Any, node: Node, rounding_mode: str | None = None) 
 def _floor_divided(a: Expr, b: Expr) -> Expr:
     if not dtype_of(a).is_float:
         return op.floor_divide(a, b)
-    # The quotient of what the remainder leaves, so that rounding never lifts it to the next whole number; as
-    # `div_floor_floating` of PyTorch.
+    # Divide after subtracting the remainder, so that rounding never reaches the next integer, like PyTorch's
+    # `div_floor_floating`.
     zero, one, quotient = scalar(0, a), scalar(1, a), op.divide(a, b)
     rest = op.mod(a, b)
     whole = op.divide(op.subtract(a, rest), b)
@@ -219,7 +219,7 @@ def round_half_even(self: Expr, decimals: int = 0) -> Expr:
 
 @converter("expm1")
 def expm1(self: Expr, node: Node) -> Expr:
-    """exp(x) - 1, by tanh where that keeps more digits: 2 t / (1 - t) with t = tanh(x / 2)."""
+    """exp(x) - 1; for small x as 2 t / (1 - t) with t = tanh(x / 2), which is more precise."""
     x = floating(self, node)
     half = op.tanh(op.multiply(x, scalar(0.5, x)))
     near = op.divide(op.multiply(scalar(2, x), half), op.subtract(scalar(1, x), half))
@@ -262,7 +262,7 @@ def hypot(self: Expr, other: Expr, node: Node) -> Expr:
 
 
 def length(a: Expr, b: Expr) -> Expr:
-    """The length of a vector: the greater part times sqrt(1 + ratio^2), so that nothing overflows."""
+    """sqrt(a^2 + b^2), as the greater part times sqrt(1 + ratio^2) to avoid overflow."""
     a, b = op.abs(a), op.abs(b)
     greater, lesser = op.maximum(a, b), op.minimum(a, b)
     ratio = op.divide(lesser, op.where(op.equal(greater, scalar(0, greater)), scalar(1, greater), greater))
@@ -491,7 +491,7 @@ def softshrink(self: Expr, lambd: float = 0.5) -> Expr:
 def softplus(self: Expr, node: Node, beta: float = 1, threshold: float = 20) -> Expr:
     x = _scaled(self, beta)
     zero = scalar(0, x)
-    # log(1 + e^x) without overflow: max(x, 0) + log1p(e^-|x|), which keeps its digits where e^x is small
+    # log(1 + e^x) without overflow: max(x, 0) + log1p(e^-|x|), which is precise for small e^x
     smooth = op.add(op.maximum(x, zero), log_1p(op.exp(op.negative(op.abs(x)))))
     return op.where(op.greater(x, scalar(threshold, x)), self, _scaled(smooth, 1 / beta))
 

@@ -1,4 +1,4 @@
-"""`from_pytorch`: a TorchScript module or an exported program as an `IRModule`."""
+"""`from_pytorch`: converts a TorchScript module or an exported program to an `IRModule`."""
 
 from __future__ import annotations
 
@@ -41,17 +41,16 @@ def from_pytorch(
     """Import a PyTorch model as an `IRModule` whose `main` has the model's inputs as parameters, then its weights.
 
     `script_module` is a TorchScript module (traced or scripted), an `ExportedProgram` of torch.export, or a path to a
-    file of either (`.pt`, `.pth`, `.pt2`), from which no code is executed. `input_infos` gives name and shape of each
-    input, as `("x", (1, 3, 224, 224))` or `("x", ((1, 8), "int64"))`, in a list where an input is a list of tensors; an
-    exported program knows its own, and dimensions that it leaves open stay symbolic. `custom_convert_map` has functions
-    of `(inputs, input_types)` by operator (`"aten::relu"`); they come before the table. `default_dtype` is the type of
-    inputs whose type is not said, and of numbers that are not whole. `use_parser_friendly_name` writes `_` for the dots
-    in names of weights. Weights and biases of quantized layers are real numbers in the second result, which the program
-    quantizes; with `keep_quantized_weight` they are integers. With `freeze_params` weights are constants and the second
-    result is empty.
+    file of either. No code in a file is executed. `input_infos` gives the name and shape of each input: `("x", (1, 3,
+    224, 224))` or `("x", ((1, 8), "int64"))`, and a list of these for a list of tensors. Exported programs declare
+    their inputs, and their dynamic dimensions stay symbolic. `custom_convert_map` maps operators (`"aten::relu"`) to
+    functions of `(inputs, input_types)`; they override the table. `default_dtype` is the type of inputs without a type,
+    and of Python floats. `use_parser_friendly_name` replaces the dots in names of weights by `_`. Weights and biases of
+    quantized layers are floats in the second result, which the program quantizes; with `keep_quantized_weight` they are
+    integers. With `freeze_params` weights are constants and the second result is empty.
 
-    Raises `ModelError` for a model that cannot be read, `OpNotImplemented` with the list of all operators that have no
-    converter, and `ShapeError` where an operator refuses its arguments; all name the node.
+    Raises `ModelError` for a model that cannot be read, `OpNotImplemented` listing all operators without a converter,
+    and `ShapeError` for invalid arguments of an operator; all name the node.
     """
     model, file = read_model(script_module)
     return _imported(model, input_infos, Importer(freeze_params, default_dtype, custom_convert_map, file,
@@ -59,13 +58,13 @@ def from_pytorch(
 
 
 def _imported(model: Any, input_infos: Infos | None, importer: Importer) -> tuple[IRModule, dict[str, Array]]:
-    """The module; operators of an exported program that cannot be converted are decomposed first."""
+    """Import a model; decompose operators of an exported program that cannot be converted."""
     if not _is_exported(model):
         return _converted(model, input_infos, importer)
 
     def again(refused: set[str]) -> tuple[IRModule, dict[str, Array]]:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # torch's own, about its decompositions
+            warnings.simplefilter("ignore")  # torch's own warnings about decompositions
             simpler = model.run_decompositions(decompositions(lambda name, overload: name in refused
                 or importer.missing(name, overload)))
         return _converted(simpler, input_infos, importer.anew())
@@ -103,27 +102,27 @@ def signature(model: Any, shapes: Mapping[str, Any] | None = None) -> Signature:
 
 
 def from_shapes(model: Any, shapes: Mapping[str, Any]) -> IRModule:
-    """`from_pytorch` with weights as constants, and shapes by the names of inputs."""
+    """`from_pytorch` with constant weights, and input shapes by name."""
     module, file = read_model(model)
     return _imported(module, _infos(module, shapes), Importer(True, "float32", None, file))[0]
 
 
 def survey(model: Any, shapes: Mapping[str, Any]) -> tuple[Signature, list[str]]:
-    """The signature, and the files beside the model that hold its tensors: none."""
+    """The signature, and an empty list: no other files hold tensors."""
     return signature(model, shapes), []
 
 
 def read(model: Any, shapes: Mapping[str, Any] | None) -> tuple[IRModule, dict[str, Any]]:
-    """`from_shapes`, which leaves no parameters."""
+    """The module of `from_shapes`, and no parameters."""
     return from_shapes(model, shapes or {}), {}
 
 
 def contents(model: Any, shapes: Mapping[str, Any] | None) -> Contents:
-    """The operators of a model, and its inputs where it and `shapes` say enough."""
+    """The operators of a model, and its inputs if it and `shapes` define them."""
     kind, names, unknown = operators(model)
     inputs: list[tuple[str, tuple[int | str, ...], str]] = []
     if not unknown:
-        with contextlib.suppress(CompileError):  # the import says it
+        with contextlib.suppress(CompileError):  # the import reports the error
             inputs = [(n, tuple(s), t) for n, s, t in signature(model, shapes)]
     nodes, missing = {("", name): nodes for name, nodes in names.items()}, {("", name) for name in unknown}
     return Contents({kind: 1}, "PyTorch", inputs, [], nodes, missing, CONVERTERS.advice,
@@ -131,7 +130,7 @@ def contents(model: Any, shapes: Mapping[str, Any] | None) -> Contents:
 
 
 def operators(model: Any) -> tuple[str, dict[str, list[str]], set[str]]:
-    """What the model is, the names of its nodes by operator, and the operators that have no converter."""
+    """The kind of the model, the names of its nodes by operator, and the operators without a converter."""
     module, file = read_model(model)
     importer = Importer(True, "float32", None, file)
     is_exported = _is_exported(module)
@@ -146,16 +145,16 @@ def operators(model: Any) -> tuple[str, dict[str, list[str]], set[str]]:
 
 
 def _graph(module: Any) -> Any:
-    """The graph of a TorchScript module or function, what its submodules do in it."""
+    """The graph of a TorchScript module or function, with submodules inlined."""
     try:
         return module.inlined_graph if hasattr(module, "inlined_graph") else module.graph
-    except RuntimeError as error:  # a module without `forward`, or with one that torch cannot put together
+    except RuntimeError as error:  # a module without `forward`, or with an invalid one
         raise ModelError(f"the module has no program ({' '.join(str(error).split())[:200]}); save a module that has a "
                          "forward method", code="TW0102") from error
 
 
 def _infos(module: Any, shapes: Mapping[str, Any]) -> list[tuple[str, Any]]:
-    """Name, shape and type of each input, some of whose shapes are given."""
+    """Name, shape and type of each input; `shapes` override declared ones."""
     if _is_exported(module):
         own = exported_infos(module)
         return [(n, (tuple(shapes.get(n, s)), t)) for n, (s, t) in own]
@@ -168,27 +167,27 @@ def _infos(module: Any, shapes: Mapping[str, Any]) -> list[tuple[str, Any]]:
 
 
 def _index_names(graph: Any) -> set[str]:
-    """Inputs that are the indices of an embedding: of whole numbers, which TorchScript does not say either."""
+    """Inputs that are indices of an embedding, so integers; TorchScript does not declare it."""
     return {list(n.inputs())[1].debugName().split(".")[0] for kind in _EMBEDDINGS for n in graph.findAllNodes(kind)}
 
 
 @dataclass(frozen=True)
 class Output:
-    """The output of that number of an imported graph."""
+    """Output `number` of an imported graph."""
 
     number: int
 
 
 @dataclass(frozen=True)
 class Input:
-    """The tensor that is the input of that number, with all that was written into it."""
+    """Input tensor `number`, after all writes into it."""
 
     number: int
 
 
 @dataclass(frozen=True)
 class ImportedGraph:
-    """A graph as a module, None if it computes nothing; `written` has the new values of inputs by number."""
+    """A graph as a module, None if it computes nothing. `written` has the new values of inputs by number."""
 
     module: IRModule | None
     results: Sequence[Any]
@@ -196,10 +195,9 @@ class ImportedGraph:
 
 
 def from_graph(module: Any, inputs: Sequence[Any]) -> ImportedGraph:
-    """A graph of torch.fx over aten operators; weights are constants.
+    """Import a graph of torch.fx over aten operators; weights are constants.
 
-    `inputs` are what its placeholders are: `(name, shape, dtype)` of a tensor that is an input, a tensor that is a
-    constant, or a number.
+    `inputs` describes its placeholders: `(name, shape, dtype)` for an input tensor, a constant tensor, or a number.
     """
     import torch
 
@@ -248,7 +246,7 @@ def _flat(value: Any) -> list[Any]:
 
 
 def _variables(infos: Infos, default: str, symbols: Mapping[str, Any]) -> tuple[list[Var], list[Any]]:
-    """The variables of the inputs, and what each input is: a reference, or a list of them."""
+    """The variables of the inputs, and each input as a reference or a list of references."""
     variables: list[Var] = []
 
     def made(name: str, info: Any) -> Any:
@@ -295,7 +293,7 @@ def _input_names(graph: Any) -> list[str]:
 
 
 def _traced_infos(module: Any) -> list[tuple[str, Any]]:
-    """Shapes and types of the inputs as the trace had them, where the graph or the file says so."""
+    """Shapes and types of the inputs that the trace recorded in the graph or the file."""
     graph = _graph(module)
     names = _input_names(graph)
     kinds = [i.type() for i in list(graph.inputs())[-len(names) :]] if names else []
@@ -311,7 +309,7 @@ def _traced_infos(module: Any) -> list[tuple[str, Any]]:
 
 
 def exported_infos(program: Any) -> list[tuple[str, Any]]:
-    """Name, shape and type of each tensor input of an exported program; open dimensions are variables."""
+    """Name, shape and type of each tensor input of an exported program; dynamic dimensions are variables."""
     symbols: dict[str, scalar.Var] = {}
     wanted = {s.arg.name for s in program.graph_signature.input_specs if s.kind.name == "USER_INPUT"}
     infos = []

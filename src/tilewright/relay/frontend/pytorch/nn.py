@@ -1,4 +1,4 @@
-"""Layers of networks: convolutions, normalizations, embeddings, softmax."""
+"""Neural network layers: convolutions, normalizations, embeddings, softmax."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _TRANSPOSED: Final = {1: op.nn.conv1d_transpose, 2: op.nn.conv2d_transpose, 3: o
 
 
 def on_axes(value: Any, count: int) -> tuple[int, ...]:
-    """A setting for each spatial dimension, of one number or one for each."""
+    """A setting for each of `count` spatial dimensions, from one number or one per dimension."""
     given = tuple(value) if isinstance(value, (list, tuple)) else (value,)
     return given * count if len(given) == 1 else given
 
@@ -67,7 +67,7 @@ def conv(input: Expr, weight: Expr, node: Node, bias: Expr | None = None, stride
 @converter("_convolution_mode")
 def conv_mode(input: Expr, weight: Expr, node: Node, bias: Expr | None = None, stride: Any = 1, padding: str = "valid",
               dilation: Any = 1, groups: int = 1) -> Expr:
-    """Padding by name; where "same" needs one more on one side, it is behind."""
+    """Convolution with padding by name; an odd total of "same" pads one more at the end."""
     n = rank(weight) - 2
     if padding == "valid":
         return convolution(input, weight, bias, stride, 0, dilation, False, 0, groups, node)
@@ -96,7 +96,7 @@ def conv_tbc(self: Expr, weight: Expr, bias: Expr, node: Node, pad: int = 0) -> 
 
 @converter("im2col")
 def im2col(self: Expr, kernel_size: Any, node: Node, dilation: Any = 1, padding: Any = 0, stride: Any = 1) -> Expr:
-    """Windows as columns: (batch, channels * window, places)."""
+    """Windows as columns: (batch, channels * window, positions)."""
     kernel, apart, pads, steps = (on_axes(v, 2) for v in (kernel_size, dilation, padding, stride))
     x = shaping.pad(self, [(0, 0)] * (rank(self) - 2) + [(p, p) for p in pads])
     *lead, height, width = node.static(x, "self")
@@ -112,7 +112,7 @@ def im2col(self: Expr, kernel_size: Any, node: Node, dilation: Any = 1, padding:
 @converter("col2im")
 def col2im(self: Expr, output_size: Any, kernel_size: Any, node: Node, dilation: Any = 1, padding: Any = 0,
            stride: Any = 1) -> Expr:
-    """The sum of windows that are columns."""
+    """Sum windows, given as columns, into an image."""
     kernel, apart, pads, steps = (on_axes(v, 2) for v in (kernel_size, dilation, padding, stride))
     height, width = (n + 2 * p for n, p in zip(output_size, pads, strict=True))
     rows, columns = (
@@ -172,7 +172,9 @@ def running_statistics(
     node: Node, input: Expr, running_mean: Expr | None = None, running_var: Expr | None = None, training: bool = True,
     use_input_stats: bool = True, momentum: float = 0.1, **others: Any,
 ) -> dict[str, Expr]:
-    """Running means and variances moved by `momentum` towards those of a batch, or of its images on average."""
+    """Running means and variances, moved by `momentum` towards those of the batch; `instance_norm` averages over
+    images.
+    """
     if not training or not use_input_stats or running_mean is None or running_var is None:
         return {}
     apart = (0,) if node.name == "instance_norm" else ()
@@ -320,7 +322,7 @@ def embedding_bag(
     weight: Expr, indices: Expr, offsets: Expr, node: Node, mode: int = 0, per_sample_weights: Expr | None = None,
     include_last_offset: bool = False, padding_idx: Any = None,
 ) -> tuple[Expr, ...]:
-    """Sums, means or maxima of bags of rows that begin at `offsets`; `padding_idx` is skipped, empty bags are zero."""
+    """Sums, means or maxima of bags of rows that start at `offsets`; `padding_idx` is skipped, empty bags are zero."""
     count, width = node.static(indices, "indices")[0], shape_of(weight)[1]
     bags = node.static(offsets, "offsets")[0] - bool(include_last_offset)
     rows = op.take(weight, indices, axis=0)
@@ -341,7 +343,7 @@ _BAG_MODES: Final = ("sum", "mean", "max")
 
 
 def _reduced_bags(rows: Expr, bag: Expr, bags: int, mode: str, shape: tuple[int, int]) -> Expr:
-    """The rows of each bag as one row. Rows of bag number `bags` are left out."""
+    """Reduce the rows of each bag to one row. Rows with bag number `bags` are ignored."""
     count, width = shape
     kind = dtype_of(rows).numpy()
     if not count or not bags:
@@ -362,7 +364,7 @@ def _reduced_bags(rows: Expr, bag: Expr, bags: int, mode: str, shape: tuple[int,
 
 @converter("embedding_renorm")
 def embedding_renorm(self: Expr, indices: Expr, max_norm: float, norm_type: float, node: Node) -> Expr:
-    """The rows that `indices` name, scaled to `max_norm` where their norm is greater."""
+    """Scale the rows named by `indices` to `max_norm` if their norm exceeds it."""
     rows, count = node.static(self, "self")[0], math.prod(node.static(indices, "indices"))
     used = op.scatter_elements(Constant(np.zeros(rows, bool)), reshape(indices, (count,)),
                                Constant(np.ones(count, bool)), axis=0)

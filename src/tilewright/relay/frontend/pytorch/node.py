@@ -1,4 +1,4 @@
-"""`Node`: the questions that a converter may ask about the call it converts, beyond its arguments."""
+"""`Node`: what a PyTorch converter can query about its call, besides the arguments."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ Array = np.ndarray[Any, Any]
 
 
 class Layers(Protocol):
-    """What a program holds of its quantized layers."""
+    """Gives the stored tensors of quantized layers."""
 
     def stored(self, packed: Any, what: str, real: Array, parameters: tuple[Constant, Constant], dtype: str,
                integers: Array | None, origin: Origin) -> Expr:
-        """The `what` ("weight", "bias") of a layer as integers of `parameters`, a scale and zero point along axis 0."""
+        """The "weight" or "bias" of a layer as integers, for a scale and zero point along axis 0."""
 
 
 class Node(core.Node):
@@ -44,7 +44,7 @@ class Node(core.Node):
         self.quantized, self._layers, self.defaults = quantized, layers, defaults or {}
 
     def renamed(self, name: str) -> Node:
-        """The same for a call of another operator, which this one is made of."""
+        """The node for a call of another operator that implements this one."""
         return Node(name, self.origin, self.default_dtype, self._known, self._params, self.quantized, self._layers,
                     self.defaults)
 
@@ -54,13 +54,12 @@ class Node(core.Node):
             self.refuse(f"argument '{name}' is {_shown(value)}, and is supported only at its default, {default}")
 
     def weight(self, packed: Any, integers: Array, scale: Constant, zero_point: Constant) -> Expr:
-        """The weight of a quantized layer."""
         s, z = (along(p.value, integers.ndim, 0) for p in (scale, zero_point))
         real = ((integers.astype(np.int32) - z).astype(np.float32) * s).astype(np.float32)
         return self._layer_tensor(packed, "weight", real, (scale, zero_point), str(integers.dtype), integers)
 
     def bias(self, packed: Any, real: Array, scale: Constant) -> Expr:
-        """The bias of a quantized layer in units of its sums."""
+        """The bias of a quantized layer, in the scale of its sums."""
         return self._layer_tensor(packed, "bias", real, (scale, Constant(np.zeros((), np.int32))), "int32", None)
 
     def _layer_tensor(self, packed: Any, what: str, real: Array, parameters: tuple[Constant, Constant], dtype: str,
@@ -70,11 +69,11 @@ class Node(core.Node):
         return self._layers.stored(packed, what, real, parameters, dtype, integers, self.origin)
 
     def settled(self, x: Expr) -> Expr:
-        """`x`, or the constant that it evaluates to in a few steps."""
+        """`x`, or the constant that it evaluates to within a few steps."""
         return self._known.settle_near(x)
 
     def value(self, x: Expr, name: str, why: str = "") -> Array:
-        """The value of argument `name`; raises `ModelError` when it is computed from the model's inputs."""
+        """The value of argument `name`; raises `ModelError` if it depends on the model's inputs."""
         value = self.known(self.settled(x))
         if value is None or value.dtype == object:
             what = f"argument '{name}' must be known while compiling, and it is computed from the model's inputs"

@@ -44,7 +44,7 @@ def pad_by_mode(self: Expr, pad: Any, node: Node, mode: str = "constant", value:
 
 
 def _taken(x: Expr, widths: list[tuple[int, int]], mode: str, node: Node) -> Expr:
-    """`x` padded and cropped: outside elements are mirrored or repeated, also from parts that are cut off."""
+    """`x` padded and cropped; outside elements are mirrored or repeated, also from cropped parts."""
     shape = node.static(x, "self")
     for axis, (a, b) in enumerate(widths):
         if not (a or b):

@@ -1,9 +1,9 @@
 """Checks pickles of tensors and plain containers without executing them, before torch reads them.
 
-The operations of a pickle are followed on a stack of descriptions. So each name that it would call is known, also one
-from the memo, and so is the memory of each tensor: torch takes sizes from the pickle, and reads beyond the stored bytes
-where these are fewer. Torch's two readers number the memo in different ways and take numbers for functions; pickles
-where that makes a difference are refused.
+The operations of a pickle are followed on a stack of descriptions. So all names that it would call are known, including
+those from the memo, and the memory of each tensor. (torch takes sizes from the pickle, and would read beyond the stored
+bytes.) torch's two readers number the memo differently and accept numbers as functions. Pickles for which this matters
+are refused.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from tilewright.base.errors import ModelError
 
 _MAX_OPERATIONS: Final = 5_000_000
 MAX_REPEATED_ELEMENTS: Final = 16 << 20
-"""Elements of a tensor that has more of them than its memory has bytes, since its strides repeat them."""
+"""Largest number of elements of a tensor whose strides repeat its stored elements."""
 _MODULES: Final = ("collections", "torch", "torch._utils", "torch._tensor", "torch.storage", "torch.nn.parameter",
                    "torch.serialization", "torch.jit._pickle")
 _CALLED: Final = frozenset({
@@ -31,24 +31,24 @@ _NAMED: Final = frozenset({
     "UntypedStorage", "TypedStorage", "Tensor", "Parameter", "dtype", "layout", "per_tensor_affine",
     "per_channel_affine", "per_channel_affine_float_qparams",
 })
-"""What may be named, and not called."""
+"""Names that may be used as values but not called."""
 _TORCH_KINDS: Final = re.compile(
     r"[A-Z][A-Za-z0-9]*Storage|(float|int|uint|bfloat|complex|quint|qint)[0-9]+(x[0-9])?(_e[0-9]m[0-9][a-z0-9]*)?|"
     r"float|int|bool|half|double|long|short|strided",
 )
-"""Names of torch that are types of elements, storages or layouts."""
+"""Names in torch of element types, storages or layouts."""
 _CLASSES: Final = re.compile(
     r"__torch__\.torch\.classes\.(quantized|rnn)(\.\w+)*|__torch__(?!\.torch\.classes)(\.\w+)*", re.ASCII)
-"""Classes that TorchScript reads as data; torch's own in C++ are packed weights of quantized layers."""
+"""Classes that TorchScript reads as data; torch's own C++ classes are packed weights of quantized layers."""
 _BYTES: Final = {
     **dict.fromkeys(("Untyped", "Byte", "Char", "Bool", "QInt8", "QUInt8", "QUInt4x2", "QUInt2x4"), 1),
     **dict.fromkeys(("Short", "Half", "BFloat16"), 2),
     **dict.fromkeys(("Int", "Float", "QInt32"), 4), **dict.fromkeys(("Long", "Double", "ComplexFloat"), 8),
     "ComplexDouble": 16,
 }
-"""Bytes of an element by the name of its storage."""
+"""Bytes per element by the name of the storage."""
 _PACKED: Final = {"QUInt4x2": 2, "QUInt2x4": 4}
-"""Elements in a byte."""
+"""Elements per byte."""
 
 Refuse = Callable[[str], ModelError]
 
@@ -63,7 +63,7 @@ class _Name:
 
 @dataclass(frozen=True)
 class _Storage:
-    """Memory of a tensor: how many elements it has, and how many bytes one element has."""
+    """The memory of a tensor: its number of elements, and the bytes of each."""
 
     elements: int
     element_bytes: int
@@ -71,21 +71,21 @@ class _Storage:
 
 _MARK: Final = object()
 _OTHER: Final = object()
-"""A value whose contents do not matter."""
+"""A value whose contents are irrelevant."""
 _POPS: Final = {
     "APPEND": (1, False), "SETITEM": (2, False), "BUILD": (1, False), "POP": (1, False),
 }
 _TO_MARK: Final = {"APPENDS": False, "SETITEMS": False, "ADDITEMS": False, "POP_MARK": False, "LIST": True,
                    "DICT": True, "FROZENSET": True}
-"""Operations that take everything down to the mark, and whether they push a value."""
+"""Operations that pop everything down to the mark, and whether they push a value."""
 _EMPTY: Final = frozenset({"EMPTY_LIST", "EMPTY_DICT", "EMPTY_SET"})
 
 
 def check_pickle(path: object, name: str, data: bytes, records: Mapping[str, int] | None = None) -> None:
-    """Raise `ModelError` for a pickle that names anything but tensors and plain containers, or whose tensors have more
-    than their memory.
+    """Raise `ModelError` for a pickle with other contents than tensors and plain containers, or tensors beyond their
+    memory.
 
-    `records` has the bytes of each stored memory by its name; without it, memory is not checked.
+    `records` has the size of each stored record in bytes, by name; without it, memory is not checked.
     """
     try:
         _Machine(path, name, records).run(data)
@@ -178,12 +178,12 @@ class _Machine:
     def _tuple(self, name: str) -> None:
         self.stack.append(tuple(self._to_mark() if name == "TUPLE" else self._take(int(name[5:]))))
 
-    # Names and what they are called with
+    # Names and their arguments
 
     def _calls(self, module: str, name: str) -> ModelError:
         return ModelError(f"{self.path} is refused: {self.file} would call {module}.{name} when it is read, and files "
-                          "are read without running code from them; save the "
-                          "module with torch.jit.save or torch.export.save", code="TW0104")
+                          "are read without running code from them; save the module with torch.jit.save or "
+                          "torch.export.save", code="TW0104")
 
     def _named(self, module: str, name: str) -> _Name:
         is_known = module in _MODULES and (name in _CALLED or name in _NAMED
@@ -193,7 +193,7 @@ class _Machine:
         return _Name(module, name)
 
     def _object(self, operation: str) -> None:
-        """A call, or an object of a class."""
+        """Check a call, or the creation of an object of a class."""
         if operation == "OBJ":
             function, *arguments = self._to_mark()
             given: Any = tuple(arguments)
@@ -225,7 +225,7 @@ class _Machine:
     # Memory
 
     def _storage(self, value: Any) -> _Storage:
-        """The memory that `("storage", kind, record, device, elements)` describes, which its record has to hold."""
+        """The memory that `("storage", kind, record, device, elements)` describes; its record must be large enough."""
         if not isinstance(value, tuple) or len(value) != 5 or value[0] != "storage":
             raise ValueError("it refers to something that is no memory of a tensor")
         _, kind, key, _, elements = value
@@ -259,7 +259,7 @@ def _is_size(value: Any) -> bool:
 
 def check_extent(file: str, sizes: tuple[int, ...], strides: tuple[int, ...], offset: int, nbytes: int,
                  element_bytes: int) -> None:
-    """Raise `ModelError` for a tensor that exceeds its memory of `nbytes` bytes or repeats it into a far larger one."""
+    """Raise `ModelError` for a tensor that exceeds its memory of `nbytes` bytes, or repeats it too often."""
     count = 1
     for size in sizes:
         count *= size

@@ -28,7 +28,7 @@ _ADAPTIVE: Final = {
 
 
 def _batched(x: Expr, n: int) -> tuple[Expr, bool]:
-    """`x` with a batch, and whether it had none."""
+    """Add a batch dimension if `x` has none; return whether it had none."""
     return (reshape(x, (1, *shape_of(x))), True) if rank(x) == n + 1 else (x, False)
 
 
@@ -55,7 +55,7 @@ def max_pool(self: Expr, kernel_size: Any, node: Node, stride: Any = (), padding
 
 def _ceiled(x: Expr, kernel: Sequence[int], steps: Sequence[int], pads: Sequence[int], apart: Sequence[int],
             ceil_mode: bool) -> list[int]:
-    """Padding behind each dimension for the last window in ceil mode; torch drops windows that begin in the padding."""
+    """Padding after each dimension for the last window in ceil mode; torch drops windows that start in the padding."""
     extra = []
     for size, k, s, p, d in zip(shape_of(x)[2:], kernel, steps, pads, apart, strict=True):
         if not ceil_mode or not isinstance(size, int):
@@ -72,7 +72,7 @@ def _ceiled(x: Expr, kernel: Sequence[int], steps: Sequence[int], pads: Sequence
 @converter("max_pool1d_with_indices", "max_pool2d_with_indices", "max_pool3d_with_indices")
 def max_pool_with_indices(self: Expr, kernel_size: Any, node: Node, stride: Any = (), padding: Any = 0,
                           dilation: Any = 1, ceil_mode: bool = False) -> tuple[Expr, Expr]:
-    """The places are those in a plane of the input; they are found among the elements of each window."""
+    """Maxima and their indices in a plane of the input, found by searching each window."""
     n = _dimensions(node.name)
     values = max_pool(self, kernel_size, node, stride, padding, dilation, ceil_mode)
     x, single = _batched(self, n)
@@ -117,7 +117,7 @@ def avg_pool(
                   layout=layout, count_include_pad=True)
         y = op.multiply(y, scalar(math.prod(kernel) / divisor_override, y))
         return _without(y if kind.is_float else cast(op.trunc(y), kind), single)
-    if count_include_pad and any(extra):  # what ceil_mode adds is not counted, what padding adds is
+    if count_include_pad and any(extra):  # count the padding, but not what ceil_mode adds
         y = build(shaping.pad(x, [(0, 0), (0, 0), *((p, p) for p in pads)]), pool_size=kernel, strides=steps,
                   padding=(*[0] * n, *extra), layout=layout,
                   count_include_pad=False)
@@ -149,7 +149,7 @@ def _adaptive(x: Expr, output_size: Any, what: str, n: int, node: Node) -> Expr:
 
 
 def _adaptive_places(x: Expr, sizes: Sequence[int], wanted: Sequence[int], n: int) -> Expr:
-    """Where in a plane of the input the largest of each window is."""
+    """The index in a plane of the input of the maximum of each window."""
     bounds = [[(o * s // w, -(-(o + 1) * s // w)) for o in range(w)] for s, w in zip(sizes, wanted, strict=True)]
     most = math.prod(max(b - a for a, b in axis) for axis in bounds)
     rows: list[list[int]] = []
@@ -169,7 +169,7 @@ def _adaptive_places(x: Expr, sizes: Sequence[int], wanted: Sequence[int], n: in
 @converter("fractional_max_pool2d", "fractional_max_pool3d")
 def fractional_max_pool(self: Expr, kernel_size: Any, output_size: Any, random_samples: Expr,
                         node: Node) -> tuple[Expr, Expr]:
-    """Maxima and their places of windows of equal size; the samples in [0, 1) decide where windows begin."""
+    """Maxima of equal-sized windows and their indices; the samples in [0, 1) determine where windows start."""
     n = _dimensions(node.name)
     shape = node.static(self, "self")
     lead, sizes = shape[:-n], shape[-n:]
@@ -192,7 +192,7 @@ def fractional_max_pool(self: Expr, kernel_size: Any, output_size: Any, random_s
 
 
 def _window_starts(sample: Expr, size: int, count: int, width: int) -> Expr:
-    """Where `count` windows of `width` elements begin, by a sample (planes, 1): the last one ends with the axis."""
+    """The starts of `count` windows of `width` elements for a sample (planes, 1); the last window ends at `size`."""
     last = Constant(np.full((shape_of(sample)[0], 1), size - width, np.int64))
     if count == 1:
         return last

@@ -1,8 +1,8 @@
-"""The JSON texts of an exported program, written anew for torch from what was checked here.
+"""Rewrites the JSON texts of an exported program from checked parts, before torch reads them.
 
-torch makes Python source of names in these texts, finds operators by attribute, gives sizes to sympy, imports modules
-that trees of arguments name, and runs the guards. So every string has a form that its place allows, trees and guards of
-the file are left out, and unknown fields are dropped.
+torch generates Python source from names in these texts, looks operators up by attribute, and passes sizes to sympy. It
+also imports modules named in argument trees, and runs the guards. So every string must have the form that its position
+allows. Trees and guards are removed, and unknown fields are dropped.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _HIGHER_ORDER: Final = frozenset({
     "wrap_with_autocast", "invoke_subgraph", "hints_wrapper", "strict_mode",
     "flex_attention", "auto_functionalized", "auto_functionalized_v2",
 })
-"""Operators that take programs. Others run compiled libraries, kernels in Triton or assembly."""
+"""Operators that take programs. Others would run compiled libraries, or kernels in Triton or assembly."""
 _UNSAFE_OPERATORS: Final = frozenset({"from_file", "save", "load", "_save", "_load", "load_tensor"})
 _DUNDERS: Final = re.compile(r"__(and|or|xor|lshift|rshift|iand|ior|ixor|ilshift|irshift)__")
 _NAME_KEYS: Final = frozenset({"name", "as_name"})
@@ -51,7 +51,7 @@ _LEAF: Final[dict[str, Any]] = {"type": None, "context": None, "children_spec": 
 
 
 def checked_program(file: str, data: bytes) -> bytes:
-    """Write `model.json` anew. Raises `ModelError` for what torch would execute, or cannot be read."""
+    """Rewrite `model.json`. Raises `ModelError` for invalid text, and for anything that torch would execute."""
     whole = _object(file, data)
     copied = _Copy(file).value(whole, "", _MAX_DEPTH, False)
     module = copied.get("graph_module")
@@ -86,7 +86,7 @@ def checked_payloads(file: str, data: bytes, sizes: Mapping[str, int]) -> tuple[
 
 
 def _check_memory(file: str, name: str, meta: Any, nbytes: int) -> None:
-    """Check that a tensor is no larger than its entry; torch would fill missing bytes and repeat elements."""
+    """Raise `ModelError` if a tensor exceeds its entry: torch would fill missing bytes and repeat elements."""
     sizes, strides, offset = ((meta.get(k) for k in ("sizes", "strides", "storage_offset")) if isinstance(meta, dict)
         else (None,) * 3)
     numbers = _numbers(sizes) + _numbers(strides) + _numbers([offset])
@@ -121,13 +121,13 @@ def _refused(file: str, what: str, text: str, why: str) -> ModelError:
 
 
 class _Copy:
-    """A copy of a JSON value in which each string has a form that its key allows."""
+    """Copies JSON values, and checks that each string has the form that its key allows."""
 
     def __init__(self, file: str) -> None:
         self.file = file
 
     def value(self, value: Any, key: str, depth: int, is_free: bool) -> Any:
-        """Copy a value that stands under `key`. `is_free`: strings are arguments of operators, which torch quotes."""
+        """Copy the value of `key`. `is_free`: strings are arguments of operators, which torch quotes."""
         if depth == 0:
             raise ModelError(f"{self.file} is damaged: its values are nested more than {_MAX_DEPTH} deep",
                              code="TW0103")
@@ -192,7 +192,7 @@ def _has_dunder(text: str) -> bool:
 
 
 def _root_call(file: str, signature: Any) -> dict[str, Any]:
-    """The signature of the whole program, with plain tuples: trees in a file may name modules to import."""
+    """The signature of the whole program, with plain tuples, because trees in a file may name modules to import."""
     if not isinstance(signature, dict) or not all(isinstance(signature.get(k), list)
                                                   for k in ("input_specs", "output_specs")):
         raise ModelError(f"{file} is damaged: it has no signature", code="TW0103")

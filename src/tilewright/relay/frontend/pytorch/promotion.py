@@ -1,8 +1,7 @@
-"""The types that PyTorch computes in (the documentation's "type promotion"): one result type for tensors and numbers
-together.
+"""PyTorch's type promotion: the result type of tensors and Python numbers.
 
-Bools give way to integers and these to floats. Within a kind, a tensor with dimensions decides over one without, and
-both over a Python number, which has a type of its own only where its kind is above those of the tensors.
+Kinds are ordered bool, integer, float. Within a kind, tensors with dimensions take precedence over scalar tensors, and
+these over Python numbers. A Python number determines the type only if its kind is above those of the tensors.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ DTYPES: Final = (
     "uint8", "int8", "int16", "int32", "int64", "float16", "float32", "float64", "complex32", "complex64", "complex128",
     "bool", "qint8", "quint8", "qint32", "bfloat16",
 )
-"""The element types by the numbers that TorchScript has for them."""
+"""The element types; the position is TorchScript's number for it."""
 
 
 def _kind(t: DataType) -> int:
@@ -34,7 +33,7 @@ def _kind(t: DataType) -> int:
 
 
 def joined(a: DataType, b: DataType) -> DataType:
-    """The type that holds both."""
+    """The smallest type that can hold both."""
     if a is b:
         return a
     if _kind(a) != _kind(b):
@@ -45,7 +44,7 @@ def joined(a: DataType, b: DataType) -> DataType:
 
 
 def result_type(operands: Sequence[Operand], default: DataType = FLOAT32) -> DataType:
-    """The type that PyTorch computes an elementwise operator of these in."""
+    """The type in which PyTorch computes an elementwise operator with these operands."""
     levels: list[DataType | None] = [None, None, None]
     for x in operands:
         level = 2 if not isinstance(x, Expr) else 0 if rank(x) else 1
@@ -60,14 +59,13 @@ def result_type(operands: Sequence[Operand], default: DataType = FLOAT32) -> Dat
 
 
 def number_type(x: Any, default: DataType = FLOAT32) -> DataType:
-    """The type of a Python number."""
     if isinstance(x, (bool, np.bool_)):
         return BOOL
     return INT64 if isinstance(x, (int, np.integer, PrimExpr)) else default
 
 
 def tensor(x: Operand, dtype: str | DataType) -> Expr:
-    """An operand as a tensor of that type; a symbolic size as the size of a tensor of that many elements."""
+    """An operand as a tensor of type `dtype`; a symbolic size becomes a computed scalar."""
     if isinstance(x, Expr):
         return cast(x, dtype)
     if isinstance(x, PrimExpr):
@@ -81,18 +79,18 @@ def tensor(x: Operand, dtype: str | DataType) -> Expr:
 
 
 def promoted(*operands: Operand, node: Node) -> list[Expr]:
-    """The operands as tensors of the one type that they are computed in."""
+    """The operands as tensors of their promoted type."""
     kind = result_type(operands, node.default_dtype)
     return [tensor(x, kind) for x in operands]
 
 
 def floating(x: Expr, node: Node) -> Expr:
-    """`x` in a floating type: integers and bools in the default one."""
+    """`x` as a float type: integers and bools are cast to the default type."""
     return x if dtype_of(x).is_float else cast(x, node.default_dtype)
 
 
 def dtype_named(dtype: Any, node: Node) -> DataType:
-    """A dtype argument: TorchScript's number, or a `torch.dtype`."""
+    """The type for a dtype argument: TorchScript's number, or a `torch.dtype`."""
     if isinstance(dtype, DataType):
         return dtype
     name = DTYPES[dtype] if isinstance(dtype, int) and dtype < len(DTYPES) else str(dtype).removeprefix("torch.")

@@ -1,9 +1,8 @@
-"""Quantization. Tensors of TorchScript carry a scale and a zero point (`Quantized`); those of exported programs (PT2E)
-are plain integers.
+"""Quantization of TorchScript tensors, which carry a scale and zero point (`Quantized`), and of PT2E's plain integers.
 
-The numbers are those of PyTorch's engines for x86: what is real is multiplied by one over the scale, rounded to the
-even number half-way, moved by the zero point and held in the range of the type; products of integers are exact, and
-scaled in float32.
+The arithmetic is that of PyTorch's engines for x86. Floats are multiplied by the reciprocal of the scale and rounded
+half to even. Then the zero point is added, and the result is clipped to the range of the type. Products of integers are
+exact, and scaled in float32.
 """
 
 from __future__ import annotations
@@ -33,12 +32,12 @@ KEPT: Final = frozenset({
     "channel_shuffle", "pixel_shuffle", "repeat", "flip", "to",
     "upsample_nearest2d", "upsample_nearest1d", "alias", "topk", "movedim", "swapaxes", "t", "roll",
 })
-"""Operators that only move or choose elements: what comes out is quantized as what went in."""
+"""Operators that only move or select elements, so that their result has the quantization of their input."""
 
 
 @dataclass(frozen=True, slots=True)
 class Quantized:
-    """real = scale * (integer - zero_point); one of each, or one for each element of `axis`."""
+    """real = scale * (integer - zero_point), with scalars or one element of each per index of `axis`."""
 
     scale: Array
     zero_point: Array
@@ -46,7 +45,7 @@ class Quantized:
 
 
 def parameters_in(tensor: Any) -> Quantized:
-    """How a `torch.Tensor` is quantized."""
+    """The quantization parameters of a `torch.Tensor`."""
     import torch
 
     if tensor.qscheme() in (torch.per_channel_affine, torch.per_channel_affine_float_qparams):
@@ -56,7 +55,7 @@ def parameters_in(tensor: Any) -> Quantized:
 
 
 def parameters_of(x: Expr, node: Node) -> Quantized:
-    """How a tensor of TorchScript is quantized."""
+    """The quantization parameters of a TorchScript tensor; refuses tensors without them."""
     found = node.quantized.get(x)
     if found is None:
         node.refuse("its input is not quantized, and a quantized tensor is expected; export the model again")
@@ -69,7 +68,7 @@ def _number(x: Any, name: str, node: Node) -> Array:
 
 def stored(real: Expr, scale: Array, zero_point: Array, kind: DataType, axis: int = -1, least: int | None = None,
            most: int | None = None) -> Expr:
-    """The integers of a real tensor."""
+    """Quantize a float tensor to integers, clipped to [least, most] or the range of the type."""
     inverse = (np.float32(1) / scale.astype(np.float32)).astype(np.float32)
     whole = op.round(op.multiply(real, along(inverse, rank(real), axis)))
     moved = op.add(whole, along(zero_point.astype(np.float32), rank(real), axis))
@@ -83,7 +82,7 @@ def along(p: Array, ndim: int, axis: int) -> Expr:
 
 
 def real(x: Expr, q: Quantized) -> Expr:
-    """The numbers that a quantized tensor stands for."""
+    """Dequantize a tensor."""
     scale, zero = q.scale.astype(np.float32), q.zero_point.astype(np.int32)
     if q.scale.size == 1:
         scale, zero = scale.reshape(()), zero.reshape(())
@@ -91,7 +90,7 @@ def real(x: Expr, q: Quantized) -> Expr:
 
 
 def real_at_once(x: Expr, q: Quantized) -> Expr:
-    """The same as loops over whole vectors compute it: with one rounding, of scale * integer - scale * zero point."""
+    """Dequantize with a single rounding, scale * integer - scale * zero_point, as torch's vectorized loops do."""
     scale = q.scale.astype(np.float32)
     if scale.size > 1:
         return real(x, q)
@@ -106,13 +105,13 @@ def marked(x: Expr, q: Quantized, node: Node) -> Expr:
 
 def quantized_from(real_result: Expr, scale: Any, zero_point: Any, kind: str | DataType, node: Node,
                    least: int | None = None) -> Expr:
-    """A real tensor, quantized with one scale."""
+    """Quantize a float tensor with one scale, and record its parameters."""
     q = Quantized(np.asarray(scale, np.float32), np.asarray(zero_point, np.int64))
     return marked(stored(real_result, q.scale, q.zero_point, DataType(kind), least=least), q, node)
 
 
 def on_real(convert: Callable[[Expr], Any], x: Expr, node: Node) -> Any:
-    """What an operator that knows no quantized tensors gives: on the real numbers, quantized as its input was."""
+    """Apply an operator without integer support: dequantize, convert, and quantize with the input's parameters."""
     q = parameters_of(x, node)
     found = convert(real_at_once(x, q) if node.name.startswith("leaky_relu") else real(x, q))
     if not isinstance(found, Expr) or not dtype_of(found).is_float or q.scale.size > 1:
@@ -122,7 +121,7 @@ def on_real(convert: Callable[[Expr], Any], x: Expr, node: Node) -> Any:
 
 
 def average(pool: Any, x: Expr, q: Quantized) -> Expr | None:
-    """Means of integer windows in their own scale, where `pool` pools the real numbers; None for mixed window sizes."""
+    """Integer average pooling in the input's scale, given the float pooling; None for windows of unequal sizes."""
     if not isinstance(pool, Call) or q.scale.size > 1:
         return None
     attributes = pool.op.attributes()
@@ -150,11 +149,11 @@ def average(pool: Any, x: Expr, q: Quantized) -> Expr | None:
 
 
 def parameter(p: Array, dtype: Any) -> Constant:
-    """A scale or zero point: one number, or a vector."""
+    """A scale or zero point as a scalar or vector constant."""
     return Constant(p.astype(dtype) if p.size > 1 else p.astype(dtype).reshape(()))
 
 
-# Into integers and back
+# Quantize and dequantize
 
 
 @converter("quantize_per_tensor")
@@ -205,14 +204,14 @@ def quantized_binary(qa: Expr, qb: Expr, scale: float, zero_point: int, node: No
 
 
 def _held(x: Expr, zero_point: int, relu: bool) -> Expr:
-    """Integers of which none stands for a number below zero, where there is a `relu`."""
+    """Clip integers to nonnegative real values if `relu`."""
     low, high = limits(dtype_of(x))
     return op.clip(x, a_min=float(zero_point), a_max=float(high)) if relu and zero_point > low else x
 
 
 @converter("quantized::add_scalar", "quantized::add_scalar_relu")
 def quantized_add_scalar(qa: Expr, b: float, node: Node) -> Expr:
-    """Shift the zero point instead of the integers; where it would leave the range, the scale grows."""
+    """Add a number by shifting the zero point; if that leaves the range, the scale grows."""
     q, kind = parameters_of(qa, node), dtype_of(qa)
     (low, high), scale, zero = limits(kind), float(q.scale), int(q.zero_point)
     steps = int(np.rint(b / scale))
@@ -232,7 +231,7 @@ def quantized_add_scalar(qa: Expr, b: float, node: Node) -> Expr:
 
 @converter("quantized::mul_scalar", "quantized::mul_scalar_relu")
 def quantized_mul_scalar(qa: Expr, b: float, node: Node) -> Expr:
-    """The scale changes and not the integers, but that they are turned round for a number below zero."""
+    """Multiply by a number by scaling the scale; a negative number also mirrors the integers."""
     q, kind = parameters_of(qa, node), dtype_of(qa)
     (low, high), zero = limits(kind), int(q.zero_point)
     if b == 0:
@@ -285,7 +284,7 @@ def quantized_activation(
 
 @converter("quantized::relu6")
 def quantized_relu6(qx: Expr, node: Node, inplace: bool = False) -> Expr:
-    """Held between the integers of 0 and 6."""
+    """Clip to the integers of 0 and 6."""
     q = parameters_of(qx, node)
     low, high = limits(dtype_of(qx))
     zero = int(q.zero_point)
@@ -294,16 +293,17 @@ def quantized_relu6(qx: Expr, node: Node, inplace: bool = False) -> Expr:
 
 
 FIXED: Final = {"sigmoid": (1 / 256, 0), "hardsigmoid": (1 / 256, 0), "tanh": (2 / 256, 128), "softmax": (1 / 256, 0)}
-"""How the results of these are quantized whatever their inputs: of uint8; for int8 the zero point is 128 less."""
+"""Fixed uint8 scale and zero point of the results; for int8 the zero point is 128 less."""
 
 
-# PT2E: integers in the open
+# PT2E: plain integers
 
 
 @converter("quantized_decomposed::choose_qparams", "quantized_decomposed::choose_qparams_symmetric")
 def choose_parameters(input: Expr, quant_min: int, quant_max: int, eps: float, dtype: Any,
                       node: Node) -> tuple[Expr, Expr]:
-    """Scale and zero point for the range of a tensor, extended to include zero; around zero if symmetric."""
+    """Scale and zero point for the range of a tensor extended to zero; symmetric around zero for "symmetric" operators.
+    """
     axes, zero = tuple(range(rank(input))), scalar(0, input)
     low, high = op.minimum(op.min(input, axis=axes), zero), op.maximum(op.max(input, axis=axes), zero)
     if node.name.endswith("symmetric"):

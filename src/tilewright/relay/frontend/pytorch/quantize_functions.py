@@ -1,4 +1,4 @@
-"""Quantized norms, `prelu` and bounds, as PyTorch's kernels compute them: in float32, on what integers stand for."""
+"""Quantized norms, `prelu` and bounds, computed like PyTorch's kernels: in float32, on dequantized values."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from tilewright.relay.frontend.shaping import cast, dtype_of, per_channel, rank,
 from tilewright.relay.qnn.numerics import limits
 
 _MOST_SUMMED: Final = (1 << 31) // (255 * 255)
-"""How many squares of bytes an int32 has room for."""
+"""Largest number of squared bytes whose sum fits int32."""
 
 
 def _number(value: float) -> Constant:
@@ -109,11 +109,11 @@ def quantized_prelu(qx: Expr, weight: Expr, node: Node, output_scale: float | No
     return quantized_from(y, output_scale, output_zero_point, dtype_of(qx), node)
 
 
-# What stays integers
+# Operators that stay in integers
 
 
 def _whole(value: Any, q: Quantized, kind: Any) -> float:
-    """The integer of a number."""
+    """Quantize a number; the result is a float."""
     low, high = limits(kind)
     return float(np.clip(np.rint(np.float32(value) * (np.float32(1) / np.float32(q.scale))) + int(q.zero_point), low,
                          high))

@@ -1,8 +1,8 @@
-"""Quantized layers whose weights are packed: convolutions of one to three dimensions, transposed ones, matrix products;
-and those that quantize their input as they run.
+"""Quantized layers with packed weights: convolutions, transposed convolutions, matrix products, and dynamic
+quantization.
 
-Convolutions of one dimension are those of images of one row, and those of three have the planes that a kernel reaches
-side by side as channels, so that each is one `qnn.conv2d`.
+All convolutions become `qnn.conv2d`. A 1-D convolution is one of an image with one row. For a 3-D convolution, the
+planes that a kernel covers are concatenated as channels.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Packed:
 
 @dataclass(frozen=True, slots=True)
 class Sums:
-    """Sums of a layer as int32, their value per output channel, its bias, and how the results get their shape."""
+    """Int32 sums of a layer, their scale per output channel (`worth`), its bias, and how to shape the results."""
 
     total: Expr
     worth: Array
@@ -47,7 +47,7 @@ class Sums:
 
 
 def unpacked(packed: Any, node: Node) -> Packed:
-    """What is in the packed parameters of a layer."""
+    """The contents of a layer's packed parameters."""
     import torch
 
     name = packed._type().qualified_name() if hasattr(packed, "_type") else type(packed).__name__
@@ -65,7 +65,7 @@ def unpacked(packed: Any, node: Node) -> Packed:
 
 
 def sums_of(x: Expr, packed: Any, node: Node, q: Quantized) -> Sums:
-    """The sums of a layer, of data quantized by `q`."""
+    """The sums of a layer for data quantized by `q`."""
     layer = unpacked(packed, node)
     parameters = (parameter(q.zero_point, np.int32), parameter(layer.q.zero_point, np.int32),
                   parameter(q.scale, np.float32), parameter(layer.q.scale, np.float32))
@@ -82,7 +82,7 @@ def sums_of(x: Expr, packed: Any, node: Node, q: Quantized) -> Sums:
 
 def _convolved(x: Expr, kernel: Expr, layer: Packed, parameters: Sequence[Expr], q: Quantized,
                node: Node) -> tuple[Expr, Callable[[Expr], Expr]]:
-    """The int32 sums of a convolution, of images, and how these get the shape of the layer's result."""
+    """The int32 sums of a convolution as images, and the function that reshapes them to the layer's result."""
     window = layer.window
     assert window is not None
     n = layer.weight.ndim - 2
@@ -117,7 +117,7 @@ def _convolved(x: Expr, kernel: Expr, layer: Packed, parameters: Sequence[Expr],
 
 
 def _planes(x: Expr, size: int, stride: int, dilation: int) -> tuple[Expr, int]:
-    """Volumes as images per kernel depth, with the planes of each window as channels; and the number of windows."""
+    """Volumes as images, with the planes of each window as channels; and the number of windows along the depth."""
     batch, channels, depth, *sides = shape_of(x)
     count = (depth - dilation * (size - 1) - 1) // stride + 1
     parts = [
@@ -129,7 +129,7 @@ def _planes(x: Expr, size: int, stride: int, dilation: int) -> tuple[Expr, int]:
 
 
 def layer_of(x: Expr, packed: Any, scale: Any, zero_point: Any, node: Node, relu: bool) -> Expr:
-    """The sums, a bias in units of them, requantized, and held in the range of the type."""
+    """Add the bias in the scale of the sums, requantize, and clip to the range of the type."""
     sums = sums_of(x, packed, node, parameters_of(x, node))
     total, units, none = sums.total, parameter(sums.worth, np.float32), Constant(np.zeros((), np.int32))
     if sums.bias is not None:
@@ -156,17 +156,18 @@ def quantized_convolution(qx: Expr, packed_weight: Any, output_scale: float, out
     return layer_of(qx, packed_weight, output_scale, output_zero_point, node, node.name.endswith("relu"))
 
 
-# Of data that are quantized as they run
+# Dynamic quantization
 
 
 def dynamic_kernel(packed: Any, layer: Packed, node: Node) -> Expr:
-    """The weight of a matrix product whose data are quantized as they run."""
+    """The weight of a matrix product with dynamically quantized data."""
     return node.weight(packed, layer.weight, parameter(layer.q.scale, np.float32),
                        parameter(layer.q.zero_point, np.int32))
 
 
 def dynamic_product(x: Expr, kernel: Expr, layer: Packed, reduce_range: bool) -> Expr:
-    """`x`, quantized dynamically to 8 bits (7 where an engine reduces the range), times the weight, as reals."""
+    """Quantize `x` dynamically to 8 bits (7 if the engine reduces the range), and multiply by the weight; float result.
+    """
     import torch
 
     most = 127 if reduce_range and torch.backends.quantized.engine != "qnnpack" else 255
@@ -197,7 +198,7 @@ def linear_dynamic(X: Expr, W_prepack: Any, node: Node, reduce_range: bool = Fal
 
 
 def half_weights(packed: Any) -> list[Expr]:
-    """Weight and bias of a matrix product whose weights are stored as float16, and which is computed in float32."""
+    """Weight and bias of a matrix product whose weight is stored as float16 but computed in float32."""
     import torch
 
     weight, bias = torch.ops.quantized.linear_unpack_fp16(packed)
@@ -215,7 +216,7 @@ def linear_of_halves(X: Expr, W_prepack: Any, node: Node) -> Expr:
 
 
 def _products(w_ih: Any, w_hh: Any, reduce_range: bool, halves: bool, node: Node) -> Products:
-    """The products of a recurrent layer, whose weights are bytes or halves."""
+    """The products of a recurrent layer with 8-bit or float16 weights."""
     if halves:
         (w, *b), (u, *c) = half_weights(w_ih), half_weights(w_hh)
         return Products(lambda x: linear(x, w, *b), linear, [u, *c])
@@ -230,7 +231,7 @@ def quantized_recurrent(
     input: Expr, hx: Any, params: list[Any], has_biases: bool, num_layers: int, dropout: float, train: bool,
     bidirectional: bool, batch_first: bool, node: Node, dtype: Any = None, use_dynamic: bool = True,
 ) -> tuple[Expr, ...]:
-    """LSTM and GRU whose products quantize what they take as they run."""
+    """LSTM and GRU whose products quantize their inputs dynamically."""
     products = []
     for cell in params:
         (kind, _, _, settings, (w_ih, w_hh)), _ = cell.__getstate__()
@@ -248,7 +249,7 @@ def quantized_cell(
     input: Expr, hx: Any, w_ih: Any, w_hh: Any, node: Node, bias_ih: Any = None, bias_hh: Any = None, b_ih: Any = None,
     b_hh: Any = None,
 ) -> Any:
-    """One step; the biases are those that are packed with the weights."""
+    """One step of a recurrent layer; the biases are those packed with the weights."""
     states = hx if isinstance(hx, list) else [hx]
     products = _products(w_ih, w_hh, True, False, node)
     found = CELLS[
@@ -258,7 +259,7 @@ def quantized_cell(
 
 
 def _rows(packed: Any, node: Node) -> tuple[Array, Array, Array]:
-    """The integers of an embedding, and each row's scale and bias: real = integer * scale + bias."""
+    """The integers of an embedding, and the scale and bias of each row: real = integer * scale + bias."""
     import torch
 
     weight = torch.ops.quantized.embedding_bag_unpack(packed)
@@ -266,7 +267,7 @@ def _rows(packed: Any, node: Node) -> tuple[Array, Array, Array]:
         weight.q_per_channel_zero_points()))
     bias = -zero * scale
     whole = weight.int_repr().numpy()
-    if weight.dtype is not torch.quint8:  # two to a byte, the first in the lower half, and float16 beside them
+    if weight.dtype is not torch.quint8:  # packed 4-bit values, low bits first, then float16 parameters
         whole = whole.reshape(weight.shape[0], -1)
         whole = np.stack([whole & 15, whole >> 4], axis=-1).reshape(weight.shape[0], -1)[:, : weight.shape[1]]
         scale, bias = (v.astype(np.float16).astype(np.float32) for v in (scale, bias))
@@ -285,7 +286,7 @@ def quantized_embedding_bag(
     per_sample_weights: Expr | None = None, compressed_indices_mapping: Expr | None = None,
     include_last_offset: bool = False,
 ) -> Expr:
-    """Sums of rows; the kernels add up whatever the mode says."""
+    """Sums of rows; torch's kernels ignore the mode."""
     whole, scale, bias = (Constant(v) for v in _rows(weight, node))
     table = op.multiply_add(cast(whole, FLOAT32), scale, bias)
     return embedding_bag(table, indices, offsets, node, 0, per_sample_weights, include_last_offset)[0]

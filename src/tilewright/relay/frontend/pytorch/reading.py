@@ -1,6 +1,6 @@
-"""Reading files of PyTorch, from which nothing is executed.
+"""Reads PyTorch files without executing anything in them.
 
-torch opens a fresh archive, which `archive.py` wrote from what it checked.
+torch opens only a new archive, which `archive.py` wrote from checked parts.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ def read_model(model: Any) -> tuple[Any, str]:
     if type(model).__name__ == "ScriptFunction" or hasattr(model, "graph"):
         return model, ""
     raise ModelError(f"a {type(model).__name__} is no TorchScript module, exported program, or path of one; trace the "
-                     "module with torch.jit.trace, or export it "
-                     "with torch.export.export(module, inputs)", code="TW0102")
+                     "module with torch.jit.trace, or export it with "
+                     "torch.export.export(module, inputs)", code="TW0102")
 
 
 def _load(path: Path) -> Any:
@@ -49,10 +49,10 @@ def _load(path: Path) -> Any:
                 return torch.export.load(fresh)
             if kind == "TorchScript":
                 with warnings.catch_warnings():
-                    # of TorchScript itself, whose files are read for as long as there are any
+                    # TorchScript itself is deprecated; its files are still supported
                     warnings.simplefilter("ignore", DeprecationWarning)
                     return torch.jit.load(str(fresh), map_location="cpu")
-        except Exception as error:  # whatever torch finds wrong with a file, it is the file
+        except Exception as error:  # any error of torch here is a fault of the file
             found = said.error or error
             text = " ".join(str(found).replace(str(fresh), str(path)).split())[:300]
             raise ModelError(f"{path} cannot be read: {type(found).__name__}: {text}", code="TW0102") from error
@@ -63,7 +63,7 @@ def _load(path: Path) -> Any:
 
 
 class _Said(logging.Filter):
-    """Keeps the first error that torch.export logs before it raises another, and lets nothing be written."""
+    """Keeps the first error that torch.export logs before it raises another, and suppresses the output."""
 
     error: BaseException | None = None
 

@@ -18,14 +18,14 @@ from tilewright.relay.frontend.shaping import reshape, scalar, shape_of, slice_a
 from tilewright.relay.loops import Loop, Turn
 
 _FEW: Final = 4
-"""Steps that are copied out rather than looped over."""
+"""Largest number of steps that is unrolled."""
 Cell = Callable[[Expr, Sequence[Expr], Expr], list[Expr]]
-"""From the input's part of a step, the states, and the hidden state's part, to the states behind the step."""
+"""Maps the input product of a step, the states, and the hidden state's product to the states after the step."""
 
 
 @dataclass(frozen=True, slots=True)
 class Products:
-    """Two products of one direction of a layer, of input and hidden state; the latter takes its `weights` last."""
+    """The products of input and hidden state for one direction of a layer; the latter takes `weights` last."""
 
     of_input: Callable[[Expr], Expr]
     of_state: Callable[..., Expr]
@@ -64,7 +64,7 @@ CELLS: Final[dict[str, Cell]] = {"lstm": _lstm, "gru": _gru, "rnn_tanh": _tanh, 
 
 def _direction(parts: Expr, states: Sequence[Expr], products: Products, cell: Cell,
                backward: bool) -> tuple[list[Expr], Expr]:
-    """The states behind the last step, and the outputs of all steps (steps, batch, hidden)."""
+    """The states after the last step, and the outputs of all steps (steps, batch, hidden)."""
     steps = shape_of(parts)[0]
     if steps <= _FEW:
         rows, last = [], list(states)
@@ -108,7 +108,7 @@ def network(
     input: Expr, hx: Any, products: Sequence[Products], cell: Cell, dropout: float, train: bool, bidirectional: bool,
     batch_first: bool, node: Node,
 ) -> tuple[Expr, ...]:
-    """Layers of cells, whose products are given direction by direction."""
+    """Layers of cells; `products` has an entry for each direction of each layer."""
     if train and dropout:
         node.refuse("it drops out between layers, and models are compiled to be run; call model.eval() before tracing "
                     "or exporting it")

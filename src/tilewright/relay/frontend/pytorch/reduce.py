@@ -1,4 +1,4 @@
-"""Reductions: sums, extremes, norms, variances, running sums."""
+"""Reductions: sums, extremes, norms, variances, cumulative sums."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Dims = Any
 
 
 def axes_of(dim: Dims, ndim: int, node: Node) -> tuple[int, ...]:
-    """The dimensions that are reduced; all where none are named."""
+    """The reduced dimensions; all of them if none are named."""
     given = [] if dim is None else list(dim) if isinstance(dim, (list, tuple)) else [dim]
     return tuple(axis_of(d, ndim, node) for d in given) if given else tuple(range(ndim))
 
@@ -35,7 +35,7 @@ def _reduced(build: Callable[..., Expr], x: Expr, dim: Dims, keepdim: bool, node
 
 
 def _summed_type(x: Expr, dtype: Any, node: Node) -> Expr:
-    """As sums are computed: in int64 for all that is whole."""
+    """Cast to the type in which sums are computed: `dtype`, or int64 for integers and bools."""
     if dtype is not None:
         return cast(x, dtype_named(dtype, node))
     return x if dtype_of(x).is_float else cast(x, INT64)
@@ -224,7 +224,7 @@ def cdist(x1: Expr, x2: Expr, node: Node, p: float = 2, compute_mode: int | None
     return vector_norm(apart, node, p, None, [-1])
 
 
-# Running
+# Cumulative reductions
 
 _SCANS: Final = {"cumsum": op.cumsum, "cumprod": op.cumprod}
 
@@ -242,7 +242,7 @@ def logcumsumexp(self: Expr, dim: int, node: Node) -> Expr:
     axis = axis_of(dim, rank(self), node)
     x, size = self, node.static(self, "self")[axis]
     reach = 1
-    # x[k] has the logarithm of the sum of the last `reach` elements up to k, and takes in as many again
+    # x[k] is the logsumexp of the last `reach` elements up to k; each step doubles `reach`
     while reach < size:
         widths = [(reach, 0) if k == axis else (0, 0) for k in range(rank(x))]
         before = shaping.pad(shaping.slice_axis(x, axis, 0, size - reach), widths, scalar(-math.inf, x))

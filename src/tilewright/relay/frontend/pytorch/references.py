@@ -1,8 +1,7 @@
-"""Tensors that a program writes into: `Reference` is one tensor of the source program, `View` a part of another.
+"""Mutable tensors: `Reference` is a tensor of the source program, `View` a part of another one.
 
-Relay's values never change. A reference holds the expression that stands for its tensor now; writing puts another one
-there. A view knows how it is read from its base, so that it sees what is written there, and what is written into it
-lands in the base:
+Relay's values are immutable. A reference holds the expression of its tensor's current value; writing replaces it. A
+view is read from its base, so it sees writes to the base; writing to a view writes to the base:
 
     y = x[0]; y.add_(1); return x      ->      scatter_elements(x, places of y in x, x[0] + 1)
 """
@@ -24,7 +23,7 @@ Read = Callable[[Expr], Expr]
 
 
 class Reference:
-    """A tensor of the source program, and the expression that it is now."""
+    """A tensor of the source program, and the expression of its current value."""
 
     __slots__ = ("_value", "version")
 
@@ -37,22 +36,22 @@ class Reference:
 
     @property
     def root(self) -> Reference:
-        """The tensor whose memory this is."""
+        """The tensor that owns the memory."""
         return self
 
     def write(self, new: Expr, node: Node) -> None:
-        """Let the tensor be `new`, of the same type."""
+        """Replace the value of the tensor; the type must be the same."""
         self._value = new
         self.version += 1
 
     def restore(self, value: Expr) -> None:
-        """Let the tensor be what it was."""
+        """Reset the tensor to an earlier value."""
         self._value = value
         self.version += 1
 
 
 class View(Reference):
-    """A part of `base`: `read` takes it from the expression of the base."""
+    """A part of `base`; `read` extracts it from the base's expression."""
 
     __slots__ = ("_base", "_read")
 
@@ -63,7 +62,7 @@ class View(Reference):
 
     @property
     def value(self) -> Expr:
-        base = self._base.value  # first, since it may move the version of the base
+        base = self._base.value  # first, because it may update the version of the base
         if self.version != self._base.version:
             self._value, self.version = self._read(base), self._base.version
         return self._value
@@ -87,7 +86,7 @@ class View(Reference):
 
 
 def read(value: Any) -> Any:
-    """`value` with the expressions in the place of references, in lists too."""
+    """`value` with references replaced by their expressions, also in lists."""
     if isinstance(value, Reference):
         return value.value
     if isinstance(value, (list, tuple)):
@@ -96,5 +95,4 @@ def read(value: Any) -> Any:
 
 
 def spread(x: Expr, shape: tuple[Any, ...]) -> Expr:
-    """`x` broadcast to `shape`."""
     return x if shape_of(x) == shape else op.broadcast_to(x, shape=shape)

@@ -1,13 +1,13 @@
 """The table of PyTorch converters.
 
-A converter is a plain function whose parameters have the names of the operator's schema; it serves TorchScript's
-`aten::elu` and torch.export's `aten.elu.default` alike:
+A converter is a plain function whose parameters have the names of the operator's schema. It converts both TorchScript's
+`aten::elu` and torch.export's `aten.elu.default`:
 
     @converter("elu")
     def elu(self: Expr, alpha: float = 1.0) -> Expr: ...
 
-Tensors are expressions, everything else is a Python value. Parameters of the schema that the function does not have
-must be at their defaults, or among those that change no value (`_IGNORED`).
+Tensors are expressions, all other arguments are Python values. Schema parameters that the function does not have must
+be at their defaults, or have no effect on values (`_IGNORED`).
 """
 
 from __future__ import annotations
@@ -28,40 +28,40 @@ _IGNORED: Final = frozenset({
     "cudnn_enable", "benchmark",
     "deterministic", "allow_tf32", "inplace", "sparse", "scale_grad_by_freq", "is_coalesced",
 })
-"""Parameters about where and how a tensor is stored, or about training."""
+"""Parameters that affect only the storage of a tensor, or training."""
 
 CONVERTERS: Final = Converters(
     "pytorch", "tilewright.relay.frontend.pytorch.register_converter",
     Terms(attribute="argument", ignored=_IGNORED, missing="; the file is damaged: export the model again"),
     by_name=True,
 )
-"""By name: `elu` for every overload, `max.dim` for one, `quantized::linear` for other namespaces than aten."""
+"""By name: `elu` for every overload, `max.dim` for one, `quantized::linear` for namespaces other than aten."""
 converter: Final = CONVERTERS.converter
 WRITERS: Final[dict[str, Callable[..., Mapping[str, Expr]]]] = {}
-"""Operators that write into arguments which their schemas do not mark, or into several of them."""
+"""Operators that write into arguments without declaring it in their schemas, or into several arguments."""
 
 
 def convert(found: Converter, node: Node, arguments: Mapping[str, Any]) -> Any:
-    """Call a converter with arguments by the names of the schema. Raises `ModelError` for unsupported ones."""
+    """Call a converter with arguments by schema name. Raises `ModelError` for unsupported arguments."""
     named, order = {}, tuple(found.attributes)
     for k, (name, value) in enumerate(arguments.items()):
         if (name not in found.attributes and (not k or name == unnamed(k)) and k < len(order)
                 and order[k] not in arguments):
-            # `dropout_` writes into its `self`, and `dropout` reads its `input`; Python's functions name nothing
+            # `dropout_` has `self` where `dropout` has `input`; Python's functions have unnamed arguments
             name = order[k]
         named[name] = value
     return found.convert(node, (), named)
 
 
 def unnamed(place: int) -> str:
-    """The name of an argument of a function that names none, as Python's on symbolic numbers."""
+    """The name of an argument without a name, as of Python's functions on symbolic numbers."""
     return f"x{place}"
 
 
 def writer(*names: str) -> Callable[[F], F]:
-    """Register the decorated function as what the operators `names` write into their arguments, beside their results.
+    """Register a function that computes what the operators `names` write into their arguments, besides their results.
 
-    It takes the node and the arguments by name, and gives new values by the names of the arguments.
+    It takes the node and the named arguments, and returns new values by argument name.
     """
 
     def register(function: F) -> F:
@@ -72,5 +72,5 @@ def writer(*names: str) -> Callable[[F], F]:
 
 
 def find(name: str, overload: str) -> Converter | None:
-    """The converter of an operator without the `aten::` before its name."""
+    """The converter of an operator, named without `aten::`."""
     return CONVERTERS.find(f"{name}.{overload}") or CONVERTERS.find(name)

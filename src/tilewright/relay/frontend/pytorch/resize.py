@@ -25,7 +25,7 @@ _CUBIC: Final = -0.75
 
 def _sizes(x: Expr, output_size: Any, scales: Sequence[float | None],
            node: Node) -> tuple[list[int], list[float] | None]:
-    """The new sizes, and the factors where those decide: torch maps places by them and not by the sizes."""
+    """The new sizes, and the scale factors if torch computes coordinates from them instead of the sizes."""
     old = node.static(x, "input")[2:]
     if output_size is not None:
         wanted = [int(d) for d in dims_of(output_size, node)]
@@ -86,31 +86,30 @@ def _triangle(x: Array) -> Array:
 
 
 def _cubic(x: Array, a: float = -0.5) -> Array:
-    """Keys's cubic."""
     d = np.abs(x)
     return np.where(d < 1, ((a + 2) * d - (a + 3)) * d * d + 1, np.where(d < 2, ((a * d - 5 * a) * d + 8 * a) * d - 4
         * a, 0.0))
 
 
 def _lanczos(x: Array) -> Array:
-    """Lanczos's windowed sinc of three lobes."""
+    """The Lanczos kernel with three lobes."""
     return np.where(np.abs(x) < 3, np.sinc(x) * np.sinc(x / 3), 0.0)
 
 
 _KERNELS: Final[dict[str, tuple[Callable[[Array], Array], int]]] = {"bilinear": (_triangle, 1), "bicubic": (_cubic, 2),
     "lanczos": (_lanczos, 3)}
-"""Kernels of resizes that average, and how far they reach, by a part of the operator's name."""
+"""Antialiasing kernels and their radius, by a part of the operator's name."""
 
 
 def _step(old: int, new: int, factor: float | None, align_corners: bool) -> float:
-    """How far apart in the image the places of neighbours of the result are."""
+    """The distance in the image between neighbouring elements of the result."""
     if align_corners:
         return (old - 1) / (new - 1) if new > 1 else 0.0
     return 1 / factor if factor else old / new
 
 
 def _sampling(old: int, new: int, factor: float | None, align_corners: bool, mode: str) -> Array:
-    """Weights (new, old) of linear or cubic interpolation along one axis; outside elements count for its edge."""
+    """Weights (new, old) of linear or cubic interpolation along one axis; elements outside take the edge's value."""
     step, reach = _step(old, new, factor, align_corners), 2 if mode == "bicubic" else 1
     weights = np.zeros((new, old))
     for k in range(new):
@@ -126,9 +125,10 @@ def _sampling(old: int, new: int, factor: float | None, align_corners: bool, mod
 
 
 def _of_bytes(x: Expr, weights: Sequence[Array]) -> Expr:
-    """An image of bytes under weights along its rows and columns, as torch's kernels have it: along the rows first, in
-    whole numbers with as many
-    fractional bits as 16 bits hold, and bytes again after each of the two."""
+    """Resize an image of bytes by weights along rows, then columns, like torch's kernels.
+
+    Both passes use fixed-point weights with as many fractional bits as fit 16 bits, and round to bytes.
+    """
     down, across = weights
     found = _rounded_to_bytes(x, across, lambda v, w: product(v, transpose(w, (1, 0))))
     return _rounded_to_bytes(found, down, lambda v, w: product(w, v))
@@ -146,7 +146,7 @@ def _rounded_to_bytes(x: Expr, weights: Array, times: Callable[[Expr, Expr], Exp
 
 def _averaging(old: int, new: int, factor: float | None, align_corners: bool, kernel: Callable[[Array], Array],
                reach: int) -> Array:
-    """Weights (new, old) of a resize along one axis whose kernel grows with the reduction."""
+    """Weights (new, old) of a resize along one axis whose kernel widens with the reduction."""
     step = _step(old, new, factor, align_corners)
     support, shrink = reach * max(step, 1.0), 1 / max(step, 1.0)
     weights = np.zeros((new, old))
@@ -163,7 +163,7 @@ def upsample_averaging(
     node: Node, align_corners: bool, self: Expr | None = None, input: Expr | None = None, output_size: Any = None,
     scale_factors: Any = None, scales_h: float | None = None, scales_w: float | None = None,
 ) -> Expr:
-    """Two products of matrices that are known: along the rows, and along the columns."""
+    """Antialiased resize, as products with two constant matrices: along the rows, and along the columns."""
     x = self if self is not None else input
     assert x is not None
     sizes, factors = _sizes(x, output_size, list(scale_factors or (scales_h, scales_w)), node)

@@ -1,4 +1,4 @@
-"""Operators on Python numbers and lists: what programs do with sizes, and what TorchScript has of Python."""
+"""Operators on Python numbers and lists: arithmetic on sizes, and TorchScript's Python operators."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tilewright.scalar.expr import PrimExpr, cast
 
 
 def _floor(a: Any) -> Any:
-    """The floor of a number or of an expression of sizes; integer conversion rounds towards zero."""
+    """The floor of a number or symbolic expression. (Integer conversion rounds toward zero.)"""
     if not isinstance(a, PrimExpr):
         return math.floor(a)
     cut = cast("int64", a)
@@ -50,15 +50,15 @@ SCALARS: Final[dict[str, Callable[..., Any]]] = {
     "sym_sum": sum, "__range_length": lambda lo, hi, step: len(range(lo, hi, step)),
     "__derive_index": lambda index, start, step: start + index * step,
 }
-"""By name, for TorchScript's `aten::` operators, Python's `operator` functions and torch's on symbolic sizes."""
+"""Functions by name: TorchScript's `aten::` operators, Python's `operator` functions, torch's on symbolic sizes."""
 
 PYTHON: Final = {"truediv": "div", "floordiv": "floor_divide", "mod": "remainder", "sym_float": "Float",
                  "and": "logical_and", "or": "logical_or"}
-"""What Python's functions of numbers are called among torch's operators, for numbers that a run computes."""
+"""Torch's names of Python's functions, for numbers computed at run time."""
 
 
 def is_scalar(value: Any) -> bool:
-    """Whether `value` is a Python value without a tensor in it that is computed."""
+    """Whether `value` is a Python value that contains no tensors."""
     if isinstance(value, (list, tuple)):
         return all(map(is_scalar, value))
     return value is None or isinstance(value, (bool, int, float, complex, str, dict, PrimExpr))

@@ -1,7 +1,6 @@
-"""TorchScript: walks the graph of a traced or scripted module.
+"""TorchScript: converts the graph of a traced or scripted module.
 
-Whatever Python decides while the module runs is decided here where it is known: branches, loops (their turns are copied
-out), sizes.
+Branches, loops (which are unrolled) and sizes are resolved during the import where they are known.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ _FOREVER: Final = 2**63 - 1
 
 
 class ScriptWalk:
-    """The values of one graph, by the names that TorchScript has for them."""
+    """The values of one graph, by their names in TorchScript."""
 
     def __init__(self, importer: Importer, module: Any) -> None:
         self.importer = importer
@@ -32,7 +31,7 @@ class ScriptWalk:
         self.module = module
 
     def run(self, graph: Any, inputs: Sequence[Any]) -> list[Any]:
-        """The outputs of a graph whose first input may be the module."""
+        """Convert a graph, whose first input may be the module; return its outputs."""
         refuse_missing([kind for kind, overload, _ in operators(graph) if self.importer.missing(kind, overload)])
         names = [i.debugName() for i in graph.inputs()]
         if len(names) == len(inputs) + 1:
@@ -66,11 +65,10 @@ class ScriptWalk:
 
         value = node.outputsAt(0).toIValue()
         if isinstance(value, torch.Tensor):
-            # A number that was traced is a tensor without dimensions here, and takes part in promotion as the number
-            # that it was.
+            # A traced number is a scalar tensor here; type promotion treats it as the Python number it was.
             if value.dim() == 0 and value.dtype in (torch.float64, torch.int64):
                 return [value.item()]
-            # One of another type keeps it, and is no weight: sizes may be computed from it.
+            # A scalar of another type keeps it, and is not a weight: sizes may be computed from it.
             return [self.importer.tensor(f"constant_{origin.name}", value) if value.dim()
                     else Reference(Constant(array_of(value, origin.name), origin))]
         return [_held(self.importer, value, origin.name)]
@@ -144,7 +142,7 @@ class ScriptWalk:
 
     def _looped(self, block: Any, names: Sequence[str], count: Any, going: Any, states: Sequence[Any],
                 origin: Origin) -> list[Any]:
-        """A loop of which only a run tells how many turns it has."""
+        """Convert a loop whose trip count is known only at run time."""
         loop = Loop()
         first = [self.importer.as_expr(s) for s in states]
         outer = dict(self.values)
@@ -165,7 +163,7 @@ class ScriptWalk:
         return [Reference(f) for f in found]
 
     def _decided(self, condition: Any) -> Any:
-        """A condition as a Python value where it is known."""
+        """A condition as a Python value if it is known."""
         value = read(condition)
         if not isinstance(value, Expr):
             return value
@@ -174,14 +172,14 @@ class ScriptWalk:
 
 
 def _outside(value: Any, loop: Loop) -> Any:
-    """A value around a loop, as a turn may use it."""
+    """An outer value in the form that an iteration of the loop can use."""
     if isinstance(value, Reference):
         return Reference(loop.outside(value.value))
     return [_outside(v, loop) for v in value] if isinstance(value, list) else value
 
 
 def _held(importer: Importer, value: Any, path: str) -> Any:
-    """A constant of the module, its tensors as references."""
+    """A constant of the module, with tensors as references."""
     import torch
 
     if isinstance(value, torch.Tensor):
@@ -190,7 +188,7 @@ def _held(importer: Importer, value: Any, path: str) -> Any:
         return [_held(importer, v, f"{path}.{k}") for k, v in enumerate(value)]
     if isinstance(value, dict):
         return {k: _held(importer, v, f"{path}.{k}") for k, v in value.items()}
-    if hasattr(value, "_type"):  # an object of a class of torch, as the parameters of a quantized layer are
+    if hasattr(value, "_type"):  # an object of a torch class, such as the parameters of a quantized layer
         importer.called(value, path)
     return value
 
@@ -208,7 +206,7 @@ def _schema(node: Any) -> Any:
 
 
 def operators(block: Any) -> Iterator[tuple[str, str, str]]:
-    """Kind, overload and first result of the operators of a block and of inner blocks, without TorchScript's own."""
+    """Kind, overload and first result of the operators in a block and its inner blocks, except TorchScript's own."""
     for node in block.nodes():
         if node.kind() not in _SPECIAL:
             schema = _schema(node)

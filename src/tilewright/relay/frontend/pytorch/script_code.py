@@ -1,8 +1,7 @@
-"""Checks the code of TorchScript archives: nothing runs while it is loaded but what packs weights, and no operator
-touches files or runs other programs.
+"""Checks the code of TorchScript archives: loading may only pack weights, and no operator may access files or programs.
 
-Python's parser reads the code, torch's parser compiles it. Both see the same tokens, since only plain ASCII is allowed:
-an encoding that the text names for itself, or a line end that only one of them knows, would hide code.
+Python's parser checks the code, and torch's parser compiles it. Only plain ASCII is allowed, so that both see the same
+tokens: an encoding declaration or an unusual line ending could hide code from one of them.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ _WORKING: Final = (ast.While, ast.For, ast.FunctionDef, ast.Lambda, ast.ListComp
                    ast.SetComp, ast.Import, ast.ImportFrom, ast.JoinedStr)
 _PACKS: Final = re.compile(
     r"ops\.quantized\.[a-z0-9_]+_prepack|torch\.(eq|ne|__is__|__isnot__)|annotate|unchecked_cast")
-"""What the `__setstate__` of a quantized layer may call."""
+"""Functions that the `__setstate__` of a quantized layer may call."""
 _TOUCHES_FILES: Final = frozenset({"save", "load", "from_file", "load_tensor"})
 _CLASS: Final = re.compile(r"__torch__\.torch\.classes\.(quantized|rnn)(\.\w+)*", re.ASCII)
 _NAME: Final = re.compile(r"[\w.\-]+", re.ASCII)
@@ -28,11 +27,11 @@ UNSAFE_NAMESPACES: Final = frozenset({
     "aot_inductor", "static_runtime", "inductor", "streams", "symm_mem", "rpc",
     "mobile", "load_library", "import_module", "loaded_libraries", "triton", "fsdp", "nccl",
 })
-"""Namespaces of operators with effects outside of the graph, and attributes of `torch.ops` that are no namespace."""
+"""Namespaces of operators with side effects, and attributes of `torch.ops` that are not namespaces."""
 
 
 def check_code(path: object, name: str, data: bytes) -> None:
-    """Raise `ModelError` for code that does more than compute: in `forward`, and above all while it is loaded."""
+    """Raise `ModelError` for code that does more than compute, in `forward` or while it is loaded."""
     if not _ALLOWED.fullmatch(data):
         raise ModelError(f"{path} is refused: {name} has characters that are no plain ASCII; save the module again "
                          "with torch.jit.save", code="TW0104")
@@ -49,7 +48,7 @@ def check_code(path: object, name: str, data: bytes) -> None:
 
 
 def _check_names(path: object, name: str, tree: ast.Module) -> None:
-    """Refuse operators that touch files, however they are reached: aliases of `torch`, and `getattr`."""
+    """Refuse operators that access files, including access through aliases of `torch` and through `getattr`."""
     bases = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
     for node in ast.walk(tree):
         if isinstance(node, ast.Attribute):
@@ -80,7 +79,7 @@ def _check_attribute(path: object, name: str, node: ast.Attribute) -> None:
 
 
 def _root(node: ast.expr) -> str:
-    """The name that a chain of attributes begins with."""
+    """The first name of a chain of attributes."""
     while isinstance(node, ast.Attribute):
         node = node.value
     return node.id if isinstance(node, ast.Name) else ""
@@ -92,7 +91,7 @@ def _touches(path: object, name: str, what: str) -> ModelError:
 
 
 def _check_loading(path: object, name: str, tree: ast.Module) -> None:
-    """Loading runs only code that packs weights: no other `__setstate__`, and no calls in default values."""
+    """Refuse code that runs while loading, except weight packing: other `__setstate__`s and calls in default values."""
     packing = {method for node in ast.walk(tree) if isinstance(node, ast.ClassDef) for method in _packing(node)}
     for node in ast.walk(tree):
         at_once: list[ast.expr | None] = []
@@ -134,5 +133,5 @@ def _packing(kind: ast.ClassDef) -> Iterator[ast.FunctionDef]:
 
 
 def _is_plain(call: ast.Call) -> bool:
-    """Whether a call only makes a value that is written out."""
+    """Whether a call only creates a literal value."""
     return ast.unparse(call.func) in ("torch.device", "annotate", "uninitialized")

@@ -1,4 +1,4 @@
-"""Operators that choose and count elements, and those that look at the bits of floating-point numbers."""
+"""Operators that select and count elements, and operators on the bits of floats."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def running_extreme(self: Expr, dim: int, node: Node) -> tuple[Expr, Expr]:
 
 @converter("mode")
 def mode(self: Expr, node: Node, dim: int = -1, keepdim: bool = False) -> tuple[Expr, Expr]:
-    """The element that occurs most often along a dimension, the least of several, and the last place of it."""
+    """The most frequent element along a dimension, the least of equally frequent ones, and its last index."""
     if not rank(self):
         return self, number(0)
     axis, last = axis_of(dim, rank(self), node), rank(self) - 1
@@ -69,7 +69,7 @@ def mode(self: Expr, node: Node, dim: int = -1, keepdim: bool = False) -> tuple[
 def unique_consecutive(
     self: Expr, node: Node, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None
 ) -> tuple[Expr, Expr, Expr]:
-    """The first of each run of equal elements, or slices; how many there are is known when the program runs."""
+    """The first of each run of equal elements or slices; their number is known only at run time."""
     shape = node.static(self, "self")
     x, axis = (
         (reshape(self, (math.prod(shape),)), 0) if dim is None or not shape else (self, axis_of(dim, len(shape), node))
@@ -82,14 +82,14 @@ def unique_consecutive(
     starts = op.concatenate((Constant(np.ones(1, bool)), op.any(differ, axis=others) if others else differ), axis=0)
     kept = op.squeeze(places_of(starts), axis=(1,))
     inverse = op.subtract(op.cumsum(cast(starts, INT64), axis=0), number(1))
-    # The length of a run is how often its number occurs among the numbers of runs, which ascend.
+    # The length of a run is the number of times its index occurs among the run indices, which are sorted.
     counts = op.subtract(op.searchsorted(inverse, op.take(inverse, kept, axis=0), right=True, dtype="int64"), kept)
     return op.take(x, kept, axis=axis), reshape(inverse, shape) if dim is None else inverse, counts
 
 
 @converter("nonzero_static")
 def nonzero_static(self: Expr, size: Any, node: Node, fill_value: int = -1) -> Expr:
-    """The places of the first `size` elements that are not zero, and `fill_value` where there are fewer."""
+    """The indices of the first `size` nonzero elements, padded with `fill_value`."""
     (count,), shape = dims_of([size], node), node.static(self, "self")
     total = math.prod(shape)
     if not total or not count or not shape:
@@ -108,16 +108,13 @@ def nonzero_static(self: Expr, size: Any, node: Node, fill_value: int = -1) -> E
 
 
 def _counted(places: Expr, bins: int, weights: Expr) -> Expr:
-    """The weights summed by bin; place `bins` is none."""
+    """Sum the weights by bin; index `bins` is discarded."""
     zeros = Constant(np.zeros(bins + 1, dtype_of(weights).numpy()))
     return slice_axis(op.scatter_elements(zeros, places, weights, axis=0, reduction="add"), 0, 0, bins)
 
 
 def _bounds(x: Expr, low: float, high: float, apart: float) -> tuple[Expr, Expr]:
-    """The bounds of a histogram.
-
-    Those of the data where both are the same, and moved `apart` from each other where these are equal too.
-    """
+    """The bounds of a histogram: those of the data if both are 0; equal bounds are moved apart by `apart` each."""
     if low != high:
         return scalar(low, x), scalar(high, x)
     if not shape_of(x)[0] or low != 0:
@@ -142,7 +139,7 @@ def histc(self: Expr, node: Node, bins: int = 100, min: float = 0, max: float = 
 
 
 def _histogram(columns: Sequence[Expr], edges: Sequence[Expr], weight: Expr | None, is_density: bool) -> Expr:
-    """Counts of points, given by their coordinates, between neighbouring `edges`; the last bin is closed."""
+    """Weighted counts of points, given by their coordinates, between adjacent `edges`; the last bin is closed."""
     shape = tuple(shape_of(e)[0] - 1 for e in edges)
     x, bins = columns[0], math.prod(shape)
     weights = op.ones_like(x) if weight is None else reshape(weight, shape_of(x))
@@ -203,7 +200,7 @@ def histogramdd(
 
 
 def _edges(x: Expr, bins: int, bounds: list[float] | None) -> Expr:
-    """The edges of `bins` bins of equal widths, between `bounds` or those of the elements."""
+    """The edges of `bins` bins of equal width, between `bounds` or the extremes of the elements."""
     low, high = (0.0, 0.0) if bounds is None else bounds
     if bounds is None and not shape_of(x)[0]:
         low, high = 0.0, 1.0
@@ -212,7 +209,7 @@ def _edges(x: Expr, bins: int, bounds: list[float] | None) -> Expr:
 
 
 def _spaced(low: Expr, high: Expr, count: int) -> Expr:
-    """`count` + 1 numbers at equal distances: from the nearer end, as torch.linspace computes them."""
+    """`count` + 1 equally spaced numbers, each computed from the nearer end as in torch.linspace."""
     k = np.arange(count + 1)
     kind = dtype_of(low).numpy()
     step = op.divide(op.subtract(high, low), scalar(count, low))
@@ -226,7 +223,7 @@ def _spaced(low: Expr, high: Expr, count: int) -> Expr:
 
 @converter("pdist", "_pdist_forward")
 def pdist(self: Expr, node: Node, p: float = 2.0) -> Expr:
-    """The distances of all pairs of rows."""
+    """The distances between all pairs of rows."""
     n, width = node.static(self, "self")
     first, second = np.triu_indices(n, 1)
     if not len(first) or not width:
@@ -256,7 +253,7 @@ def segment_reduce(
     unsafe: bool = False,
     initial: Any = None,
 ) -> Expr:
-    """Neighbouring slices along a dimension combined: as many as `lengths` say, or between two of `offsets`."""
+    """Reduce consecutive slices along a dimension; `lengths` or `offsets` delimit the segments."""
     where = lengths if lengths is not None else offsets
     if where is None or indices is not None:
         node.refuse("argument 'lengths' or 'offsets' must say where segments end, and 'indices' is not supported")
@@ -281,7 +278,7 @@ def segment_reduce(
 
 
 def _means(sums: Expr, ends: Expr, initial: Any) -> Expr:
-    """Sums of segments divided by their lengths; a segment of no elements is the initial value, or not a number."""
+    """Sums of segments divided by their lengths; an empty segment is the initial value, or NaN."""
     count = shape_of(ends)[1]
     zeros = Constant(np.zeros((shape_of(ends)[0], 1), np.int64))
     starts = op.concatenate((zeros, slice_axis(ends, 1, 0, count - 1)), axis=1) if count > 1 else zeros
@@ -323,7 +320,7 @@ def max_pool_backward(
     indices: Expr,
     node: Node,
 ) -> Expr:
-    """Each gradient added to the element that was greatest in its window."""
+    """Add each gradient to the element that was the maximum of its window."""
     n = 2 if "2d" in node.name else 3
     shape = node.static(self, "self")
     lead, size = math.prod(shape[:-n]), math.prod(shape[-n:])
@@ -349,7 +346,7 @@ def gcd(self: Any, other: Any, node: Node) -> Expr:
 
 @converter("lcm")
 def lcm(self: Any, other: Any, node: Node) -> Expr:
-    """The product by the greatest common divisor; 0 where one of the numbers is."""
+    """The product divided by the greatest common divisor; 0 if a number is 0."""
     a, b = promoted(self, other, node=node)
     divisor, zero = op.gcd(a, b), scalar(0, a)
     size = op.abs(op.multiply(op.trunc_divide(a, op.where(op.equal(divisor, zero), scalar(1, a), divisor)), b))
@@ -359,7 +356,7 @@ def lcm(self: Any, other: Any, node: Node) -> Expr:
 # Bits of floating-point numbers
 
 _FORMATS: Final = {"float16": ("int16", 10, 15), "float32": ("int32", 23, 127), "float64": ("int64", 52, 1023)}
-"""The integer type of the same size, the bits of the fraction, and the bias of the exponent."""
+"""The integer type of the same width, the number of fraction bits, and the exponent bias."""
 
 
 def _bits(x: Expr, node: Node) -> Expr:
@@ -370,7 +367,7 @@ def _bits(x: Expr, node: Node) -> Expr:
 
 
 def _sign_bit(x: Expr, node: Node) -> Expr:
-    """Whether the sign is minus, of zero and NaN too."""
+    """Whether the sign bit is set, also for zero and NaN."""
     if not dtype_of(x).is_float:
         return op.less(x, scalar(0, x)) if dtype_of(x).is_integer else op.zeros_like(x)
     bits = _bits(x, node)
@@ -390,7 +387,7 @@ def copysign(self: Any, other: Any, node: Node) -> Expr:
 
 @converter("nextafter")
 def nextafter(self: Expr, other: Expr, node: Node) -> Expr:
-    """The number next to x on the way to y: its bits, counted up away from zero and down toward it."""
+    """The next number after x toward y: its bits incremented away from zero, or decremented toward it."""
     x, y = promoted(self, other, node=node)
     bits, zero = _bits(x, node), scalar(0, x)
     one, least = scalar(1, bits), np.finfo(dtype_of(x).numpy()).smallest_subnormal
@@ -403,7 +400,7 @@ def nextafter(self: Expr, other: Expr, node: Node) -> Expr:
 
 @converter("frexp")
 def frexp(self: Expr, node: Node) -> tuple[Expr, Expr]:
-    """x as a number in [1/2, 1) times a power of two: its bits with another exponent."""
+    """The mantissa in [1/2, 1) and the exponent, by replacing the exponent bits."""
     _bits(self, node)
     integer, digits, bias = _FORMATS[str(dtype_of(self))]
     smallest = scalar(float(np.finfo(dtype_of(self).numpy()).tiny), self)

@@ -1,4 +1,4 @@
-"""Fourier transforms of windows."""
+"""Short-time Fourier transforms."""
 
 from __future__ import annotations
 
@@ -59,10 +59,10 @@ def istft(
     onesided: bool | None = None,
     length: int | None = None,
 ) -> Expr:
-    """The signal of which windows have these transforms.
+    """The signal whose windows have these transforms.
 
-    Inverse transforms are weighted, added where they overlap, and divided by the sums of squared weights. Of all
-    frequencies the first half is read, as torch does.
+    Inverse transforms are weighted, added where they overlap, and divided by the sums of squared weights. Only the
+    first half of a full spectrum is read, as in torch.
     """
     if window is not None and is_complex(window):
         node.refuse("its window is complex, and only real windows are supported; pass a real one")
@@ -87,7 +87,7 @@ def istft(
 
 
 def _overlapped(rows: Expr, hop: int, total: int) -> Expr:
-    """Rows (batch, frames, elements) added to signals of `total` elements, each `hop` after the one before it."""
+    """Overlap-add rows (batch, frames, elements), each `hop` after the previous one, to signals of `total` elements."""
     batch, frames, size = shape_of(rows)
     places = np.arange(frames)[:, None] * hop + np.arange(size)
     where = Constant(np.broadcast_to(places.reshape(-1), (batch, frames * size)).astype(np.int64))

@@ -1,7 +1,7 @@
-"""The grammar of symbolic sizes in exported programs: read here, and written anew for torch.
+"""The grammar of symbolic sizes in exported programs, which are parsed and rewritten before torch reads them.
 
-torch gives the text of a size to sympy, which evaluates it as Python. So a text of a file is never handed on: it is
-parsed, each node is looked up in the tables below, and the result is printed from what was found.
+torch passes the text of a size to sympy, which evaluates it as Python. So text from a file is never passed on: it is
+parsed, each node is looked up in the tables below, and the result is printed from the parse.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _FUNCTIONS: Final = {
     **dict.fromkeys(("Eq", "Ne", "Lt", "Le", "Gt", "Ge", "Equality", "Unequality", "LessThan", "GreaterThan",
                      "StrictLessThan", "StrictGreaterThan"), (2, 2)),
 }
-"""Functions by name, with the fewest and the most arguments."""
+"""Functions with their smallest and largest number of arguments."""
 _POWERS: Final = frozenset({"Pow", "PowByNatural", "FloatPow"})
 _OPERATORS: Final[dict[type, str]] = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.FloorDiv: "//",
                                       ast.Mod: "%"}
@@ -48,12 +48,12 @@ _COMPARISONS: Final[dict[type, str]] = {ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">",
 
 
 def is_symbol(name: str) -> bool:
-    """Whether a text may name a symbolic size."""
+    """Whether a text is a valid name of a symbolic size."""
     return _SYMBOL.fullmatch(name) is not None
 
 
 def canonical_size(text: str) -> str:
-    """Print a size anew from its parse. Raises `ValueError` for anything but arithmetic of numbers and symbols."""
+    """Parse and reprint a size. Raises `ValueError` for anything but arithmetic on numbers and symbols."""
     if len(text) > MAX_CHARACTERS:
         raise ValueError("the text is too long")
     try:
@@ -85,11 +85,9 @@ def _printed(node: ast.expr, depth: int) -> str:
 
 
 def _measured(node: ast.expr) -> tuple[int, int]:
-    """Upper bounds of the number of terms and of the degree of the polynomial that an expression is, once multiplied
-    out.
+    """Upper bounds of the number of terms and the degree of the expanded polynomial.
 
-    sympy looks for common factors of what is divided, at a cost exponential in both. Raises `ValueError` where they are
-    too many.
+    sympy searches quotients for common factors, at a cost exponential in both. Raises `ValueError` above the limits.
     """
     inner = [_measured(n) for n in _operands(node)]
     terms, degree = _combined(node, inner)
@@ -105,14 +103,14 @@ def _operands(node: ast.expr) -> list[ast.expr]:
 
 
 def _operation(node: ast.expr) -> str:
-    """The name of what a node computes: of a function, or of a class of `ast` such as `Add`."""
+    """The name of a node's operation: a function's name, or a class of `ast` such as `Add`."""
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
         return node.func.id
     return type(node.op).__name__ if isinstance(node, ast.BinOp) else ""
 
 
 def _combined(node: ast.expr, inner: Sequence[tuple[int, int]]) -> tuple[int, int]:
-    """The terms and the degree of a node, from those of its operands."""
+    """The number of terms and the degree of a node, given those of its operands."""
     name = _operation(node)
     product = math.prod(t for t, _ in inner), sum(d for _, d in inner)
     if name in ("Add", "Sub"):
@@ -174,7 +172,7 @@ def _call(name: str, node: ast.Call, depth: int) -> str:
 
 
 def _power(name: str, base: ast.expr, exponent: ast.expr, depth: int) -> str:
-    """A small constant power: sympy computes powers of numbers at once, however large they are."""
+    """Print a small constant power; larger ones are refused, because sympy evaluates powers of numbers immediately."""
     sign, value = ((-1, exponent.operand) if isinstance(exponent, ast.UnaryOp) and isinstance(exponent.op, ast.USub)
                    else (1, exponent))
     if (isinstance(value, ast.Call) and isinstance(value.func, ast.Name) and value.func.id == "Integer"
@@ -202,7 +200,7 @@ def _symbol(node: ast.Call) -> str:
 
 
 def _float(node: ast.Call) -> str:
-    """A number that sympy writes as text, with its precision, printed as a number."""
+    """Print a float that sympy wrote as a string with a precision."""
     value = node.args[0].value if len(node.args) == 1 and isinstance(node.args[0], ast.Constant) else None
     if isinstance(value, str) and _DECIMAL.fullmatch(value) and all(k.arg == "precision" for k in node.keywords):
         return _number(float(value))

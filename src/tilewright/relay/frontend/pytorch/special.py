@@ -113,14 +113,14 @@ def igammac(self: Expr, other: Expr, node: Node) -> Expr:
 
 @converter("special_ndtr")
 def ndtr(self: Expr, node: Node) -> Expr:
-    """The area under the normal density up to x: erfc(-x / sqrt(2)) / 2."""
+    """The normal distribution function: erfc(-x / sqrt(2)) / 2."""
     x = floating(self, node)
     return op.multiply(scalar(0.5, x), op.special.erfc(op.multiply(x, scalar(-math.sqrt(0.5), x))))
 
 
 @converter("special_entr")
 def entropy(self: Expr, node: Node) -> Expr:
-    """-x log(x), 0 at 0, and minus infinity below."""
+    """-x log(x); 0 at 0, and minus infinity for negative numbers."""
     x = floating(self, node)
     zero = scalar(0, x)
     above = op.negative(op.multiply(x, op.log(x)))
@@ -129,7 +129,7 @@ def entropy(self: Expr, node: Node) -> Expr:
 
 @converter("xlogy", "special_xlogy", "special_xlog1py")
 def xlogy(self: Any, other: Any, node: Node) -> Expr:
-    """x log(y), or x log(1 + y): 0 where x is, but not a number where y is none."""
+    """x log(y), or x log(1 + y); 0 for x = 0 unless y is NaN."""
     x, y = (floating(v, node) for v in promoted(self, other, node=node))
     found = op.multiply(x, log1p(y, node) if node.name.endswith("1py") else op.log(y))
     at_zero = op.where(op.isnan(y), y, scalar(0, x))

@@ -23,7 +23,7 @@ _END = 2**62
 
 
 def dims_of(sizes: Sequence[Any], node: Node) -> list[Any]:
-    """Sizes as ints or symbols, from numbers and tensors of one number."""
+    """Sizes as ints or symbols, given numbers and one-element tensors."""
     return [int(node.value(d, "size").reshape(-1)[0]) if isinstance(d, Expr) else d for d in sizes]
 
 
@@ -84,7 +84,7 @@ def view_as_type(self: Expr, dtype: Any, node: Node) -> Expr:
 
 
 def _completed(old: Sequence[Any], new: Sequence[Any]) -> list[Any]:
-    """The sizes with the one that is left open (-1) where it is known."""
+    """The sizes with -1 replaced, if it can be computed."""
     if all(isinstance(d, int) for d in old) and any(isinstance(d, int) and d == -1 for d in new):
         rest = math.prod(d for d in new if d != -1)
         if isinstance(rest, int) and rest:
@@ -178,7 +178,7 @@ def expand_as(self: Expr, other: Expr) -> Expr:
 
 
 def broadcast_shape(shapes: Sequence[Sequence[Any]]) -> tuple[Any, ...]:
-    """The shape that all of these broadcast to."""
+    """The common broadcast shape."""
     found: list[Any] = [1] * max(map(len, shapes), default=0)
     for shape in shapes:
         for k, d in enumerate(reversed(shape), 1):
@@ -247,7 +247,7 @@ def slice_of(self: Expr, node: Node, dim: int = 0, start: Any = None, end: Any =
 
 
 def _slice_computed(x: Expr, axis: int, start: Any, end: Any, step: int) -> Expr:
-    """A part whose bounds the model computes."""
+    """A slice whose bounds are computed at run time."""
     size = tensor(shape_of(x)[axis], "int64")
     zero = Constant(np.asarray(0, np.int64))
 
@@ -264,7 +264,7 @@ def _slice_computed(x: Expr, axis: int, start: Any, end: Any, step: int) -> Expr
 
 
 def _slice_symbolic(x: Expr, axis: int, begin: Any, end: Any, step: Any, node: Node) -> Expr:
-    """A part whose bounds are computed of symbolic sizes."""
+    """A slice whose bounds are expressions of symbolic sizes."""
     if not isinstance(step, int):
         node.refuse("its step is computed of symbolic sizes; make it a number")
     count = maximum(as_expr(end) - begin + step - 1, as_expr(0)) // step
@@ -401,7 +401,7 @@ def diag_embed(self: Expr, node: Node, offset: int = 0, dim1: int = -2, dim2: in
 
 @converter("unfold", "unfold_copy")
 def unfold(self: Expr, dimension: int, size: int, step: int, node: Node) -> Expr:
-    """Windows along a dimension, as a new last one."""
+    """Sliding windows along a dimension, as a new last dimension."""
     if not rank(self):
         return slice_axis(shaping.reshape(self, (1,)), 0, 0, size)
     axis = axis_of(dimension, rank(self), node)
@@ -412,7 +412,7 @@ def unfold(self: Expr, dimension: int, size: int, step: int, node: Node) -> Expr
 
 @converter("as_strided", "as_strided_copy")
 def as_strided(self: Expr, size: Any, stride: Any, node: Node, storage_offset: int | None = None) -> Expr:
-    """The memory of a contiguous tensor under other strides."""
+    """The elements of a contiguous tensor, viewed with other strides."""
     whole = math.prod(node.static(self, "self"))
     places = np.full(tuple(size), storage_offset or 0)
     for k, (n, s) in enumerate(zip(size, stride, strict=True)):
@@ -500,7 +500,7 @@ def repeat_interleave(repeats: Any, node: Node, self: Expr | None = None, dim: i
 
 
 def _repeated(repeats: Expr, size: int, total: int | None, node: Node) -> Expr:
-    """Each number below `size` as often as `repeats` says, which is computed; `total` of them where that is known."""
+    """Repeat each number below `size` by the computed `repeats`; `total` is the length of the result if it is known."""
     if not size:
         return shaping.number(np.zeros(0))
     ends = op.cumsum(cast(spread(shaping.reshape(repeats, (-1,)), (size,)), "int64"), axis=0)
@@ -512,7 +512,7 @@ def _repeated(repeats: Expr, size: int, total: int | None, node: Node) -> Expr:
 
 @converter("resize", "resize_as")
 def resize(self: Expr, node: Node, size: Any = None, the_template: Expr | None = None) -> Expr:
-    """The first elements under another shape. What more elements would be, torch leaves open."""
+    """The first elements in another shape. A larger shape is refused, since torch leaves the new elements undefined."""
     dims = dims_of(size, node) if the_template is None else list(shape_of(the_template))
     have, wanted = math.prod(node.static(self, "self")), math.prod(dims)
     if wanted > have:

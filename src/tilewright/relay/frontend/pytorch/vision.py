@@ -25,7 +25,7 @@ def roi_align(input: Expr, rois: Expr, spatial_scale: float, pooled_height: int,
 
 @converter("torchvision::nms")
 def nms(dets: Expr, scores: Expr, iou_threshold: float, node: Node) -> Expr:
-    """The boxes that are kept, best first: as many as a run tells."""
+    """The indices of the boxes kept by non-maximum suppression, best first; their number is known only at run time."""
     count = shape_of(dets)[0]
     rows = op.concatenate((reshape(cast(scores, "float32"), (count, 1)), cast(dets, "float32")), axis=1)
     data = reshape(rows, (1, count, 5))

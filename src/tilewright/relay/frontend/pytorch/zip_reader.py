@@ -1,8 +1,8 @@
-"""A strict reader of ZIP archives, for files whose sender is not trusted.
+"""A strict reader of ZIP archives from untrusted sources.
 
-Readers of ZIP disagree about archives that contradict themselves. This one accepts only archives that have one meaning:
-entries fill the file from its first byte to the central directory, each header is there twice and says the same, and no
-two names are equal when case is ignored.
+Readers of ZIP disagree about inconsistent archives, so only unambiguous archives are accepted. Entries must fill the
+file from its first byte to the central directory. Both headers of an entry must agree. Names must differ even if case
+is ignored.
 """
 
 from __future__ import annotations
@@ -25,25 +25,25 @@ _LOCATOR_FIELDS: Final = struct.Struct("<4sLQL")
 _FULL16, _FULL32 = 0xFFFF, 0xFFFFFFFF
 _STORED, _DEFLATED = 0, 8
 _KNOWN_FLAGS: Final = 0x0808
-"""Bit 3, a data descriptor behind the contents, and bit 11, a name in UTF-8."""
+"""Bit 3, a data descriptor after the contents, and bit 11, a name in UTF-8."""
 _MAX_RATIO: Final = 200
 _MAX_SMALL_BYTES: Final = 16 << 20
-"""Entries of up to this size may have any ratio of compression."""
+"""Size in bytes up to which entries may have any compression ratio."""
 _CHUNK: Final = 1 << 20
 _MAX_ENTRIES: Final = 200_000
 
 
 class AmbiguousArchiveError(ValueError):
-    """An archive that two readers may understand differently, or that is dangerous to unpack. The text says why."""
+    """An archive that readers may parse differently, or that is dangerous to unpack. The text gives the reason."""
 
 
 class DamagedArchiveError(ValueError):
-    """A file that is no archive, or one whose bytes do not agree with its sums."""
+    """A file that is not an archive, or whose contents do not match its checksums."""
 
 
 @dataclass(frozen=True)
 class Entry:
-    """One file of an archive: its name, its sizes in bytes, its checksum, and where its packed bytes begin."""
+    """One file of an archive: its name, sizes in bytes, checksum, and the start of its packed bytes."""
 
     name: str
     method: int
@@ -79,7 +79,7 @@ def read_chunks(file: IO[bytes], entry: Entry) -> Iterator[bytes]:
     left, size, crc = entry.packed, 0, 0
     file.seek(entry.start)
     pending = chunk = b""
-    # a full chunk: more of it may wait inside of the unpacker
+    # a full chunk: the decompressor may hold more of it
     while left or pending or (unpacker is not None and len(chunk) == _CHUNK):
         if not pending and left:
             pending = file.read(min(left, _CHUNK))
@@ -108,7 +108,6 @@ def read_chunks(file: IO[bytes], entry: Entry) -> Iterator[bytes]:
 
 
 def read_entry(file: IO[bytes], entry: Entry) -> bytes:
-    """Unpack an entry whole."""
     return b"".join(read_chunks(file, entry))
 
 
@@ -177,7 +176,7 @@ def _central(data: bytes, count: int) -> list[Entry]:
 
 
 def _wide(extra: bytes, fields: tuple[int, ...], name: str) -> tuple[int, ...]:
-    """Sizes and offsets, replaced by the ZIP64 field where all bits are set. The field occurs once."""
+    """Sizes and offsets; saturated fields are replaced by the ZIP64 extra field, which must occur once."""
     wide: list[bytes] = []
     at = 0
     while at + 4 <= len(extra):
@@ -209,7 +208,7 @@ def _decoded(name: bytes) -> str:
 
 
 def _local(file: IO[bytes], entries: list[Entry], directory: int) -> list[Entry]:
-    """The entries and the start of their bytes; local headers match the directory, without gaps."""
+    """The entries with the start of their bytes; local headers must match the directory, without gaps."""
     found = []
     at = 0
     for entry in sorted(entries, key=lambda e: e.header):
@@ -240,7 +239,7 @@ def _local(file: IO[bytes], entries: list[Entry], directory: int) -> list[Entry]
 
 
 def _descriptor(file: IO[bytes], at: int, entry: Entry) -> int:
-    """Bytes of the data descriptor behind an entry, which repeats what the directory says."""
+    """The size in bytes of the data descriptor after an entry, which must match the directory."""
     file.seek(at)
     found = file.read(24)
     values = (entry.crc, entry.packed, entry.size)
@@ -252,7 +251,7 @@ def _descriptor(file: IO[bytes], at: int, entry: Entry) -> int:
 
 
 def _check_names(entries: list[Entry]) -> None:
-    """Each name is there once, also where case is ignored: torch ignores it."""
+    """Raise an error for names that are equal if case is ignored, since torch ignores it."""
     seen: dict[str, str] = {}
     for entry in entries:
         folded = entry.name.casefold().removesuffix("/")

@@ -1,4 +1,4 @@
-"""The TFLite frontend: `from_tflite`, and `register_converter` for operators of your own."""
+"""The TFLite frontend: `from_tflite`, and `register_converter` for custom operators."""
 
 from __future__ import annotations
 
@@ -14,6 +14,6 @@ FAMILIES = families(
     "activations arithmetic control conv detection elementwise hash_tables image indexing matmul movement pool "
     "quantize random recurrent reductions spectra",
 )
-"""The modules of converters, whose import fills the table."""
+"""The modules of converters; importing them fills the table."""
 
 __all__ = ["CONVERTERS", "FAMILIES", "Node", "Value", "from_tflite", "register_converter", "signature"]

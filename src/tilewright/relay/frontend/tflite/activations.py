@@ -1,4 +1,4 @@
-"""Activations as operators of their own. On integers most are tables; the rest is fixed-point arithmetic."""
+"""Activation operators. On integers most are lookup tables; the others use fixed-point arithmetic."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tilewright.relay.frontend.tflite.tables import by_table, function_of, inter
 
 Array = np.ndarray[Any, Any]
 _ALL_BITS: Final = 32
-"""A shift by as many moves all of a number out of its place."""
+"""Bits of an int32; a shift by this many leaves nothing."""
 
 
 _LIMITS = {"RELU": (0.0, math.inf), "RELU6": (0.0, 6.0), "RELU_N1_TO_1": (-1.0, 1.0), "RELU_0_TO_1": (0.0, 1.0)}
@@ -106,7 +106,7 @@ def hard_swish(x: Value, *, node: Node) -> Expr:
 
 
 def _hard_swish_table(x: Value, node: Node) -> Array:
-    """In numbers of 16 bits: the share of x is a number of 15 bits, saturated where it is 0 or 1."""
+    """The hard swish table, in 16-bit arithmetic; the gate relu6(x + 3) / 6 has 15 bits and saturates at 0 and 1."""
     hires = np.float32(1 / 128) * np.float32(x.scale)
     to_result = _multiplier_16(float(hires / np.float32(scale_of(node.output))))
     if to_result[1] > 0:
@@ -141,12 +141,12 @@ def _multiplier_16(real: float) -> tuple[int, int]:
 
 
 def _high_product(a: Array, m: int) -> Array:
-    """Twice the high half of the product of numbers of 16 bits, halves upward."""
+    """Twice the high half of the product of 16-bit numbers, rounded half up."""
     return (a * m + (1 << 14)) >> 15
 
 
 def _rounding_shift(x: Array, count: int) -> Array:
-    """Numbers of at most 32 bits divided by a power of two, halves away from zero."""
+    """Divide numbers of at most 32 bits by 2^count, rounding half away from zero."""
     if not count:
         return x
     count = min(count, _ALL_BITS + 1)
@@ -166,7 +166,7 @@ def leaky_relu(x: Value, *, alpha: float = 0.0, node: Node) -> Expr:
 
 
 def _signed_rescale(x: Expr, factor: float) -> Expr:
-    """By a factor that may be below zero, whose products are rounded as those of the factor itself."""
+    """Multiply by a factor that may be negative, with the rounding of the signed factor."""
     return requantize(x, factor, 1.0, 0, "int32")
 
 
@@ -187,7 +187,7 @@ def softmax(x: Value, *, beta: float = 0.0, node: Node) -> Expr:
     if not x.is_quantized:
         if beta == 1:
             return op.nn.softmax(x.expr, axis=-1)
-        below = op.subtract(x.expr, op.max(x.expr, axis=-1, keepdims=True))  # as `beta * x` may overflow
+        below = op.subtract(x.expr, op.max(x.expr, axis=-1, keepdims=True))  # because `beta * x` may overflow
         return op.nn.softmax(op.multiply(below, constant(beta, x.dtype)), axis=-1)
     if x.dtype == "int16":
         return _softmax_16(x, beta, node)
@@ -197,7 +197,7 @@ def softmax(x: Value, *, beta: float = 0.0, node: Node) -> Expr:
 
 
 def _exponentials(x: Value, beta: float) -> Expr:
-    """exp of how far each element is below the largest of its row: a table of 256 float32 numbers."""
+    """exp of each element's difference to the maximum of its row, from a table of 256 float32 numbers."""
     scale = -np.float32(x.scale) * np.float32(beta)
     table = np.exp((scale * np.arange(256).astype(np.float32)).astype(np.float64)).astype(np.float32)
     wide = cast(x.expr, "int32")
@@ -205,7 +205,8 @@ def _exponentials(x: Value, beta: float) -> Expr:
 
 
 def _quantized_probabilities(x: Value, exponentials: Expr, node: Node) -> Expr:
-    """Shares of the sum of their row, which is summed up one after another as its bits depend on that."""
+    """Divide exponentials by their row's sum, which is computed sequentially because its rounding depends on the order.
+    """
     t, depth = node.output, x.shape[-1]
     sums = op.take(op.cumsum(exponentials, axis=x.rank - 1), constant([depth - 1], "int32"), axis=x.rank - 1)
     inverse = op.divide(constant(1, "float32"), op.multiply(sums, constant(scale_of(t), "float32")))
@@ -215,7 +216,7 @@ def _quantized_probabilities(x: Value, exponentials: Expr, node: Node) -> Expr:
 
 
 def _softmax_16(x: Value, beta: float, node: Node) -> Expr:
-    """Exponentials and the inverse of their sum from tables of 513 places."""
+    """Softmax of int16, with exponentials and the reciprocal of their sum from 513-entry tables."""
     wide = cast(x.expr, "int32")
     below = op.subtract(wide, op.max(wide, axis=-1, keepdims=True))
     scaled = requantize(below, float(np.float32(x.scale) * np.float32(beta)) / (10.0 / 65535.0), 1.0, 0, "int32")
@@ -236,7 +237,7 @@ def _softmax_16(x: Value, beta: float, node: Node) -> Expr:
 
 
 def _leading_zeros(x: Expr) -> Expr:
-    """Of positive int32 numbers: 31 less the number of powers of two, from 2 on, that are not above them."""
+    """The number of leading zero bits of positive int32 numbers."""
     bits = [cast(op.greater_equal(x, constant(1 << k, "int32")), "int32") for k in range(1, 31)]
     total: Expr = bits[0]
     for b in bits[1:]:
@@ -245,7 +246,7 @@ def _leading_zeros(x: Expr) -> Expr:
 
 
 def _unit_table(function: Callable[[Array], Array], least: float, most: float) -> Array:
-    """513 numbers of 15 bits of a function whose values are between -1 and 1, computed in float64."""
+    """A 513-entry table of 15-bit values of a function into [-1, 1], computed in float64."""
     return interpolation_table(function, least, most, -1.0, 1.0, np.float64)
 
 

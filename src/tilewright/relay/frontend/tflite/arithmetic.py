@@ -1,4 +1,4 @@
-"""Arithmetic and comparisons of two tensors. Quantized integers are rescaled in fixed point like the kernels."""
+"""Arithmetic and comparisons of two tensors. Quantized integers are rescaled in fixed point, like TFLite's kernels."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from tilewright.relay.frontend.tflite.registry import converter
 from tilewright.relay.frontend.tflite.rescale import activate, centred, limits, requantize, rescaled, saturated
 
 _HEADROOM: Final = {"int8": 20, "uint8": 20, "int16": 15}
-"""By how many bits operands are shifted before they are brought to a common scale."""
+"""Left shift of the operands, in bits, before they are rescaled to a common scale."""
 
 
 def _both_quantized(a: Value, b: Value, node: Node) -> bool:
@@ -62,7 +62,7 @@ def _sum(a: Value, b: Value, combine: Callable[..., Expr], powers_of_two: bool, 
 
 
 def _log2(scale: float) -> int | None:
-    """The power of two that a scale is, if it is one."""
+    """The exponent of a scale that is a power of two, else None."""
     log = math.log2(scale)
     return round(log) if abs(log - round(log)) < 1e-3 else None
 
@@ -72,7 +72,7 @@ def _shifted(v: Value, bits: int, factor: float) -> Expr:
 
 
 def _sum_of_powers(a: Value, b: Value, combine: Callable[..., Expr], shifts: list[int], node: Node) -> Expr:
-    """16-bit numbers whose scales are powers of two: the one of the smaller scale is shifted to the right."""
+    """int16 addition or subtraction with power-of-two scales: the operand of the smaller scale is shifted right."""
     if any(s > 0 for s in shifts) or 0 not in shifts:
         node.refuse(f"its scales are {a.scale}, {b.scale} and {scale_of(node.output)}; with powers of two, the largest "
                     "of the inputs' must be that of the result")
@@ -104,7 +104,7 @@ def div(a: Value, b: Value, *, fused_activation_function: int = 0, node: Node) -
 
 
 def _quotient(a: Value, b: Value, node: Node) -> Expr:
-    """Of 8-bit numbers: a table of the 65,536 pairs."""
+    """The quotient of 8-bit numbers, from a table of all 65,536 pairs."""
     t = node.output
     if a.dtype not in ("int8", "uint8"):
         node.refuse(f"it divides {a.dtype}, and is supported for floats, plain integers, int8 and uint8 with a scale")
@@ -116,7 +116,7 @@ def _quotient(a: Value, b: Value, node: Node) -> Expr:
 
 
 def _truncated(x: Expr, y: Expr) -> Expr:
-    """The quotient of integers, rounded towards zero."""
+    """The quotient of integers, truncated toward zero."""
     zero = constant(0, str(x.tensor_type.dtype))
     size = op.floor_divide(op.abs(x), op.abs(y))
     return op.where(op.logical_xor(op.less(x, zero), op.less(y, zero)), op.negative(size), size)
@@ -155,7 +155,7 @@ def add_n(*values: Value, node: Node) -> Expr:
 
 
 def _compared(v: Value) -> Expr:
-    """Operand of a comparison. Scales of 1 and more exceed the shift of TFLite's kernels, leaving only the sign."""
+    """An operand of a comparison. Scales >= 1 overflow the shift in TFLite's kernels, which leaves only the sign."""
     if v.scale < 1:
         return _shifted(v, 8, float(np.float32(v.scale)))
     data = centred(v.expr, v.zero_point)
@@ -205,7 +205,7 @@ def right_shift(a: Value, b: Value) -> Expr:
 
 @converter("SELECT")
 def select(condition: Value, a: Value, b: Value) -> Expr:
-    """Of each element one; a condition of one dimension chooses whole rows."""
+    """Elementwise selection; a one-dimensional condition selects whole rows."""
     c = condition.expr
     if condition.rank == 1 and a.rank > 1:
         c = reshape(c, (condition.shape[0], *[1] * (a.rank - 1)))

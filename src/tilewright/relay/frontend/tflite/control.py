@@ -1,8 +1,7 @@
-"""Branches, loops, graphs that are run once, and the variables and tables that they write to.
+"""Branches, loops, graphs that run once, and the variables and tables that they write.
 
-A loop becomes a function that calls itself, so it runs as often as its condition says. One whose values change their
-types from turn to turn, or are texts, is copied out, as far as its condition is known; conditions that a run tells are
-waited for.
+A loop becomes a recursive function. If its states change type between iterations, or are strings, it is unrolled while
+its condition is known. A condition that is known only at run time defers the operator.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from tilewright.relay.frontend.tflite.registry import converter
 from tilewright.relay.loops import Loop, Turn
 
 _MOST: Final = 64
-"""Turns that are copied out where the types of the values change from turn to turn."""
+"""Largest number of unrolled iterations for loops whose states change type."""
 
 
 @converter("IF")
@@ -81,7 +80,7 @@ def _looped(states: Sequence[Expr], cond: int, body: int, node: Node) -> list[Ex
 
 
 def _condition(results: Sequence[Expr], node: Node) -> Expr:
-    """The one result of the graph of a loop's condition."""
+    """The only result of a condition graph; refuses other numbers of results."""
     if len(results) != 1:
         node.refuse(f"its condition has {len(results)} results, and must have one; the file is damaged: convert it "
                     "again")
@@ -89,7 +88,7 @@ def _condition(results: Sequence[Expr], node: Node) -> Expr:
 
 
 def _after(results: Sequence[Expr], count: int, node: Node) -> Sequence[Expr]:
-    """The `count` values after a turn."""
+    """The states after an iteration; refuses a body whose number of results is not `count`."""
     if len(results) != count:
         node.refuse(f"its body has {len(results)} results, and must have {count}, one for each input; the file is "
                     "damaged: convert it again")
@@ -97,7 +96,7 @@ def _after(results: Sequence[Expr], count: int, node: Node) -> Sequence[Expr]:
 
 
 def _copied(inputs: Sequence[Value], cond: int, body: int, node: Node, why: CompileError) -> list[Expr]:
-    """The turns one after another, while the condition is known to hold."""
+    """Unroll the loop while the condition is known to be true."""
     states = [x.expr for x in inputs]
     for _ in range(_MOST):
         going = node.settled(_condition(node.import_graph(cond, states), node))
@@ -122,7 +121,7 @@ def composite(
     *inputs: Value, name: str = "", decomposition_subgraph_index: int = 0, composite_attributes: Any = (),
     composite_attributes_format: int = 0, version: int = 0, node: Node,
 ) -> tuple[Expr, ...]:
-    """By its decomposition, whatever the name and the attributes say to runtimes that know it."""
+    """Import the decomposition, ignoring the name and attributes, which are for runtimes with a native version."""
     return tuple(node.import_graph(decomposition_subgraph_index, [x.expr for x in inputs]))
 
 

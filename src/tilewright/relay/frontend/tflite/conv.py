@@ -1,4 +1,4 @@
-"""Convolutions, channels last. Integers: 32-bit sums of products (64 for 16-bit data), bias, then rescaling."""
+"""Convolutions with channels last. Integers: 32-bit sums (64-bit for int16 data), bias, then rescaling."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def _shape(v: Value, rank: int, node: Node) -> tuple[int, ...]:
 
 
 def _convolution(x: Value, w: Value, weight: Expr, b: Value | None, attrs: dict[str, Any], node: Node) -> Expr:
-    """With its bias, in the type and scale of the result."""
+    """The convolution with its bias, in the type and scale of the result."""
     if is_hybrid(x, w):
         data, scale = asymmetric(x.expr) if w.quantization.is_per_axis else symmetric(x.expr)
         total = op.nn.conv2d(data, cast(weight, "int32"), out_dtype="int32", **attrs)
@@ -89,7 +89,7 @@ def _convolution(x: Value, w: Value, weight: Expr, b: Value | None, attrs: dict[
 
 
 def rounded_scales(x: Value, w: Value) -> Any:
-    """Value of sums of products, rounded to float32 as in TVM. The kernels' factors are in `qnn/sources.py`."""
+    """The scale of sums of products in float32, as in TVM. The kernels' factors are in `qnn/sources.py`."""
     return np.float32(x.scale) * np.asarray(w.quantization.scales, np.float32)
 
 
@@ -98,14 +98,14 @@ def one_or_all(scales: Sequence[float]) -> Any:
 
 
 def sum_type(b: Value | None) -> str:
-    """What products of 16-bit data are summed in: the type of the bias."""
+    """The accumulator type for 16-bit data: the type of the bias."""
     return b.dtype if b is not None else "int64"
 
 
 def product_scales(x: Value, w: Value) -> Any:
     """The scale of sums of products, one for each output channel or one for all.
 
-    It is the exact product, and for one scale of unsigned data the one rounded to float32.
+    It is the exact product, except for uint8 data with one scale, where it is rounded to float32.
     """
     scales = np.asarray(w.quantization.scales, np.float64)
     if len(scales) == 1 and x.dtype == "uint8":
@@ -114,7 +114,7 @@ def product_scales(x: Value, w: Value) -> Any:
 
 
 def biased(total: Expr, b: Value | None) -> Expr:
-    """The bias added to the last dimension."""
+    """Add the bias along the last dimension."""
     if b is None:
         return total
     bias, last = cast(b.expr, total.tensor_type.dtype), total.tensor_type.ndim - 1
@@ -154,7 +154,7 @@ def transpose_conv(
 def transposed_padding(
     code: int, sizes: Sequence[int], wanted: Sequence[int], kernel: Sequence[int], strides: Sequence[int], node: Node,
 ) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
-    """What a transposed convolution leaves out before and behind each dimension, and what it has beyond."""
+    """Padding before and after each dimension of a transposed convolution, and its output padding."""
     same = padding_of(code, wanted, kernel, strides, (1,) * len(kernel), node)
     before = same[: len(kernel)]
     after, more = [], []

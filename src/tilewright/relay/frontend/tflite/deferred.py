@@ -1,4 +1,4 @@
-"""Operators that cannot be converted yet: the call that holds one, and its conversion when more values are known.
+"""Deferred conversion of TFLite operators: an operator becomes a call, and is converted once its inputs are known.
 
     RESHAPE(x, shape)  ->  tflite.deferred(%x, %shape, op_type="RESHAPE", model="{…}")  ->  reshape(%x, newshape=[2, 3])
 """
@@ -29,7 +29,7 @@ def defer(
     model: Model, operator: Operator, origin: Origin, args: Sequence[Value | None], outputs: Sequence[Tensor],
     intermediates: Sequence[Tensor], for_sizes: bool = False,
 ) -> list[Expr]:
-    """The results of an operator that is converted later."""
+    """Defer an operator; return its results."""
     said = {
         "kind": operator.kind, "version": operator.version, "options": operator.options,
         "custom": base64.b64encode(operator.custom_options).decode(),
@@ -61,7 +61,7 @@ def _model(text: str) -> Model:
 
 
 class _Resolver:
-    """Converts waiting operators of TFLite models."""
+    """Converts the deferred operators of TFLite models."""
 
     def convert(self, op: Deferred, call: Call, ask: Ask) -> Expr | None:
         """The converted operator, or None when `ask` does not know a value it needs. Raises `CompileError`."""
@@ -87,11 +87,11 @@ class _Resolver:
         return settled(op, results, count, call.span)
 
     def is_branch(self, op: Deferred) -> bool:
-        """No operator has its branches as graphs that take other types of arguments."""
+        """False: no operator has branches as graphs with other argument types."""
         return False
 
     def content(self, op: Deferred) -> Hashable:
-        """Two operators of equal text are converted alike."""
+        """The operator itself: operators of equal text are converted alike."""
         return op
 
 

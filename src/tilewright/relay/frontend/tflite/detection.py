@@ -1,4 +1,4 @@
-"""`TFLite_Detection_PostProcess`: boxes of a detector from its anchors, the best of them, and what they show."""
+"""`TFLite_Detection_PostProcess`: decodes boxes from anchors, and selects the best with their classes and scores."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def _real(v: Value) -> Expr:
 
 
 def _decoded(encodings: Expr, anchors: Expr, said: dict[str, Any]) -> Expr:
-    """Corners (n, 4) from centres and sizes relative to those of anchors."""
+    """Decode centres and sizes relative to anchors to corners (n, 4)."""
     n = anchors.tensor_type.shape[0]
     y, x, h, w = (slice_axis(reshape(encodings, (n, encodings.tensor_type.shape[-1])), 1, k, k + 1) for k in range(4))
     ya, xa, ha, wa = (slice_axis(anchors, 1, k, k + 1) for k in range(4))
@@ -78,7 +78,7 @@ def _suppressed(boxes: Expr, scores: Expr, each: int, said: dict[str, Any]) -> l
 
 
 def _best(boxes: Expr, points: Expr, said: dict[str, Any]) -> tuple[Expr, Expr, Expr, Expr]:
-    """Every box by its best class: places, classes, scores, and how many."""
+    """Suppression with the best class of each box: indices, classes, scores, and their number."""
     n, most = boxes.tensor_type.shape[0], int(said["max_detections"])
     best = op.max(points, axis=(1,))
     rows, found, count = _suppressed(boxes, reshape(best, (1, 1, n)), most, said)
@@ -88,7 +88,7 @@ def _best(boxes: Expr, points: Expr, said: dict[str, Any]) -> tuple[Expr, Expr, 
 
 
 def _of_each_class(boxes: Expr, points: Expr, said: dict[str, Any]) -> tuple[Expr, Expr, Expr, Expr]:
-    """The best boxes of each class, the best of all of them first."""
+    """Suppression per class, then the best boxes of all classes."""
     n, classes = points.tensor_type.shape
     most = int(said["max_detections"])
     scores = reshape(op.transpose(points, axes=(1, 0)), (1, classes, n))
@@ -101,7 +101,7 @@ def _of_each_class(boxes: Expr, points: Expr, said: dict[str, Any]) -> tuple[Exp
 
 
 def _first(x: Expr, n: int, size: int) -> Expr:
-    """A row of `n` as one of `size`: cut off, or with zeros behind."""
+    """A vector of `n` elements cropped or zero-padded to `size`."""
     if size <= n:
         return slice_axis(x, 0, 0, size)
     return op.nn.pad(x, constant(0, str(x.tensor_type.dtype)), pad_width=((0, size - n),))

@@ -1,4 +1,4 @@
-"""Functions of one tensor, element by element."""
+"""Elementwise functions of one tensor."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def log(x: Value, *, node: Node) -> Expr:
         return op.log(x.expr)
     t = node.output
     least = (limits(t.dtype)[0] - zero_point_of(t)) * scale_of(t)
-    return function_of(x, t, lambda v: np.where(v > 0, np.log(v), least))  # what has none gets the least of the results
+    return function_of(x, t, lambda v: np.where(v > 0, np.log(v), least))  # otherwise the least result
 
 
 @converter("RSQRT")
@@ -102,14 +102,14 @@ def bitcast(x: Value, *, node: Node) -> Expr:
 
 
 def _bits_as(x: Array, dtype: str) -> Array:
-    """The same bytes in another type: of fewer bits along a new last dimension, of more in place of the last one."""
+    """Reinterpret the bytes: narrower elements add a last dimension, wider ones consume it."""
     before, after = x.dtype.itemsize, np.dtype(dtype).itemsize
     flat = np.ascontiguousarray(x).view(np.uint8).view(dtype)
     return flat.reshape((*x.shape, before // after) if before > after else x.shape[:-1])
 
 
 def _split(x: Value, wide: str, narrow: str) -> Expr:
-    """The parts of each element, lowest first, along a new last dimension."""
+    """Split each element into narrower parts along a new last dimension, lowest first."""
     bits, count = DataType(narrow).bits, DataType(wide).bits // DataType(narrow).bits
     whole = op.reinterpret(x.expr, dtype=f"uint{DataType(wide).bits}")
     shifts = Constant((np.arange(count) * bits).astype(f"uint{DataType(wide).bits}"))
@@ -119,7 +119,7 @@ def _split(x: Value, wide: str, narrow: str) -> Expr:
 
 
 def _joined(x: Value, wide: str, narrow: str, node: Node) -> Expr:
-    """The last dimension as the parts of one element, lowest first."""
+    """Join the last dimension's parts, lowest first, to one wider element."""
     bits, count = DataType(narrow).bits, DataType(wide).bits // DataType(narrow).bits
     if not x.rank or x.shape[-1] != count:
         node.refuse(f"its last dimension must be the {count} parts of a {wide}, and its input has the shape {x.shape}")

@@ -1,7 +1,6 @@
-"""Sigmoid and tanh of 16-bit numbers, in integers, as TensorFlow Lite's reference kernels compute them.
+"""int16 sigmoid and tanh in integer arithmetic, identical to TensorFlow Lite's reference kernels.
 
-Both go by one table of 256 values of the sigmoid, a 24th apart, and the line between two of them: tanh(x) = 2 sigmoid(2
-x) - 1.
+Both interpolate linearly in a table of 256 sigmoid values with step 1/24; tanh(x) = 2 sigmoid(2 x) - 1.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ _RAISED: Final = (
     4, 8, 12, 14, 15, 16, 17, 19, 20, 21, 22, 25, 27, 28, 29, 30, 31, 33, 34, 35, 37, 39, 40, 41, 43, 44, 45, 46, 49,
     50, 54, 62, 63, 64, 66, 82, 86, 93, 100, 103, 112, 116, 135, 255,
 )
-"""Where the table of the kernels is one above the nearest number."""
+"""Indices where the kernels' table is one above the nearest integer."""
 _TABLE: Final = np.minimum(np.rint(65536 / (1 + np.exp(-np.arange(256) / 24))) + np.isin(np.arange(256), _RAISED),
                            65535).astype(np.int32)
 _INPUT_BITS: Final = 3
@@ -32,7 +31,7 @@ def _int32(value: int) -> Constant:
 
 
 def _scaled(x: Expr, scale: float, most_shift: int) -> Expr:
-    """int32 `x` in 12288ths: times 3 for a scale of a power of two, else times a number of 15 bits and shifted."""
+    """Scale int32 `x` to units of 1/12288: a shift times 3 for powers of two, else a 15-bit multiplier and a shift."""
     log = math.log2(scale)
     shift = 15 - _INPUT_BITS + round(log)
     if abs(log - round(log)) < 1e-3 and 0 <= shift <= most_shift:
@@ -48,7 +47,7 @@ def _scaled(x: Expr, scale: float, most_shift: int) -> Expr:
 
 
 def _on_line(size: Expr, bits: int, most: int) -> Expr:
-    """The table at numbers of which `bits` are behind the place, and `most` beyond its end."""
+    """Interpolate the table at numbers with `bits` fractional bits; `most` is the value beyond its end."""
     place = op.right_shift(size, _int32(bits))
     inside = op.minimum(place, _int32(254))
     low = op.take(Constant(_TABLE), inside, mode="fast")
@@ -63,7 +62,7 @@ def _by_sign(x: Expr, positive: Any, negative: Any) -> Expr:
 
 
 def logistic_16(x: Expr, scale: float) -> Expr:
-    """The sigmoid of int32 numbers of `scale`, in 32768ths: int16."""
+    """The sigmoid of int32 numbers of `scale`: int16 in units of 1/32768."""
     data = _scaled(x, scale, 0)
     value = _on_line(op.abs(data), 9, 0x7FFF << 10)
     half = _int32(1 << 9)
@@ -72,7 +71,7 @@ def logistic_16(x: Expr, scale: float) -> Expr:
 
 
 def tanh_16(x: Expr, scale: float) -> Expr:
-    """tanh of int32 numbers of `scale`, in 32768ths: int16."""
+    """tanh of int32 numbers of `scale`: int16 in units of 1/32768."""
     data = _scaled(x, scale, 1)
     value = _on_line(op.abs(data), 8, 0xFFFF << 8)
     found = _by_sign(data, op.add(value, _int32((1 << 7) - (1 << 23))), op.subtract(_int32((1 << 23) + (1 << 7) - 1),

@@ -1,8 +1,8 @@
-"""Tables of a flatbuffer as dictionaries, read with every offset, length and size checked before it is used.
+"""Reads the tables of a flatbuffer as dictionaries, and checks every offset, length and size before using it.
 
-Nothing here trusts the file. A table or vector that lies outside of it, or partly, is a `ModelError`; vectors of
-numbers are views onto the file, so that no length asks for memory; and all that is read has at most as many elements as
-the file has bytes, however often tables refer to one another: what is referred to twice is read once.
+The file is not trusted. A table or vector outside the file raises `ModelError`. Vectors of numbers are views of the
+file, so a length never allocates memory. Shared tables are read only once, so the elements read never outnumber the
+file's bytes.
 
 Source: https://flatbuffers.dev/internals
 """
@@ -24,11 +24,11 @@ _U16: Final = struct.Struct("<H")
 _I32: Final = struct.Struct("<i")
 _U32: Final = struct.Struct("<I")
 _WORD: Final = 4
-"""Bytes of an offset and of a length."""
+"""Size of an offset or length, in bytes."""
 
 
 class Flatbuffer:
-    """The bytes of one file, and the tables that were read from them."""
+    """The bytes of one file, and the tables already read from it."""
 
     def __init__(self, data: bytes, name: str) -> None:
         self.data, self.name = data, name
@@ -36,11 +36,11 @@ class Flatbuffer:
         self._left = len(data)
 
     def root(self, kind: str) -> dict[str, Any]:
-        """The table that the file begins with."""
+        """Read the root table."""
         return self._table(kind, self._target(0))
 
     def refuse(self, what: str) -> NoReturn:
-        """Raise the `ModelError` of a damaged file."""
+        """Raise the `ModelError` for a damaged file."""
         raise ModelError(f"{self.name} is no whole TFLite model: {what}; the file is damaged or cut off: fetch or "
                          "convert it again", code="TW0103")
 
@@ -104,7 +104,7 @@ class Flatbuffer:
         return found
 
     def _target(self, at: int) -> int:
-        """Where the offset at `at` leads."""
+        """The position that the offset at `at` refers to."""
         return at + self._number(_U32, at, "an offset")
 
     def _number(self, reader: struct.Struct, at: int, what: str) -> int:

@@ -1,7 +1,7 @@
-"""The options of custom operators: a flexbuffer that is a map of numbers, by name.
+"""Reads the options of custom operators: a flexbuffer that is a map from names to numbers.
 
-A flexbuffer is read from its end: the last byte is the width of its root, the one before its type. Nothing is read
-outside of it.
+A flexbuffer is read from its end: the last byte is the width of its root, the one before it its type. Reads outside the
+buffer are refused.
 
 Source: https://flatbuffers.dev/internals (FlexBuffers)
 """
@@ -20,7 +20,7 @@ _LETTERS: Final = {_INT: {1: "b", 2: "h", 4: "i", 8: "q"}, _UINT: {1: "B", 2: "H
 
 
 def numbers_of(data: bytes) -> dict[str, Any]:
-    """Numbers and truth values of a map, by name, without other values. Raises `ModelError` for a broken map."""
+    """The numbers and booleans of a map, by name; other values are skipped. Raises `ModelError` for an invalid map."""
     if len(data) < 3:
         return {}
     width, kind = data[-1], data[-2]
@@ -43,12 +43,12 @@ def _number(data: bytes, at: int, width: int, kind: int = _UINT) -> Any:
 
 
 def _back(data: bytes, at: int, width: int) -> int:
-    """Where the offset at `at`, which leads backward, leads."""
+    """The position that the backward offset at `at` refers to."""
     return at - int(_number(data, at, width))
 
 
 class _Map:
-    """A map: a vector of values, their types behind it, and before it where the sorted keys are."""
+    """A map: a vector of values followed by their types, and preceded by the offset of the sorted keys."""
 
     def __init__(self, data: bytes, at: int, width: int) -> None:
         self.data, self.at, self.width = data, at, width

@@ -1,4 +1,4 @@
-"""31-bit fractions in a graph: int64 expressions of 32-bit numbers. `quotients.py` has constant ones."""
+"""31-bit fractions as int64 expressions of a graph. `quotients.py` has the same arithmetic for constants."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ def of(value: int) -> Constant:
 
 
 def times(a: Expr, b: Expr) -> Expr:
-    """The product of fractions, rounded with halves upward."""
+    """The product of fractions, rounded half up."""
     return op.right_shift(op.add(op.multiply(a, b), of(1 << 30)), of(31))
 
 
 def shifted(x: Expr, count: int) -> Expr:
-    """Divided by a power of two, halves away from zero."""
+    """x / 2^count, rounded half away from zero."""
     if not count:
         return x
     sign = op.right_shift(x, of(63))
@@ -31,12 +31,12 @@ def shifted(x: Expr, count: int) -> Expr:
 
 
 def held(x: Expr) -> Expr:
-    """In 32 bits."""
+    """Saturate to 32 bits."""
     return op.maximum(op.minimum(x, of(ONE)), of(-(1 << 31)))
 
 
 def counted(conditions: Sequence[Expr]) -> Expr:
-    """How many of them hold: added up in pairs, so that the sum is not deep."""
+    """The number of true conditions, summed in pairs to keep the expression shallow."""
     terms = [cast(c, "int64") for c in conditions]
     while len(terms) > 1:
         terms = [op.add(*terms[k : k + 2]) if k + 1 < len(terms) else terms[k] for k in range(0, len(terms), 2)]
@@ -44,13 +44,13 @@ def counted(conditions: Sequence[Expr]) -> Expr:
 
 
 def truncated_quotient(x: Expr, by: int) -> Expr:
-    """Divided by a positive number, towards zero."""
+    """x / by for a positive integer, truncated toward zero."""
     size = op.floor_divide(op.abs(x), of(by))
     return op.where(op.less(x, of(0)), op.negative(size), size)
 
 
 def inverse_root(x: Expr) -> tuple[Expr, Expr]:
-    """1 / sqrt(x) for x < 2^31, 1 for x < 1: fractions and right shifts, as in `quotients.inverse_roots`."""
+    """1 / sqrt(x) for x < 2^31, 1 for x < 1, as fractions and right shifts, like `quotients.inverse_roots`."""
     large = op.greater_equal(x, of(1 << 29))
     value = op.where(large, op.right_shift(x, of(2)), x)
     pairs = counted([op.less(value, of(1 << (27 - 2 * k))) for k in range(14)])

@@ -1,9 +1,7 @@
-"""Sigmoid and tanh of 16-bit fixed-point numbers, which the gates of integer LSTMs go through: tables of all 65,536
-values.
+"""Lookup tables of int16 sigmoid and tanh for the gates of integer LSTMs, with all 65,536 entries.
 
-Each entry has the bits of gemmlowp's fixed-point functions: the exponential of a negative number by a polynomial and by
-its bits, then a quotient by Newton's method, everything in numbers of 16 bits. "Qa.b" has a bits before the point and b
-behind it.
+Entries are identical to gemmlowp's fixed-point functions, in 16-bit arithmetic. The exponential of a negative number is
+a polynomial times a factor per bit, and the quotient uses Newton's method. "Qa.b" has a integer and b fractional bits.
 
 Source: `fixedpoint.h` of gemmlowp.
 """
@@ -27,20 +25,20 @@ _ONE: Final = (1 << 15) - 1
 _ALL: Final = np.arange(-(1 << 15), 1 << 15, dtype=np.int64)
 _POWERS: Final = ((-2, 1672461947), (-1, 1302514674), (0, 790015084), (1, 290630308), (2, 39332535), (3, 720401),
                   (4, 242))
-"""exp(-2^k) as fractions of 31 bits."""
+"""exp(-2^k) as 31-bit fractions."""
 SIGMOID_BITS: Final = 3
-"""Bits before the point of what gates add up."""
+"""Integer bits of the inputs of gates' activations."""
 MOST_BITS: Final = 6
-"""The most bits before the point that tanh is defined for."""
+"""Largest number of integer bits of tanh's input."""
 
 
 def by_sigmoid(x: Expr) -> Expr:
-    """The sigmoid of int16 numbers Q3.12 in integers of any type, as Q0.15: int32."""
+    """The sigmoid of Q3.12 values in integers of any type: int32 in Q0.15."""
     return _looked_up(x, _sigmoid_table())
 
 
 def by_tanh(x: Expr, bits: int) -> Expr:
-    """tanh of int16 numbers with `bits` before the point, as Q0.15: int32."""
+    """tanh of int16 values with `bits` integer bits: int32 in Q0.15."""
     return _looked_up(x, _tanh_table(bits))
 
 
@@ -50,7 +48,7 @@ def _looked_up(x: Expr, table: Array) -> Expr:
 
 @functools.cache
 def _sigmoid_table() -> Array:
-    """1 / (1 + exp(-x)) of the size of x; below zero it is one less that."""
+    """1 / (1 + exp(-|x|)), mirrored for negative x."""
     size = -np.abs(_ALL)
     found = _saturated(_newton(_exponential(size, SIGMOID_BITS)) << 1)
     found = np.where(_ALL > 0, found, _ONE - found)
@@ -59,20 +57,20 @@ def _sigmoid_table() -> Array:
 
 @functools.cache
 def _tanh_table(bits: int) -> Array:
-    """(1 - e) / (1 + e) of e = exp(-2 |x|) with the sign of x; 2 x has the same bits, one more before the point."""
+    """(1 - e) / (1 + e) with e = exp(-2 |x|), with the sign of x; 2 x has the bits of x and one more integer bit."""
     size = -np.abs(_ALL)
     found = _saturated((_newton(_exponential(size, bits + 1)) - (1 << 13)) << 2)
     return (np.sign(_ALL) * found).astype(np.int16)
 
 
 def _product(a: Any, b: Any) -> Array:
-    """The product of fractions, rounded with halves upward."""
+    """The product of 15-bit fractions, rounded half up."""
     result: Array = (a * b + (1 << 14)) >> 15
     return result
 
 
 def _short(fraction: int) -> int:
-    """A fraction of 31 bits as one of 15."""
+    """A 31-bit fraction rounded to 15 bits."""
     return int(shifted_right(np.asarray(fraction, np.int64), 16))
 
 
@@ -81,7 +79,7 @@ def _saturated(x: Array) -> Array:
 
 
 def _exponential(x: Array, bits: int) -> Array:
-    """exp of x <= 0 with `bits` integer bits: a quarter's remainder by four terms, times a factor per higher bit."""
+    """exp of x <= 0 with `bits` integer bits: four series terms for the remainder mod 1/4, then a factor per bit."""
     quarter = 1 << (13 - bits)
     part = (x & (quarter - 1)) - quarter
     near = (part << bits) + (1 << 12)
@@ -100,7 +98,7 @@ def _exponential(x: Array, bits: int) -> Array:
 
 
 def _newton(x: Array) -> Array:
-    """2 / (1 + x) of fractions x, with two bits before the point."""
+    """2 / (1 + x) for fractions x, with two integer bits."""
     half = (x + _ONE + 1) >> 1
     guess = _short(1515870810) + _product(half, _short(-1010580540))
     for _ in range(3):

@@ -1,4 +1,4 @@
-"""Hash tables: filled with stored keys and values at initialization, and looked up in every call."""
+"""Hash tables, filled with stored keys and values at initialization and looked up in every call."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def hashtable(*, table_id: int = 0, key_dtype: int = 0, value_dtype: int = 0, no
 
 @converter("HASHTABLE_IMPORT")
 def hashtable_import(handle: Value, keys: Value, values: Value, *, node: Node) -> tuple[Expr, ...]:
-    """Fill the table, which keeps the first of equal keys; one that is full stays as it is."""
+    """Fill the table; the first of equal keys is kept. A table that is already filled does not change."""
     found, kept = node.stored(keys).reshape(-1), node.stored(values).reshape(-1)
     if len(found) != len(kept):
         node.refuse(f"it has {len(found)} keys and {len(kept)} values; the file is damaged: convert it again")
@@ -59,7 +59,7 @@ def _table(handle: Value, node: Node) -> tuple[Array, Array]:
 
 @converter("HASHTABLE_LOOKUP")
 def hashtable_lookup(keys: Value, known: Value, rows: Value, *, node: Node) -> tuple[Expr, ...]:
-    """The rows at the keys, which are sorted, zeros where there is none; and whether there is one, as uint8."""
+    """The rows at the sorted keys, with zeros for missing keys; and whether each key exists, as uint8."""
     if known.rank != 1 or not known.shape[0] or rows.rank < 1 or rows.shape[0] != known.shape[0]:
         node.refuse(f"its keys have the shape {known.shape} and its rows {rows.shape}, and there must be one row for "
                     "each key; the file is damaged: convert it again")

@@ -1,8 +1,7 @@
-"""Float data and integer weights: networks whose weights alone are quantized.
+"""Hybrid quantization: float data with integer weights.
 
-As in TensorFlow Lite, the data are quantized while the network runs, each row or image by its own range, so that the
-products are of integers. Symmetric: to 127 steps on both sides of zero. Asymmetric: to 255 steps from the least to the
-greatest, zero among them.
+As in TensorFlow Lite, data are quantized at run time, each row or image by its own range, for integer products. The
+symmetric form maps the largest magnitude to 127. The asymmetric form maps the range, extended to zero, to 255 steps.
 """
 
 from __future__ import annotations
@@ -17,12 +16,11 @@ from tilewright.relay.frontend.tflite.rounding import rounded_away
 
 
 def is_hybrid(x: Value, w: Value) -> bool:
-    """Whether weights are integers of a scale, and the data floats."""
+    """Whether the weights are quantized and the data are floats."""
     return not x.is_quantized and w.is_quantized
 
 
 def dequantized(w: Value) -> Expr:
-    """Weights of a scale as the numbers that they stand for."""
     q = w.quantization
     axis = q.axis if q.is_per_axis else 0
     along = [-1 if k == axis else 1 for k in range(w.rank)] if q.is_per_axis else [1] * w.rank
@@ -34,7 +32,7 @@ def dequantized(w: Value) -> Expr:
 
 
 def symmetric(x: Expr) -> tuple[Expr, Expr]:
-    """Integers (int32) of what lies along the dimensions behind the first, and the scale of each."""
+    """Quantize along all dimensions but the first, symmetrically: int32 integers, and the scale of each slice."""
     axes = tuple(range(1, x.tensor_type.ndim))
     reach = op.max(op.abs(x), axis=axes, keepdims=True)
     none = op.equal(reach, constant(0, "float32"))
@@ -44,7 +42,7 @@ def symmetric(x: Expr) -> tuple[Expr, Expr]:
 
 
 def asymmetric(x: Expr) -> tuple[Expr, Expr]:
-    """The same by the range from the least to the greatest: integers less what zero is, and the scale of each."""
+    """Quantize along all dimensions but the first, by range: integers minus the zero point, and their scales."""
     axes = tuple(range(1, x.tensor_type.ndim))
     zero, kind = constant(0, "float32"), "float64"
     least = cast(op.minimum(op.min(x, axis=axes, keepdims=True), zero), kind)

@@ -1,4 +1,4 @@
-"""Resizing of images, channels last. Integers are weighted in fixed point with 10 bits behind the point."""
+"""Resizing of images with channels last. Integers use fixed-point weights with 10 fractional bits."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def resize_nearest_neighbor(x: Value, size: Value, *, align_corners: bool = Fals
 
 
 def _nearest(old: int, new: int, align: bool, centers: bool) -> Array:
-    """For each new place the old one, computed in float32."""
+    """The source index of each new position, computed in float32."""
     scale = np.float32(old - 1) / np.float32(new - 1) if align and new > 1 else np.float32(old) / np.float32(new)
     at = (np.arange(new, dtype=np.float32) + np.float32(0.5 if centers else 0)) * scale
     whole = np.floor(at + np.float32(0.5)) if align else np.floor(at)
@@ -63,7 +63,7 @@ def resize_bilinear(x: Value, size: Value, *, align_corners: bool = False, half_
 
 
 def _bilinear_bytes(x: Value, wanted: tuple[int, int], align: bool, centers: bool) -> Expr:
-    """Unsigned bytes are weighted in float32, in this order of products and sums, and rounded with halves upward."""
+    """Bilinear resize of uint8 in float32, in the kernels' order of operations, rounded half up."""
     data = cast(x.expr, "float32")
     rows, columns = (_float_taps(old, new, align, centers) for old, new in zip(x.shape[1:3], wanted, strict=True))
     total: Expr | None = None
@@ -78,7 +78,7 @@ def _bilinear_bytes(x: Value, wanted: tuple[int, int], align: bool, centers: boo
 
 
 def _float_taps(old: int, new: int, align: bool, centers: bool) -> list[tuple[Array, Array]]:
-    """For each new place the old ones below and above, with their weights in float32."""
+    """The lower and upper source index of each new position, with their float32 weights."""
     single = np.float32
     scale = single(old - 1) / single(new - 1) if align and new > 1 else single(old) / single(new)
     at = np.arange(new, dtype=single)
@@ -90,7 +90,7 @@ def _float_taps(old: int, new: int, align: bool, centers: bool) -> list[tuple[Ar
 
 
 def _integer_bilinear(x: Value, wanted: tuple[int, int], align: bool, centers: bool) -> Expr:
-    """The sum of four neighbours weighted by products of numbers of 10 bits, rounded with halves away from zero."""
+    """Bilinear resize of integers with 10-bit weights, rounded half away from zero."""
     kind = "int64"
     rows, columns = (_taps(old, new, align, centers) for old, new in zip(x.shape[1:3], wanted, strict=True))
     data = cast(x.expr, kind)
@@ -108,7 +108,7 @@ def _integer_bilinear(x: Value, wanted: tuple[int, int], align: bool, centers: b
 
 
 def _taps(old: int, new: int, align: bool, centers: bool) -> list[tuple[Array, Array]]:
-    """For each new place the old ones below and above, with their weights."""
+    """The lower and upper source index of each new position, with their fixed-point weights."""
     one = 1 << _BITS
     scale = ((one * (old - 1) + (new - 1) // 2) // (new - 1)) if align and new > 1 else (one * old + new // 2) // new
     at = np.arange(new, dtype=np.int64) * scale

@@ -1,4 +1,4 @@
-"""`from_tflite`: a TFLite model as an `IRModule`; variables, signatures and numbered tensors."""
+"""`from_tflite`: converts a TFLite model with its variables and signatures to an `IRModule`."""
 
 from __future__ import annotations
 
@@ -32,28 +32,27 @@ from tilewright.relay.sequence_values import with_outputs
 Array = np.ndarray[Any, Any]
 
 _WRITERS: Final = frozenset({"ASSIGN_VARIABLE", "CALL_ONCE", "HASHTABLE_IMPORT"})
-"""Operators that run although nothing uses a result of them."""
+"""Operators with side effects, which are converted even if their results are unused."""
 _DEEPEST: Final = 32
 _LARGEST_STATE: Final = 1 << 28
-"""Elements of a variable."""
+"""Largest number of elements of a variable."""
 
 
 def from_tflite(
     model: Any, shape_dict: Mapping[str, Sequence[int]] | None = None, dtype_dict: Mapping[str, str] | None = None,
     op_converter: Mapping[str, Callable[..., Any]] | None = None, signature: str | None = None,
 ) -> tuple[IRModule, dict[str, Array]]:
-    """Import a TFLite model as an `IRModule` whose `main` has the model's inputs as parameters, by the names of their
+    """Import a TFLite model as an `IRModule` whose `main` has the model's inputs as parameters, named like their
     tensors.
 
-    `model` is a path, the bytes of a file, or a `tflite.Model`. `shape_dict` has shapes of inputs by name, in place of
-    those of the file (which has 1 for a dimension that is open). `dtype_dict` must agree with the model. `op_converter`
-    has functions for operators of your own, or in place of built-in ones, by the operator's name; see
-    `register_converter`. `signature` is the key of one of the model's entries: its graph is imported, and inputs and
-    outputs have the names of the signature. The weights are constants, so the second result is empty.
+    `model` is a path, the bytes of a file, or a `tflite.Model`. `shape_dict` replaces the shapes of inputs by name (the
+    file has 1 for a dynamic dimension). `dtype_dict` must agree with the model. `op_converter` has functions for custom
+    operators, or replaces built-in ones, by operator name; see `register_converter`. `signature` selects one of the
+    model's entries: its graph is imported, and inputs and outputs have the signature's names. The weights are
+    constants, so the second result is empty.
 
-    Raises `ModelError` for a file that is no whole TFLite model or contradicts itself, `OpNotImplemented` with the list
-    of all operators that have no converter, and `ShapeError` where an operator refuses its arguments; all name the
-    operator.
+    Raises `ModelError` for a damaged file, `OpNotImplemented` listing all operators without a converter, and
+    `ShapeError` for invalid arguments of an operator; all name the operator.
     """
     read = read_model(model)
     entry = None if signature is None else signature_of(read, signature)
@@ -75,7 +74,7 @@ def from_tflite(
 
 
 def signature_of(model: Model, key: str) -> Signature:
-    """The entry of that name. Raises `ModelError` without one, or if its tensors are not its graph's."""
+    """The signature called `key`. Raises `ModelError` if it does not exist or its tensors do not match its graph's."""
     found = next((s for s in model.signatures if s.key == key), None)
     if found is None:
         raise ModelError(f"the model has no signature '{key}'; its signatures are: "
@@ -116,7 +115,7 @@ def inputs_of(
 
 
 def element_type(t: Tensor) -> DataType:
-    """The type of the elements of a tensor in relay: what has less than a byte has one."""
+    """The Relay type of a tensor's elements; types of less than a byte become a byte."""
     narrow = {"int4": "int8", "int2": "int8", "uint4": "uint8"}
     if t.dtype in ("resource", "variant"):
         raise ModelError(f"tensor '{t.name}' is a {t.dtype}, which cannot be an input", code="TW0114")
@@ -124,7 +123,7 @@ def element_type(t: Tensor) -> DataType:
 
 
 def _distinct(names: Sequence[str]) -> list[str]:
-    """Names of which no two are equal."""
+    """Make names unique by appending numbers."""
     found: list[str] = []
     for name in names:
         k, made = 1, name
@@ -136,17 +135,17 @@ def _distinct(names: Sequence[str]) -> list[str]:
 
 @dataclass(slots=True)
 class TfliteNode(SourceNode):
-    """An operator of a file with the declarations of its tensors."""
+    """An operator of a file, with the declarations of its tensors."""
 
     operator: Operator = field(kw_only=True)
     tensors: Sequence[Tensor] = ()
-    """Of its outputs."""
+    """Declarations of its outputs."""
     intermediates: Sequence[Tensor] = ()
 
 
 @dataclass(slots=True)
 class TfliteGraph(SourceGraph):
-    """A graph of a file with the declarations of its tensors, by number."""
+    """A graph of a file, with the declarations of its tensors by number."""
 
     tensors: Sequence[Tensor] = ()
 
@@ -166,7 +165,7 @@ class Importer(core.Importer):
         self.model, self.resources = model, Resources()
 
     def check_supported(self) -> None:
-        """Raise `OpNotImplemented` for the operators that have no converter."""
+        """Raise `OpNotImplemented` for operators without a converter."""
         missing: dict[tuple[str, str], list[str]] = {}
         for g in self.model.graphs:
             for o in g.operators:
@@ -176,7 +175,7 @@ class Importer(core.Importer):
             self.table.refuse_missing(missing, self.file, "; or give op_converter={name: function}")
 
     def graph(self, graph: Graph, inputs: Sequence[Expr], is_looped: bool = False, depth: int = 0) -> list[Expr]:
-        """The outputs of a graph on `inputs`."""
+        """Convert a graph applied to `inputs`; return its outputs."""
         if depth > _DEEPEST:
             what = f"graph '{graph.name}' is called by itself, or deeper than {_DEEPEST} levels, which is not supported"
             raise ModelError(what, code="TW0115")
@@ -188,7 +187,7 @@ class Importer(core.Importer):
         return self.import_graph(Scope(_source(graph), values, is_looped=is_looped, depth=depth))
 
     def order(self, scope: Scope) -> Sequence[SourceNode]:
-        """The operators that the outputs depend on, and those that write to variables, in the order of the file."""
+        """The operators that the outputs depend on and those with side effects, in file order."""
         wanted = set(scope.graph.outputs)
         found = []
         for node in reversed(scope.graph.nodes):
@@ -231,7 +230,7 @@ class Importer(core.Importer):
 
 
 def _source(graph: Graph) -> TfliteGraph:
-    """A graph of the file for the importer; tensors are called by their numbers."""
+    """A graph of the file in the importer's form; tensors are named by their numbers."""
     stored: dict[Name, Callable[[], Array]] = {}
     for n, t in enumerate(graph.tensors):
         if t.is_stored:
@@ -243,7 +242,7 @@ def _source(graph: Graph) -> TfliteGraph:
 
 
 def source_node(o: Operator, name: str, tensors: Sequence[Tensor]) -> TfliteNode:
-    """An operator for the importer."""
+    """An operator in the importer's form."""
     inputs, outputs = ([n if n >= 0 else None for n in numbers] for numbers in (o.inputs, o.outputs))
     return TfliteNode(
         o.kind, inputs, outputs, o.options, name, operator=o, tensors=[tensors[n] for n in o.outputs],
@@ -252,12 +251,12 @@ def source_node(o: Operator, name: str, tensors: Sequence[Tensor]) -> TfliteNode
 
 
 def _name(graph: Graph, operator: Operator) -> str:
-    """The name of an operator's first result, in place of one of its own."""
+    """The name of an operator: that of its first result, because operators have no names."""
     return next((graph.tensors[n].name for n in operator.outputs if n >= 0), "") or f"{operator.kind}_{operator.number}"
 
 
 def _initial(t: Tensor) -> Array:
-    """The first value of a variable: zero, which for int8 with a scale is its zero point."""
+    """The initial value of a variable: zero, or the zero point for quantized int8."""
     if math.prod(t.shape) > _LARGEST_STATE:
         what = (f"tensor '{t.name}', which the model remembers, has the shape {t.shape}; that is larger than any "
                 "network's: convert it again")

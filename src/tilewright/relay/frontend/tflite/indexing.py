@@ -1,4 +1,4 @@
-"""Operators that read and write at computed places: gather, scatter, segments, diagonals, top k, what is not zero."""
+"""Operators that read and write at computed positions: gather, scatter, segments, diagonals, top-k, nonzero."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ def gather_nd(x: Value, indices: Value, *, node: Node) -> Expr:
 
 
 def _known(indices: Value, node: Node) -> Expr:
-    """The indices, as a constant where they are known."""
+    """The indices, as a constant if they are known."""
     value = node.known(indices)
     return indices.expr if value is None else Constant(value)
 
 
 def _coordinates_first(indices: Value, sizes: Sequence[int], node: Node) -> Expr:
-    """The last dimension, the coordinates of each point, moved to the front; points outside `sizes` are refused."""
+    """Move the last dimension, the coordinates of points, to the front; points outside `sizes` are refused."""
     last, count = indices.rank - 1, indices.shape[-1]
     return transpose(inside(_known(indices, node), sizes[:count], node), (last, *range(last)))
 
@@ -110,7 +110,7 @@ def _unsorted(kind: str, mode: str) -> None:
 
 
 def _segments(x: Value, segments: Value, number: int, rest: tuple[int, ...], mode: str, first: object) -> Expr:
-    """Rows with the same number together; a number below zero leaves its row out, into a segment behind the last."""
+    """Reduce rows with the same segment number; rows with a negative number are discarded."""
     count = math.prod(segments.shape)
     rows = reshape(x.expr, (count, *rest))
     numbers = cast(reshape(segments.expr, (1, count)), "int32")
@@ -194,7 +194,7 @@ def non_max_suppression_v5(
 
 def _suppressed(boxes: Value, scores: Value, most: Value, iou: Value, least: Value,
                 node: Node) -> tuple[Expr, Expr, Expr]:
-    """The places of the chosen boxes and their scores, zeros behind the last, and how many they are."""
+    """The indices and scores of the selected boxes, zero-padded, and their number."""
     size, n = node.whole(most), boxes.shape[0]
     whole = op.vision.all_class_non_max_suppression(
         reshape(boxes.expr, (1, n, 4)), reshape(scores.expr, (1, 1, n)), max_output_boxes_per_class=size,
@@ -207,7 +207,7 @@ def _suppressed(boxes: Value, scores: Value, most: Value, iou: Value, least: Val
 
 
 def _room_for(x: Expr, n: int, size: int) -> Expr:
-    """A row of `n` as one of `size`: cut off, or with zeros behind."""
+    """A vector of `n` elements cropped or zero-padded to `size`."""
     if size <= n:
         return op.strided_slice(x, begin=(0,), end=(size,), strides=(1,))
     return op.nn.pad(x, constant(0, str(x.tensor_type.dtype)), pad_width=((0, size - n),))

@@ -1,9 +1,7 @@
-"""LOG_SOFTMAX of int8 in integers, as TensorFlow Lite's reference kernel computes it with gemmlowp's fixed-point
-numbers.
+"""int8 LOG_SOFTMAX in integer arithmetic, identical to TensorFlow Lite's reference kernel with gemmlowp's fixed point.
 
-How far an element is below the largest of its row is one of 256 differences, so its exponential is looked up. The
-logarithm of their sum is computed for each row, on int64 that hold numbers of 32 bits; "Qa.b" has b bits behind the
-point.
+There are 256 possible differences to a row's maximum, so exponentials are looked up. The logarithm of their sum is
+computed per row, on int64 expressions of 32-bit numbers. "Qa.b" has b fractional bits.
 
 Source: `reference/integer_ops/log_softmax.h` and `internal/common.h` of TensorFlow Lite; `fixedpoint.h` of gemmlowp.
 """
@@ -24,14 +22,14 @@ from tilewright.relay.qnn.numerics import fixed_point
 Array = np.ndarray[Any, Any]
 
 _INPUT_BITS: Final = 5
-"""Bits before the point of differences and logarithms."""
+"""Integer bits of differences and logarithms."""
 _SUM_BITS: Final = 12
-"""The same of sums of exponentials."""
+"""Integer bits of sums of exponentials."""
 _OUTPUT_BITS: Final = 4
-"""The same of results."""
+"""Integer bits of results."""
 _EIGHTHS: Final = ((-2, 1672461947), (-1, 1302514674), (0, 790015084), (1, 290630308), (2, 39332535), (3, 720401),
                    (4, 242))
-"""exp(-2^k) as fractions."""
+"""exp(-2^k) as 31-bit fractions."""
 _LOG_2: Final = 1488522236
 _ROOT_HALF: Final = 1518500250
 _FOURTH_ROOT_HALF: Final = 1805811301
@@ -39,11 +37,11 @@ _CUBE: Final = 117049297
 _SQUARE: Final = 127690142
 _CONSTANT: Final = 1057819769
 _LINE: Final = 638450708
-"""The last four: coefficients of the quotient of polynomials that stands for the logarithm near 1."""
+"""With the constants above, the coefficients of the rational approximation of the logarithm near 1."""
 
 
 def log_softmax(x: Expr, scale: float) -> Expr:
-    """int8 `x` of `scale` along its last dimension: int8 in sixteenths below 127."""
+    """Log-softmax of int8 `x` of `scale` along its last dimension: int8 in units of 1/16, with 127 for zero."""
     m, shift = fixed_point(min(float(np.float32(scale)) * (1 << (31 - _INPUT_BITS)), float(ONE)))
     least = -((((1 << _INPUT_BITS) - 1) << (31 - _INPUT_BITS)) // (1 << max(shift, 0)))
     below = -np.arange(256, dtype=np.int64)
@@ -65,7 +63,8 @@ def log_softmax(x: Expr, scale: float) -> Expr:
 
 
 def _exponential(x: Array) -> Array:
-    """exp of Q5.26 numbers up to 0, as fractions: a quarter's remainder by four terms, times a factor per bit."""
+    """exp of Q5.26 numbers up to 0, as fractions: four series terms for the remainder mod 1/4, times a factor per bit.
+    """
     quarter = 1 << (31 - _INPUT_BITS - 2)
     part = (x & (quarter - 1)) - quarter
     near = (part << _INPUT_BITS) + (1 << 28)
@@ -81,7 +80,7 @@ def _exponential(x: Array) -> Array:
 
 
 def _logarithm(x: Expr) -> Expr:
-    """The logarithm of numbers Q12.19 from 1 on, in Q5.26."""
+    """The logarithm of Q12.19 numbers >= 1, in Q5.26."""
     zeros = _leading_zeros(x)
     first = held(op.left_shift(times(op.left_shift(x, op.subtract(zeros, of(1))), of(_ROOT_HALF)), of(1)))
     first_power = op.add(op.left_shift(op.subtract(of(_SUM_BITS), zeros), of(25)), of(1 << 23))
@@ -99,7 +98,7 @@ def _logarithm(x: Expr) -> Expr:
 
 
 def _reciprocal_of_one_and(x: Expr) -> Expr:
-    """1 / (1 + x) of fractions, as `quotients.reciprocal_of_one_and` has it for constants."""
+    """1 / (1 + x) of fractions, like `quotients.reciprocal_of_one_and` for constants."""
     half = op.right_shift(op.add(x, of(1 << 31)), of(1))
     guess = op.add(times(half, of(-1010580540)), of(1515870810))
     for _ in range(3):
@@ -109,5 +108,5 @@ def _reciprocal_of_one_and(x: Expr) -> Expr:
 
 
 def _leading_zeros(x: Expr) -> Expr:
-    """Of positive numbers of 32 bits, as many as they lack of 32."""
+    """The number of leading zero bits of positive 32-bit numbers."""
     return op.subtract(of(31), counted([op.greater_equal(x, of(1 << k)) for k in range(1, 31)]))

@@ -1,4 +1,4 @@
-"""Products of matrices: fully connected layers and batches of matrices."""
+"""Matrix products: fully connected layers and batched products."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def _dense(x: Value, data: Expr, w: Value, b: Value | None, by_range: bool, node
 
 
 def _rounded_once(total: Expr, x: Value, w: Value, node: Node) -> Expr:
-    """Sums of 16-bit data in the type of the result: times a number of 31 bits, rounded once with halves upward."""
+    """Rescale sums of 16-bit data to the result's type: times a 31-bit multiplier, rounded once, half up."""
     scales = np.asarray(w.quantization.scales, np.float64)
     scale = np.float64(np.float32(x.scale) * np.float32(scales[0])) if len(scales) == 1 else x.scale * scales
     info = np.iinfo(np.int32)
@@ -91,7 +91,7 @@ def batch_matmul(x: Value, y: Value, *, adj_x: bool = False, adj_y: bool = False
 
 
 def _matrices(v: Value, x: Expr, turn: bool, lead: tuple[int, ...]) -> Expr:
-    """As one batch of matrices, turned where that is asked for."""
+    """A single batch of matrices, transposed if `turn`."""
     *_, rows, columns = v.shape
     if v.shape[:-2] != lead:
         x = op.broadcast_to(x, shape=(*lead, rows, columns))

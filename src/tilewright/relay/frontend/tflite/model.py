@@ -1,7 +1,7 @@
-"""A TFLite file as Python objects: graphs, operators, tensors, and the values that are stored in it.
+"""A TFLite file as Python objects: graphs, operators, tensors, and stored values.
 
-`read_model` checks what the tables say of one another (numbers of tensors, buffers, graphs) before anything uses it, so
-converters index without fear. Stored values are views onto the file's bytes.
+`read_model` checks all references between tables (numbers of tensors, buffers, graphs), so converters can index safely.
+Stored values are views of the file's bytes.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _CUSTOM: Final = OPERATORS.index("CUSTOM")
 _VERSION: Final = 3
 _PACKED: Final = {"int4": 4, "uint4": 4, "int2": 2}
 _ZERO_POINTS: Final = {"int8": (-128, 127), "uint8": (0, 255), "int16": (-(1 << 15), (1 << 15) - 1)}
-"""Between which numbers zero points of these types lie; others are of 32 bits."""
+"""Range of zero points by type; other types use the int32 range."""
 _HANDLES: Final = frozenset({"resource", "variant"})
 _NUMPY: Final = {name: np.dtype(name) for name in ELEMENT_TYPES if name not in _PACKED and name not in _HANDLES
                  and name not in ("string", "bfloat16")}
@@ -39,7 +39,7 @@ _NUMPY["bfloat16"] = np.dtype(ml_dtypes.bfloat16)
 
 @dataclass(frozen=True, slots=True)
 class Quantization:
-    """Scales and zero points: one of each, or one for each element of `axis`."""
+    """Scales and zero points: one of each, or one per element of `axis`."""
 
     scales: tuple[float, ...]
     zero_points: tuple[int, ...]
@@ -52,7 +52,7 @@ class Quantization:
 
 @dataclass(slots=True)
 class Tensor:
-    """What the file says of a tensor. A dimension of `signature` is -1 where only a run tells it."""
+    """The declaration of a tensor. A dimension of `signature` is -1 if it is known only at run time."""
 
     name: str
     shape: tuple[int, ...]
@@ -63,7 +63,7 @@ class Tensor:
     sparsity: dict[str, Any] | None
     file: str
     data: Any = None
-    """The bytes of its value, or None where it has none."""
+    """Bytes of the stored value, or None."""
     _value: Array | None = None
 
     @property
@@ -71,7 +71,7 @@ class Tensor:
         return self.data is not None
 
     def value(self) -> Array:
-        """The stored value; raises `ModelError` where its bytes are not as many as its shape says."""
+        """The stored value; raises `ModelError` if its size does not match its shape."""
         if self._value is None:
             self._value = _value_of(self)
         return self._value
@@ -79,7 +79,7 @@ class Tensor:
 
 @dataclass(frozen=True, slots=True)
 class Operator:
-    """One operator of a graph: numbers of tensors, -1 for an input that is left out, and options by name."""
+    """One operator of a graph: tensor numbers, -1 for an omitted input, and options by name."""
 
     kind: str
     version: int
@@ -97,7 +97,7 @@ class Operator:
 
 @dataclass(frozen=True, slots=True)
 class Graph:
-    """One graph of a model; the first is the one that is run, the others belong to control flow and signatures."""
+    """One graph of a model; the first is the main graph, the others belong to control flow and signatures."""
 
     name: str
     tensors: tuple[Tensor, ...]
@@ -108,7 +108,7 @@ class Graph:
 
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """An entry of a model by name: names of its inputs and outputs and their tensors' numbers."""
+    """A named entry of a model: names of its inputs and outputs, with their tensor numbers."""
 
     key: str
     graph: int
@@ -118,7 +118,7 @@ class Signature:
 
 @dataclass(frozen=True, slots=True)
 class Model:
-    """A whole file."""
+    """A complete file."""
 
     file: str
     description: str
@@ -128,7 +128,7 @@ class Model:
 
 
 def read_model(model: Any) -> Model:
-    """The model in a path, bytes, or an object of the `tflite` package. Raises `ModelError` for a bad file."""
+    """The model in a path, bytes, or an object of the `tflite` package. Raises `ModelError` for an invalid file."""
     name, data = _bytes_of(model)
     shown = name or "the model"
     if len(data) < 8 or data[4:8] != _IDENTIFIER:
@@ -145,13 +145,13 @@ def read_model(model: Any) -> Model:
 
 
 def _bytes_of(model: Any) -> tuple[str, bytes]:
-    """The name to show and the contents."""
+    """The name for messages, and the contents."""
     table: Any = getattr(model, "_tab", None)
     return ("", bytes(table.Bytes)) if hasattr(table, "Bytes") else file_bytes(model, "a tflite.Model")
 
 
 class _Reading:
-    """The tables of one file while they become objects."""
+    """Converts the tables of one file to objects."""
 
     def __init__(self, buffer: Flatbuffer, root: dict[str, Any], name: str) -> None:
         self.buffer, self.root, self.name = buffer, root, name
@@ -188,7 +188,7 @@ class _Reading:
         )
 
     def _data(self, table: dict[str, Any]) -> Any:
-        """The bytes of a buffer, which lie outside the tables in files over 2 GB; None for an empty buffer."""
+        """The bytes of a buffer, which are outside the tables in files over 2 GB; None for an empty buffer."""
         begin, size = table["offset"], table["size"]
         if begin > 1:
             if begin + size > len(self.buffer.data):
@@ -208,7 +208,7 @@ class _Reading:
         if len(scales) > 1 and len(scales) not in shape:
             self.buffer.refuse(f"tensor '{table['name']}' of shape {shape} has {len(scales)} scales")
         if len(scales) > 1 and not (0 <= axis < len(shape) and shape[axis] == len(scales)):
-            axis = shape.index(len(scales))  # old converters write any axis for a bias
+            axis = shape.index(len(scales))  # old converters write arbitrary axes for biases
         least, most = _ZERO_POINTS.get(ELEMENT_TYPES[table["type"]], (-(1 << 31) + 1, (1 << 31) - 1))
         if not all(math.isfinite(s) and s >= 0 for s in scales) or any(not least <= z <= most for z in zero_points):
             self.buffer.refuse(f"tensor '{table['name']}' has scales or zero points that are no such")
@@ -258,7 +258,7 @@ def _value_of(tensor: Tensor) -> Array:
 
 
 def _plain(tensor: Tensor, data: Any, count: int) -> Array:
-    """`count` elements from bytes, several in a byte where they have less than eight bits."""
+    """Unpack `count` elements from bytes; several share a byte if they have less than eight bits."""
     bits = _PACKED.get(tensor.dtype)
     wanted = count * _NUMPY[tensor.dtype].itemsize if bits is None else -(-count * bits // 8)
     if len(data) < wanted:
@@ -273,7 +273,7 @@ def _plain(tensor: Tensor, data: Any, count: int) -> Array:
 
 
 def _strings(tensor: Tensor) -> Array:
-    """How many there are, where each begins and where the last ends, then their letters."""
+    """Read strings: their number, the start of each and the end of the last, then their bytes."""
     data, count = bytes(tensor.data), math.prod(tensor.shape)
     if len(data) < 4 or struct.unpack_from("<i", data)[0] != count or len(data) < 4 * (count + 2):
         raise ModelError(f"tensor '{tensor.name}' does not hold {count} texts; the file is damaged: convert it again",

@@ -1,4 +1,4 @@
-"""Operators that move elements: shapes, parts, pads, copies."""
+"""Operators that move elements: shapes, slices, pads, copies."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def reshape_to(x: Value, shape: Value | None = None, *, new_shape: tuple[int, ..
     if shape is not None and shape.rank != 1 and not wanted:
         wanted = node.ints(shape)
     if shape is None and wanted == (0,):
-        wanted = ()  # how old converters write a scalar
+        wanted = ()  # old converters write scalars like this
     parts = x.shape[x.dimensions :]
     count = math.prod(x.shape) // math.prod(parts)
     known = math.prod(d for d in wanted if d != -1)
@@ -68,7 +68,7 @@ def concatenation(*values: Value, axis: int = 0, fused_activation_function: int 
 
 
 def in_scale_of(v: Value, t: Tensor) -> Expr:
-    """`v` under the scale of another tensor, by float32 numbers: rounded with halves to even."""
+    """Requantize `v` to the scale of another tensor, in float32."""
     if not is_quantized(t) or (v.scale == scale_of(t) and v.zero_point == zero_point_of(t)):
         return v.expr
     ratio = np.float32(v.scale) * (np.float32(1) / np.float32(scale_of(t)))
@@ -90,7 +90,7 @@ def pack(*values: Value, axis: int = 0, node: Node) -> Expr:
 
 
 def _dimension(axis: int, x: Value, node: Node) -> int:
-    """The dimension that is taken apart, counted from the front."""
+    """The dimension to split, counted from the front."""
     if not x.dimensions:
         node.refuse("its input is one number, which has no parts; the file is damaged: convert it again")
     return axis_of(axis, x.dimensions, node)
@@ -193,7 +193,7 @@ def strided_slice(
 
 
 def _taken(x: Expr, begins: Sequence[int], counts: Sequence[int], steps: Sequence[int]) -> Expr:
-    """Slices whose steps may go backward: those dimensions are turned around first."""
+    """Slices whose steps may be negative: those dimensions are reversed first."""
     shape = x.tensor_type.shape
     begins, steps = list(begins), list(steps)
     for k, s in enumerate(steps):
@@ -237,7 +237,7 @@ def mirror_pad(x: Value, paddings: Value, *, mode: int = 0, node: Node) -> Expr:
         node.refuse(f"its paddings {widths} are wider than its input of shape {x.shape} has elements to mirror")
     found = x.expr
     for axis, ((before, after), size) in enumerate(zip(widths, x.shape, strict=True)):
-        edge = int(mode == 0)  # whether the element at the end is left out
+        edge = int(mode == 0)  # 1 if the element at the edge is excluded
         ends = (np.arange(before - 1, -1, -1) + edge, np.arange(size - 1, size - 1 - after, -1) - edge)
         first, last = (op.take(found, Constant(places.astype(np.int32)), axis=axis, mode="fast") if len(places)
                        else None for places in ends)
@@ -290,7 +290,7 @@ def shape_of(x: Value, *, out_type: int = 0, node: Node) -> Expr:
 
 @converter("DENSIFY")
 def densify(x: Value) -> Expr:
-    """Sparse weights are dense as soon as they are read."""
+    """Return the tensor: sparse weights are made dense while they are read."""
     return x.expr
 
 

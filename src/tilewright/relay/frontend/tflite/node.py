@@ -1,4 +1,4 @@
-"""`Value` and `Node`: the questions that a converter may ask about an operator and its inputs."""
+"""`Value` and `Node`: what a TFLite converter can query about an operator and its inputs."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ QUANTIZED = frozenset({"int8", "uint8", "int16", "int4"})
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """A tensor in the graph: its expression, and what the model says of it."""
+    """A tensor in the graph: its expression, and its declaration in the model."""
 
     expr: Expr
     tensor: Tensor
@@ -38,7 +38,7 @@ class Value:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Its sizes; raises `NotKnownError` where one is only known while the model runs."""
+        """The static shape; raises `NotKnownError` if a size is known only at run time."""
         shape = self.expr.tensor_type.shape
         if not all(isinstance(d, int) for d in shape):
             what = (f"tensor '{self.tensor.name}' has the shape ({', '.join(map(str, shape))}), and must have known "
@@ -53,12 +53,12 @@ class Value:
 
     @property
     def dimensions(self) -> int:
-        """Number of dimensions in the model: without the one for real and imaginary parts, the last of `shape`."""
+        """Number of dimensions in the model, excluding the last dimension of `shape` for complex parts."""
         return self.rank - is_complex(self.tensor)
 
     @property
     def is_quantized(self) -> bool:
-        """Whether its integers stand for numbers: they have a scale."""
+        """Whether it is quantized: its integers have a scale."""
         return is_quantized(self.tensor)
 
     @property
@@ -74,7 +74,7 @@ class Value:
         return zero_point_of(self.tensor)
 
     def of(self, expr: Expr) -> Value:
-        """Another expression under the same scale and zero point."""
+        """Another expression with the same scale and zero point."""
         return Value(expr, self.tensor)
 
 
@@ -83,7 +83,7 @@ def is_quantized(t: Tensor) -> bool:
 
 
 def is_complex(t: Tensor) -> bool:
-    """Whether its expression is of floats, with the two parts along one dimension more."""
+    """Whether it is complex: its expression has floats, with the two parts along an additional dimension."""
     return t.dtype in ("complex64", "complex128")
 
 
@@ -95,7 +95,7 @@ def quantization_of(t: Tensor) -> Quantization:
 
 
 def scale_of(t: Tensor) -> float:
-    """The one scale of a tensor, above zero."""
+    """The only scale of a tensor; raises `ModelError` unless there is exactly one, above zero."""
     found = quantization_of(t).scales
     if len(found) != 1 or found[0] <= 0:
         raise ModelError(f"tensor '{t.name}' has {len(found)} scales ({', '.join(map(str, found[:3]))}), and the "
@@ -108,7 +108,7 @@ def zero_point_of(t: Tensor) -> int:
 
 
 def parameters_of(t: Tensor) -> tuple[Constant, Constant]:
-    """Scale and zero point of a tensor that has one of each, as arguments of operators of `relay.qnn`."""
+    """The scale and zero point of a tensor with one of each, as arguments of operators of `relay.qnn`."""
     return constant(scale_of(t), "float32"), constant(zero_point_of(t), "int32")
 
 
@@ -129,7 +129,7 @@ class Node(core.Node):
 
     @property
     def output(self) -> Tensor:
-        """The declaration of the first result."""
+        """The declaration of the first output."""
         found: Tensor = self.outputs[0]
         return found
 
@@ -138,16 +138,16 @@ class Node(core.Node):
             self.refuse(f"option '{name}' is {value!r}, which is not supported; convert the model without it")
 
     def import_graph(self, number: int, inputs: Sequence[Expr], outside: Outside | None = None) -> list[Expr]:
-        """The outputs of another graph of the model on `inputs`."""
+        """Import another graph of the model applied to `inputs`; return its outputs."""
         return self._import_graph(number, inputs, outside)
 
     def known(self, x: Value) -> Array | None:
-        """The value of an input if it is known now."""
+        """The value of an input, or None if it is not known yet."""
         found = self._known.of(x.expr)
         return None if found is not None and found.dtype == object and x.dtype != "string" else found
 
     def value(self, x: Value, name: str = "", why: str = "") -> Array:
-        """The value of an input. Raises `NotKnownError` for one that the model computes."""
+        """The value of an input. Raises `NotKnownError` if the model computes it."""
         found = self.known(x)
         if found is None:
             found = self._known.demand(x.expr)
@@ -166,16 +166,16 @@ class Node(core.Node):
         return tuple(int(v) for v in found.flat)
 
     def whole(self, x: Value) -> int:
-        """The one whole number in an input."""
+        """The only element of an input, as an int."""
         self.ints(x)
         return int(self.scalar(x))
 
     def scalar(self, x: Value | None, name: str = "", default: Any = None) -> Any:
-        """The one number in an input."""
+        """The only element of an input."""
         return super().scalar(x, name or ("" if x is None else x.tensor.name), default)
 
     def stored(self, x: Value) -> Array:
-        """The value of an input that is part of the model; another is refused."""
+        """The stored value of an input; refuses computed ones."""
         found = self.known(x)
         if found is None:
             self.refuse(f"tensor '{x.tensor.name}' must be stored in the model, and it is computed")
@@ -183,5 +183,4 @@ class Node(core.Node):
 
 
 def constant(value: Any, dtype: str) -> Constant:
-    """A constant of that type."""
     return Constant(np.asarray(value, dtype))

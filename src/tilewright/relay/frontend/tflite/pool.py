@@ -1,4 +1,4 @@
-"""Pools, channels last. Windows count only what is inside of the image."""
+"""Pooling with channels last. Averages count only elements inside the image."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tilewright.relay.frontend.tflite.windows import padding_of
 
 @dataclass(frozen=True, slots=True)
 class _Windows:
-    """Windows of a pool: their size, how far they are apart, and what is added before and behind both dimensions."""
+    """Windows of pooling: their size, strides, and padding before and after both dimensions."""
 
     size: tuple[int, int]
     strides: tuple[int, int]

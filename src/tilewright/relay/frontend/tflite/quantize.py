@@ -1,4 +1,4 @@
-"""Floats to integers of a scale, back, and from one scale to another."""
+"""Quantization, dequantization and requantization."""
 
 from __future__ import annotations
 

@@ -1,8 +1,6 @@
-"""Quotients and roots in fixed point with a reciprocal by Newton's method, as gemmlowp and TensorFlow Lite's reference
-kernels compute them.
+"""Fixed-point quotients and roots by Newton's method, identical to gemmlowp and TensorFlow Lite's reference kernels.
 
-Everything here is on arrays of int64 that hold numbers of 32 bits. A number of "31 bits" is a fraction: 2^31 would be
-one.
+Arrays are int64 and hold 32-bit numbers. A "31-bit" number is a fraction in units of 2^-31.
 """
 
 from __future__ import annotations
@@ -17,13 +15,13 @@ Array = np.ndarray[Any, Any]
 
 
 def high_product(a: Any, b: Any) -> Array:
-    """The product of fractions, rounded with halves upward."""
+    """The product of fractions, rounded half up."""
     result: Array = (a * b + (1 << 30)) >> 31
     return result
 
 
 def shifted_right(x: Array, count: Any) -> Array:
-    """Divided by a power of two, halves away from zero."""
+    """x / 2^count, rounded half away from zero."""
     half = (np.int64(1) << np.asarray(count, np.int64)) >> 1
     result: Array = (x + half - ((x < 0) & (half > 0))) >> count
     return result
@@ -34,7 +32,7 @@ def _saturated(x: Array) -> Array:
 
 
 def reciprocal_of_one_and(x: Array) -> Array:
-    """1 / (1 + x) of fractions x in [0, 1]: three Newton steps on numbers with 29 fractional bits."""
+    """1 / (1 + x) for fractions x in [0, 1], by three Newton steps with 29 fractional bits."""
     half = (x + ((1 << 31) - 1) + 1) >> 1  # (1 + x) / 2
     guess = 1515870810 + high_product(half, -1010580540)  # 48/17 - 32/17 * half
     for _ in range(3):
@@ -44,18 +42,18 @@ def reciprocal_of_one_and(x: Array) -> Array:
 
 
 def leading_zeros(x: Array) -> Array:
-    """Of positive numbers of 32 bits."""
+    """The number of leading zero bits of positive 32-bit numbers."""
     return 32 - np.ceil(np.log2(x.astype(np.float64) + 1)).astype(np.int64)
 
 
 def reciprocal(x: Array) -> tuple[Array, Array]:
-    """A fraction and a shift to the right by which to multiply instead of dividing by positive integers."""
+    """A fraction and a right shift whose product replaces the division by positive integers."""
     zeros = leading_zeros(x)
     return reciprocal_of_one_and((x << zeros) - (1 << 31)), 31 - zeros
 
 
 def inverse_roots(x: Array) -> tuple[Array, Array]:
-    """1 / sqrt(x) for 0 <= x < 2^31: fractions and right shifts, by five Newton steps with 28 fractional bits."""
+    """1 / sqrt(x) for 0 <= x < 2^31 as fractions and right shifts, by five Newton steps with 28 fractional bits."""
     small = x <= 1
     value, shift = np.where(small, 4, x), np.full(x.shape, 11, np.int64)
     while (large := value >= 1 << 29).any():
@@ -87,18 +85,19 @@ def inverse_root_table(scale: float, zero: int, out_scale: float, out_zero: int)
 
 
 def _scaled(x: Array, fraction: Any, shift: Array) -> Array:
-    """x times a fraction of 31 bits, times two to the power `shift`, rounded twice."""
+    """x * fraction * 2^shift for a 31-bit fraction, rounded twice."""
     return shifted_right(high_product(x << np.maximum(shift, 0), fraction), np.maximum(-shift, 0))
 
 
 def _shifted_far(x: Array, count: Array) -> Array:
-    """`shifted_right`; shift counts of 32 and more use the low five bits, and round non-negative numbers up."""
+    """`shifted_right` with the kernels' overflow: counts >= 32 use the low five bits, and round nonnegative numbers up.
+    """
     near = shifted_right(x, np.minimum(count, 31))
     return np.where(count < 32, near, (x >> (count & 31)) + (x >= 0))
 
 
 def quotient_table(dtype: str, zero_a: int, zero_b: int, factor: float, zero_out: int) -> Array:
-    """`a / b` for all 8-bit a (rows) and b (columns), times `factor`; saturated by the sign of a where b is zero."""
+    """`a / b` for all 8-bit a (rows) and b (columns), times `factor`; saturated by the sign of a if b is zero."""
     info = np.iinfo(dtype)
     values = np.arange(info.min, info.max + 1, dtype=np.int64)
     a, b = np.broadcast_arrays((values - zero_a)[:, None], (values - zero_b)[None, :])

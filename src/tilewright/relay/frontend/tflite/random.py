@@ -1,7 +1,7 @@
-"""Random numbers from seeds: the generator Philox, whose numbers are those of TensorFlow.
+"""Seeded random numbers from the Philox generator, identical to TensorFlow's.
 
-A compiled model is a function, so each call draws the numbers of the first one. A model whose seeds are both zero draws
-others in each run, and is refused.
+A compiled model is a function, so each call draws the numbers of the first one. A model whose seeds are both zero would
+draw different numbers in each run, and is refused.
 
 Source: J. Salmon et al., "Parallel random numbers: as easy as 1, 2, 3" (2011), Philox4x32-10.
 """
@@ -44,7 +44,7 @@ def words(seed: int, seed2: int, count: int) -> Array:
 
 
 def _unit(x: Array) -> Array:
-    """Words as float32 numbers from 0 to 1, by their lowest 23 bits."""
+    """float32 numbers in [0, 1) from the low 23 bits of words."""
     return ((x & np.uint32(0x7FFFFF)) | np.uint32(127 << 23)).view(np.float32) - np.float32(1)
 
 
@@ -70,7 +70,7 @@ def random_uniform(shape: Value, *, seed: int = 0, seed2: int = 0, node: Node) -
 
 @converter("RANDOM_STANDARD_NORMAL")
 def random_standard_normal(shape: Value, *, seed: int = 0, seed2: int = 0, node: Node) -> Expr:
-    """By the method of Box and Muller, two numbers from two."""
+    """Normal numbers by the Box-Muller method: two from two uniform ones."""
     sizes = _sizes(shape, node)
     count = math.prod(sizes)
     drawn = _unit(words(*_seeds(seed, seed2, node), count + count % 2)).reshape(-1, 2)
@@ -83,7 +83,7 @@ def random_standard_normal(shape: Value, *, seed: int = 0, seed2: int = 0, node:
 
 @converter("MULTINOMIAL")
 def multinomial(logits: Value, samples: Value, *, seed: int = 0, seed2: int = 0, node: Node) -> Expr:
-    """For each number drawn, how many of the row's cumulated shares are not above it."""
+    """Inverse transform sampling: the number of cumulated probabilities that are not above each drawn number."""
     count = node.whole(samples)
     if logits.rank != 2 or count < 0 or not logits.shape[1]:
         node.refuse(f"it draws {count} numbers from data of shape {logits.shape}, and takes (rows, classes); the file "

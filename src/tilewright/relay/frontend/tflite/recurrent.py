@@ -1,8 +1,7 @@
-"""Recurrent operators: LSTM, RNN, SVDF. Those of int8 data are in `recurrent_integer.py`.
+"""Recurrent operators: LSTM, RNN, SVDF. int8 data are in `recurrent_integer.py`.
 
-Weights of floats may be integers of a scale; then the data and the states are quantized at every step, each row by its
-own range (`hybrid.py`). States begin as the model stores them, or as zeros, in every call; what the last turn leaves is
-not kept for the next call.
+Weights may be quantized while data are floats; then data and states are quantized at each step, row by row
+(`hybrid.py`). Each call starts with the stored states, or zeros; final states are not kept for the next call.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ _BASIC_INPUTS = 5
 
 
 class _Rows:
-    """Rows of float data that several matrices of weights multiply: quantized once for all that are integers."""
+    """Rows of float data, quantized once for all products with quantized weights."""
 
     __slots__ = ("_by_range", "_quantized", "expr")
 
@@ -35,7 +34,7 @@ class _Rows:
         self._quantized: tuple[Expr, Expr] | None = None
 
     def times(self, w: Value) -> Expr:
-        """The product with a matrix of weights; with a vector, which stands for a diagonal, element by element."""
+        """The product with a weight matrix; a vector is a diagonal matrix, so the product is elementwise."""
         if w.rank not in (1, 2):
             raise ModelError(f"tensor '{w.tensor.name}', a matrix of weights, has {w.rank} dimensions; the file is "
                              "damaged: convert it again", code="TW0103")
@@ -52,7 +51,7 @@ class _Rows:
 
 
 def _real(v: Value | None) -> Expr | None:
-    """Floats, also of vectors that are integers of a scale."""
+    """A tensor as float32, dequantized if necessary."""
     if v is None:
         return None
     return dequantized(v) if v.is_quantized else cast(v.expr, "float32")
@@ -70,7 +69,7 @@ def _clipped(x: Expr, limit: float) -> Expr:
 
 @dataclass(frozen=True, slots=True)
 class _Gate:
-    """The weights of one gate; None for what it does not have."""
+    """The weights of one gate; None for those it does not have."""
 
     input: Value | None
     recurrent: Value | None
@@ -80,7 +79,7 @@ class _Gate:
     auxiliary: Value | None = None
 
     def of(self, x: _Rows, h: _Rows, c: Expr, aux: _Rows | None) -> Expr:
-        """The input of a gate's activation, summed in the kernels' order, as rounding may change a later value."""
+        """The input of a gate's activation, summed in the kernels' order, which affects rounding."""
         if self.input is None or self.recurrent is None:
             raise ModelError("one of its gates has no weights; the file is damaged: convert it again", code="TW0103")
         total = (x.times(self.input) if self.bias is None or self.norm is not None
@@ -97,7 +96,7 @@ class _Gate:
 
 
 def _normalized(x: Expr) -> Expr:
-    """Rows of mean zero and variance one."""
+    """Normalize rows to mean zero and variance one."""
     centre = op.subtract(x, op.mean(x, axis=(-1,), keepdims=True))
     variance = op.mean(op.multiply(centre, centre), axis=(-1,), keepdims=True)
     return op.multiply(centre, op.rsqrt(op.add(variance, constant(1e-8, "float32"))))
@@ -105,7 +104,7 @@ def _normalized(x: Expr) -> Expr:
 
 @dataclass(frozen=True, slots=True)
 class _Lstm:
-    """One direction of an LSTM: gates, the projection of its output, limits."""
+    """One direction of an LSTM: gates, output projection, clipping limits."""
 
     gates: tuple[_Gate, _Gate, _Gate, _Gate]
     projection: Value | None
@@ -136,7 +135,7 @@ class _Lstm:
 
 def _gates(weights: Sequence[Value | None], norms: Sequence[Value | None], auxiliary: Sequence[Value | None] = (None,)
            * 4) -> tuple[_Gate, _Gate, _Gate, _Gate]:
-    """From 15 tensors in the schema's order: four of inputs, four recurrent, three peepholes, four biases."""
+    """The gates from 15 tensors in the schema's order: four input, four recurrent, three peephole and four biases."""
     peepholes = [_real(weights[8]), _real(weights[9]), None, _real(weights[10])]
     extra = [_real(v) for v in norms] or [None] * 4
     made = [_Gate(weights[k], weights[4 + k], peepholes[k], _real(weights[11 + k]), extra[k], auxiliary[k])
@@ -162,7 +161,7 @@ def lstm(
     x: Value, *rest: Value | None, fused_activation_function: int = 0, cell_clip: float = 0.0, proj_clip: float = 0.0,
     asymmetric_quantize_inputs: bool = False, node: Node,
 ) -> tuple[Expr, ...]:
-    """One step. The full kernel has one result, the output; the basic one has four."""
+    """One step of an LSTM. The full kernel has one result, the output; the basic one has four."""
     if len(rest) == _BASIC_INPUTS - 1:
         there = [v for v in rest if v is not None]
         if len(there) < len(rest):
@@ -183,7 +182,7 @@ def _full(given: Sequence[Value | None], activation: int, cell_clip: float, proj
 
 
 def _checked(x: Value, rest: Sequence[Value | None], node: Node) -> tuple[list[Value | None], Value, Value]:
-    """The inputs behind the first, all 23 of them, and the states among them."""
+    """The 23 inputs after the first, padded with None, and the two states among them."""
     if x.dtype != "int8":
         _require_floats(x, node)
     given = [*rest, *[None] * (23 - len(rest))]
@@ -199,7 +198,7 @@ def bidirectional_sequence_lstm(
     x: Value, *rest: Value | None, fused_activation_function: int = 0, cell_clip: float = 0.0, proj_clip: float = 0.0,
     merge_outputs: bool = False, time_major: bool = True, asymmetric_quantize_inputs: bool = False, node: Node,
 ) -> tuple[Expr, ...]:
-    """Two LSTMs, the second backward. An auxiliary input with own weights adds to both; else it feeds the second."""
+    """Two LSTMs, the second backward. An auxiliary input with own weights feeds both; otherwise it feeds the second."""
     _require_floats(x, node)
     given = [*rest, *[None] * (47 - len(rest))]
     aux = given[38]
@@ -261,7 +260,7 @@ def bidirectional_sequence_rnn(
     fused_activation_function: int = 0, merge_outputs: bool = False, asymmetric_quantize_inputs: bool = False,
     node: Node,
 ) -> tuple[Expr, ...]:
-    """Two RNNs, the second from the end; the auxiliary input is as in `BIDIRECTIONAL_SEQUENCE_LSTM`."""
+    """Two RNNs, the second backward; the auxiliary input is used as in `BIDIRECTIONAL_SEQUENCE_LSTM`."""
     _require_floats(x, node)
     crossed, by_range = fa is not None and ba is not None, asymmetric_quantize_inputs
     found = []
@@ -278,7 +277,7 @@ def svdf(
     x: Value, feature: Value, time: Value, b: Value | None, state: Value, *, rank: int = 0,
     fused_activation_function: int = 0, asymmetric_quantize_inputs: bool = False, node: Node,
 ) -> Expr:
-    """A filter over features and over the last steps in time: a matrix product, then one over what is remembered."""
+    """A filter over features (a matrix product), then a filter over the last steps in time, which are the state."""
     if not x.rank == feature.rank == time.rank == 2:
         node.refuse(f"its input and weights have {x.rank}, {feature.rank} and {time.rank} dimensions, and must have 2 "
                     "each")

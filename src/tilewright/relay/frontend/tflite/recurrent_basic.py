@@ -1,7 +1,6 @@
-"""The basic kernel of LSTM: one step, one matrix for all gates, over the input and the last output side by side.
-Floats, or uint8 with cells of 16 bits.
+"""The basic LSTM kernel: one step, with one matrix for all gates, applied to the concatenated input and last output.
 
-Source: `LstmCell` in `reference/reference_ops.h` of TensorFlow Lite.
+Supports float32, and uint8 with int16 cells. Source: `LstmCell` in `reference/reference_ops.h` of TensorFlow Lite.
 """
 
 from __future__ import annotations
@@ -17,13 +16,13 @@ from tilewright.relay.frontend.tflite.node import Node, Value, constant
 from tilewright.relay.frontend.tflite.rescale import requantize
 
 _CELL_BITS = 4
-"""Bits before the point of the cells' state, which has 16."""
+"""Integer bits of the int16 cell state."""
 _CENTRE = 128
-"""The zero point of data and outputs, which are in 128ths."""
+"""Zero point of data and outputs, which are in units of 1/128."""
 
 
 def basic_lstm(x: Value, h: Value, w: Value, b: Value, c: Value, *, node: Node) -> tuple[Expr, ...]:
-    """The output, the cells' state, and the kernel's two scratch tensors: joined rows, and sums."""
+    """The output, the cell state, and the kernel's two scratch tensors: concatenated rows, and sums."""
     rows = op.concatenate(Tuple((x.expr, h.expr)), axis=1)
     if x.dtype == "float32":
         return _of_floats(rows, w, b, c)
@@ -43,7 +42,7 @@ def basic_lstm(x: Value, h: Value, w: Value, b: Value, c: Value, *, node: Node) 
 
 
 def _quarters(sums: Expr) -> list[Expr]:
-    """The sums of the gates: input, new, forget, output."""
+    """Split the sums into the gates: input, new, forget, output."""
     units = sums.tensor_type.shape[1] // 4
     return [slice_axis(sums, 1, k * units, (k + 1) * units) for k in range(4)]
 
@@ -71,5 +70,5 @@ def _of_bytes(rows: Expr, sums: Expr, c: Value) -> tuple[Expr, ...]:
 
 
 def _product(a: Expr, b: Expr) -> Expr:
-    """The product of fractions of 15 bits, rounded with halves upward."""
+    """The product of 15-bit fractions, rounded half up."""
     return op.right_shift(op.add(op.multiply(a, b), constant(1 << 14, "int32")), constant(15, "int32"))

@@ -1,9 +1,7 @@
-"""LSTM and SVDF of int8 data, as TensorFlow Lite's reference kernels compute them: states of the cell in 16 bits, sums
-in 32.
+"""LSTM and SVDF of int8 data, identical to TensorFlow Lite's reference kernels: 16-bit cell states, 32-bit sums.
 
-A gate adds up products of the input and of the last output, each brought to Q3.12 and held in 16 bits on its own, and
-goes through a table (`gate_tables.py`). The products of all gates are one matrix product, that of the input one for all
-moments at once.
+A gate adds the products of the input and of the last output, each rescaled to Q3.12 and saturated to 16 bits. A table
+applies its activation (`gate_tables.py`). One matrix product serves all gates, and that of the input all steps.
 
 Source: `lstm_eval.cc`, `lstm.cc`, `reference/svdf.h` and `portable_tensor_utils.cc` of TensorFlow Lite.
 """
@@ -34,13 +32,13 @@ Inputs = Sequence["Value | None"]
 _INPUT, _FORGET, _CELL, _OUTPUT = range(4)
 _ONE: Final = (1 << 15) - 1
 _WEIGHTS, _RECURRENT, _PEEPHOLES, _BIASES, _PROJECTION, _NORMS = 0, 4, 8, 11, 15, 19
-"""Where the schema has the tensors of the gates, counted behind the data."""
+"""Index of the gates' tensors in the schema, counted after the data."""
 _PEEPHOLE_OF: Final = {_INPUT: 8, _FORGET: 9, _OUTPUT: 10}
 
 
 def integer_lstm(x: Value, given: Inputs, h: Value, c: Value, cell_clip: float, proj_clip: float, time_major: bool,
                  node: Node) -> Expr:
-    """All steps of an int8 LSTM; `given` are its 23 other tensors. Raises `ModelError` for unsupported forms."""
+    """All steps of an int8 LSTM; `given` has its 23 other tensors. Raises `ModelError` for unsupported forms."""
     cell = _cell(given, h, c, cell_clip, proj_clip, time_major, node)
     if x.rank not in (2, 3):
         node.refuse(f"its input has {x.rank} dimensions, and must have 2 or 3")
@@ -78,7 +76,7 @@ def _cell(given: Inputs, h: Value, c: Value, cell_clip: float, proj_clip: float,
 
 
 def _sizes(cell: _Cell, batch: int, depth: int) -> tuple[int, int]:
-    """Numbers of cells and outputs by the output gate's recurrent weights; refuses tensors that do not fit."""
+    """The numbers of cells and outputs, from the output gate's recurrent weights; refuses tensors of other sizes."""
     recurrent = cell.shape(_RECURRENT + _OUTPUT)
     if len(recurrent) != 2:
         cell.node.refuse(f"its input {_RECURRENT + _OUTPUT + 1} has the shape {recurrent}, and must be a matrix; the "
@@ -112,7 +110,7 @@ def _quantized_limit(limit: float, scale: float, most: int, node: Node) -> int:
 
 @dataclass(frozen=True, slots=True)
 class _Cell:
-    """One LSTM: its tensors, which gates it has, and limits in steps of its states."""
+    """One LSTM: its tensors, the gates it has, and clipping limits in units of its states."""
 
     given: tuple[Value | None, ...]
     gates: tuple[int, ...]
@@ -138,11 +136,11 @@ class _Cell:
         return self._there(k).shape
 
     def unit(self, gate: int) -> np.float32:
-        """What a step is worth before the activation of a gate."""
+        """The scale of the input of a gate's activation."""
         return np.float32(scale_of(self.node.intermediates[gate]) if self.norms else 2.0**-12)
 
     def factors(self, weights: int, x: Value) -> Array:
-        """By how much the sums of products of every row are multiplied."""
+        """The rescaling factor of each row of the sums."""
         found = []
         for k in self.gates:
             w = self._there(weights + k)
@@ -151,7 +149,7 @@ class _Cell:
         return np.asarray(found, np.float64)
 
     def products(self, data: Expr, x: Value, weights: int, biases: int | None) -> Expr:
-        """int32 sums of products of rows with the weights of all gates, one gate behind the other."""
+        """int32 sums of the products of rows with the weights of all gates, concatenated by gate."""
         stored = [self.node.stored(self._there(weights + k)) for k in self.gates]
         total = _dense(data, x.scale, x.zero_point, np.concatenate(stored, axis=0))
         if biases is None:
@@ -164,7 +162,7 @@ class _Cell:
         return np.zeros(count, np.int32) if found is None else self.node.stored(found)
 
     def step(self, data: Sequence[Expr], states: Sequence[Expr]) -> tuple[Expr, list[Expr]]:
-        """The output of a step and the states behind it: output and cell."""
+        """The output of a step, and the states after it: output and cell."""
         h, c = states
         again = requantize(self.products(h, self.h, _RECURRENT, None), self.factors(_RECURRENT, self.h), 1.0, 0,
                            "int32", axis=1)
@@ -185,7 +183,7 @@ class _Cell:
         return found, [found, cast(cell, "int16")]
 
     def _before(self, gate: int, sums: dict[int, Expr], cell: Expr) -> Expr:
-        """What goes through the activation of a gate: with the state of the cell, normalized, where it has that."""
+        """The input of a gate's activation, with peephole and layer normalization if the gate has them."""
         total = sums[gate]
         peephole = self.given[_PEEPHOLE_OF[gate]] if gate in _PEEPHOLE_OF else None
         if peephole is not None:
@@ -207,7 +205,7 @@ class _Cell:
         return saturated(rescaled(shown, float(factor)), self._hidden_zero(), "int8")
 
     def _hidden_zero(self) -> int:
-        """The zero point of what the cells show; before a projection the kernels take its negative, on both sides."""
+        """The zero point of the hidden state; before a projection, the kernels use its negative on both sides."""
         zero = zero_point_of(self.node.intermediates[4])
         return zero if self.given[_PROJECTION] is None else -zero
 
@@ -224,7 +222,7 @@ class _Cell:
 
 
 def _dense(data: Expr, scale: float, zero_point: int, weight: Array) -> Expr:
-    """int32 sums of products of int8 rows with rows of weights, whose zero point is zero."""
+    """int32 products of int8 rows with rows of weights whose zero point is zero."""
     return op.qnn.dense(
         data, Constant(np.ascontiguousarray(weight)), constant(zero_point, "int32"), constant(0, "int32"),
         constant(scale, "float32"), constant(1, "float32"), units=weight.shape[0], out_dtype=INT32,
@@ -232,9 +230,11 @@ def _dense(data: Expr, scale: float, zero_point: int, weight: Array) -> Expr:
 
 
 def _spread(peephole: Array, outputs: int, shape: Sequence[int], time_major: bool) -> Array:
-    """int32 weights for the cells of all rows. Where a projection makes fewer outputs than there are cells, the kernels
-    take as many cells as
-    there are outputs: of each row, and with the time first of all rows as one vector."""
+    """int32 peephole weights for the cells of all rows.
+
+    With fewer outputs than cells (a projection), the kernels only use as many cells as there are outputs. They count
+    these per row, or, if time is the first dimension, over all rows as one vector.
+    """
     batch, units = shape
     rows, columns = (1, batch * units) if time_major else (batch, units)
     found = np.zeros((rows, columns), np.int32)
@@ -244,18 +244,18 @@ def _spread(peephole: Array, outputs: int, shape: Sequence[int], time_major: boo
 
 
 def _held(x: Expr) -> Expr:
-    """In 16 bits, as int32."""
+    """Saturate to 16 bits, as int32."""
     return op.clip(x, a_min=-(1 << 15), a_max=_ONE)
 
 
 def _shifted(x: Expr, count: int) -> Expr:
-    """int32 divided by a power of two, halves away from zero."""
+    """int32 x / 2^count, rounded half away from zero."""
     sign = op.right_shift(x, constant(31, "int32"))
     return op.right_shift(op.add(op.add(x, constant(1 << (count - 1), "int32")), sign), constant(count, "int32"))
 
 
 def _normalized(x: Expr, weight: Array, bias: Array, scale: float) -> Expr:
-    """int32 rows of 16-bit numbers, normalized with ten more bits, times weights of `scale`, plus a bias."""
+    """Normalize int32 rows of 16-bit numbers with ten extra bits, multiply by weights of `scale`, and add a bias."""
     wide, count = cast(x, "int64"), x.tensor_type.shape[1]
     mean = truncated_quotient(op.multiply(op.sum(wide, axis=(1,), keepdims=True), of(1 << 10)), count)
     squares = op.multiply(op.sum(op.multiply(wide, wide), axis=(1,), keepdims=True), of((1 << 20) // count))
@@ -272,12 +272,12 @@ def _normalized(x: Expr, weight: Array, bias: Array, scale: float) -> Expr:
 
 
 def _halves_away(x: Expr) -> Expr:
-    """int64 divided by 1024, halves away from zero, and those of zero towards it."""
+    """int64 x / 1024, rounded half away from zero."""
     return truncated_quotient(op.where(op.greater(x, of(0)), op.add(x, of(512)), op.subtract(x, of(512))), 1 << 10)
 
 
 def integer_svdf(x: Value, feature: Value, time: Value, b: Value | None, state: Value, rank: int, node: Node) -> Expr:
-    """SVDF of int8: what is remembered in 16 bits. The activation is in the zero point of the result."""
+    """SVDF of int8 with a 16-bit state. The zero point of the result implements the activation."""
     batch, filters, memory = x.shape[0], feature.shape[0], time.shape[1]
     if state.dtype != "int16" or time.dtype != "int16":
         node.refuse(f"its state is {state.dtype} and its weights over time are {time.dtype}; with int8 data both must "

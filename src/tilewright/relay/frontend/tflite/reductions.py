@@ -1,4 +1,4 @@
-"""Sums, means, extremes along axes. Integers of a scale are summed in 32 bits and rescaled once."""
+"""Sums, means and extremes along axes. Quantized integers are summed in 32 bits and rescaled once."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def total(x: Value, axes: Value, *, keep_dims: bool = False, node: Node) -> Expr
 
 
 def _signed_total(summed: Expr, x: Value, count: int, t: Tensor) -> Expr:
-    """Signed sums rescaled in float32 like the default kernels; the reference kernel treats them as unsigned."""
+    """Rescale signed sums in float32, like the default kernels; the reference kernel treats them as unsigned."""
     factor = np.float32(x.scale) / np.float32(scale_of(t))
     moved = np.float32(np.float32(-x.zero_point) * factor) * np.float32(count)
     scaled = op.multiply_add(cast(summed, "float32"), constant(factor, "float32"), constant(-0.0, "float32"))
@@ -84,7 +84,7 @@ def mean(x: Value, axes: Value, *, keep_dims: bool = False, node: Node) -> Expr:
 
 
 def _mean_of_image(x: Value, along: tuple[int, ...], t: Tensor) -> Expr | None:
-    """The mean of each channel of images, under another scale; under its own it rounds as no pool does."""
+    """The mean over the pixels of images as a pool with another scale; None if pooling would round differently."""
     given, made = parameters_of(x.tensor), parameters_of(t)
     same = all(a.value == b.value for a, b in zip(given, made, strict=True))
     if x.rank != 4 or along != (1, 2) or 0 in x.shape or same or x.dtype not in ("int8", "uint8") or t.dtype != x.dtype:
@@ -95,7 +95,7 @@ def _mean_of_image(x: Value, along: tuple[int, ...], t: Tensor) -> Expr | None:
 
 
 def _quantized_mean(x: Value, along: tuple[int, ...], count: int, node: Node) -> Expr:
-    """The sum times a fixed-point number that includes 1 / count, without renormalizing it to 31 bits."""
+    """The sum times a fixed-point multiplier that includes 1 / count, without renormalizing it to 31 bits."""
     t = node.output
     summed = op.sum(cast(x.expr, "int32"), axis=along, keepdims=True) if along else cast(x.expr, "int32")
     moved = op.subtract(summed, constant(count * x.zero_point, "int32")) if x.zero_point else summed
@@ -133,7 +133,7 @@ def l2_normalization(x: Value, *, fused_activation_function: int = 0, node: Node
 
 
 def _unit_vectors(x: Value, node: Node) -> Expr:
-    """8-bit numbers by the root of their squares' sum: a multiplier and a shift for each row, in 128ths."""
+    """L2 normalization of 8-bit rows, with a multiplier and shift per row; the result is in units of 1/128."""
     if not x.rank:
         node.refuse("its input is one number, and vectors are what it makes of length one; the file is damaged: "
                     "convert it again")
@@ -166,6 +166,6 @@ def _unit_vectors(x: Value, node: Node) -> Expr:
 @converter("LOCAL_RESPONSE_NORMALIZATION")
 def local_response_normalization(x: Value, *, radius: int = 0, bias: float = 0.0, alpha: float = 0.0,
                                  beta: float = 0.0) -> Expr:
-    """Each element by a power of the squares around it along the last axis."""
+    """Divide each element by a power of the sum of squares around it along the last axis."""
     size = 2 * radius + 1
     return op.nn.lrn(x.expr, size=size, axis=x.rank - 1, bias=bias, alpha=alpha * size, beta=beta)

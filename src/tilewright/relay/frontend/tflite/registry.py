@@ -11,7 +11,7 @@ _HINTS: Final = frozenset({
     "in_data_type",
     "validate_indices", "weights_format", "depth_multiplier", "kernel_type", "new_shape", "out_data_type",
 })
-"""Options that repeat what tensors say, or choose between implementations."""
+"""Options that repeat what tensors declare, or select an implementation."""
 
 CONVERTERS: Final = Converters("tflite", "tilewright.relay.frontend.tflite.register_converter",
                                Terms(attribute="option", ignored=_HINTS))

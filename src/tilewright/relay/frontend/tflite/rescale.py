@@ -1,8 +1,7 @@
-"""Numbers of one scale in another, with the rounding of TensorFlow Lite's reference kernels: what the converters of
-integers share.
+"""Rescaling with the rounding of TensorFlow Lite's reference kernels, shared by the converters of integer operators.
 
-Scales are products and quotients of float32 numbers in float64, as the kernels compute them; `qnn.requantize` with the
-rounding TFLITE makes the fixed-point multiplier of them.
+Scales are products and quotients of float32 numbers in float64, as the kernels compute them. `qnn.requantize` with
+rounding TFLITE converts them to fixed-point multipliers.
 """
 
 from __future__ import annotations
@@ -29,24 +28,22 @@ _BOUNDS: Final[dict[str, tuple[float | None, float | None]]] = {
     "NONE": (None, None), "RELU": (0.0, None), "RELU_N1_TO_1": (-1.0, 1.0), "RELU6": (0.0, 6.0),
     "RELU_0_TO_1": (0.0, 1.0),
 }
-"""What activations hold numbers between."""
+"""Lower and upper bounds of fused activations."""
 _INTEGERS: Final = frozenset(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64))
 _LARGEST: Final = float(1 << 31)
-"""What a fixed-point multiplier has to be below."""
+"""Upper bound of a fixed-point multiplier."""
 
 
 def requantize(x: Expr, scale: float | Sequence[float] | Array, to: float, zero_point: int, dtype: str, axis: int = -1,
                rounding: str = "TFLITE") -> Expr:
-    """int32 or int64 numbers of `scale` as integers of the scale `to`, moved by `zero_point` and held in the range of
-    `dtype`.
+    """Requantize int32 or int64 numbers of `scale` to `to`, add `zero_point`, and clip to the range of `dtype`.
 
-    Raises `ModelError` where no fixed-point number is the quotient of the scales.
+    Raises `ModelError` if the quotient of the scales is not a valid fixed-point multiplier.
     """
     scales = np.asarray(scale, np.float64)
     if not (np.abs(scales) < to * _LARGEST).all():
         raise ModelError(f"a step of {scales.flat[np.argmax(np.abs(scales))]:g} is to be counted in steps of {to:g}, "
-                         "which no fixed-point number does; the file is damaged: "
-                         "convert it again", code="TW0107")
+                         "which no fixed-point number does; the file is damaged: convert it again", code="TW0107")
     return op.qnn.requantize(
         x, Constant(scales.reshape(()) if scales.size == 1 else scales), constant(0, "int32"), constant(to, "float64"),
         constant(zero_point, "int32"), axis=axis, rounding=rounding, out_dtype=dtype,
@@ -54,7 +51,7 @@ def requantize(x: Expr, scale: float | Sequence[float] | Array, to: float, zero_
 
 
 def open_requantize(x: Expr, scale: Array, t: Tensor, axis: int) -> Expr:
-    """int32 sums of `scale` as a tensor of the model; the attribute `numerics` of `main` decides the rounding."""
+    """Requantize int32 sums of `scale` to a tensor's type; the attribute `numerics` of `main` selects the rounding."""
     scales = np.asarray(scale, np.float32)
     return op.qnn.requantize(
         x, Constant(scales.reshape(()) if scales.size == 1 else scales), constant(0, "int32"),
@@ -64,12 +61,12 @@ def open_requantize(x: Expr, scale: Array, t: Tensor, axis: int) -> Expr:
 
 def to_output(x: Expr, scale: float | Sequence[float] | Array, t: Tensor, axis: int = -1,
               rounding: str = "TFLITE") -> Expr:
-    """The same, as a tensor of the model."""
+    """Requantize to the type, scale and zero point of a tensor."""
     return requantize(x, scale, scale_of(t), zero_point_of(t), t.dtype, axis, rounding)
 
 
 def rescaled(x: Expr, factor: float) -> Expr:
-    """int32 `x` times a real number, in fixed point: int32."""
+    """int32 `x` times a real factor in fixed point: int32."""
     return requantize(x, factor, 1.0, 0, "int32")
 
 
@@ -86,7 +83,7 @@ def centred(x: Expr, zero_point: int, dtype: str = "int32") -> Expr:
 
 
 def limits(dtype: str) -> tuple[int, int]:
-    """Smallest and largest integer of a type; raises `ModelError` for a quantized result of another type."""
+    """Smallest and largest integer of a type; raises `ModelError` if a quantized result cannot have it."""
     if dtype not in _INTEGERS:
         raise ModelError(f"its result is said to be of {dtype}, and what is quantized gives integers; the file is "
                          "damaged: convert it again", code="TW0103")
@@ -95,25 +92,25 @@ def limits(dtype: str) -> tuple[int, int]:
 
 
 def place(number: float, scale: float, zero_point: int) -> int:
-    """The integer of a number: divided in float32, halves away from zero."""
+    """Quantize a number: divide in float32, round half away from zero."""
     quotient = float(np.float32(number) / np.float32(scale))
     return zero_point + round_away(quotient)
 
 
 def round_away(x: float) -> int:
-    """To the nearest whole number, halves away from zero."""
+    """Round to the nearest integer, half away from zero."""
     return int(math.copysign(math.floor(abs(x) + 0.5), x)) if abs(x) < 1 << 52 else int(x)
 
 
 def saturated(x: Expr, zero_point: int, dtype: str) -> Expr:
-    """int32 numbers plus a zero point, held in the range of `dtype`."""
+    """int32 numbers plus a zero point, clipped to the range of `dtype`."""
     low, high = limits(dtype)
     moved = op.add(x, constant(zero_point, "int32")) if zero_point else x
     return cast(op.clip(moved, a_min=low, a_max=high), dtype)
 
 
 def activate(x: Expr, code: int, node: Node) -> Expr:
-    """The activation that is part of an operator, on its result."""
+    """Apply the fused activation of an operator to its result."""
     name = ACTIVATIONS[code] if 0 <= code < len(ACTIVATIONS) else str(code)
     if name == "TANH" and dtype_of(x).is_float:
         return op.tanh(x)
@@ -124,7 +121,7 @@ def activate(x: Expr, code: int, node: Node) -> Expr:
 
 
 def bounded(x: Expr, name: str, t: Tensor) -> Expr:
-    """Held between the bounds of an activation: those of the numbers that integers stand for, where `t` has a scale."""
+    """Clip to the bounds of an activation, quantized if `t` has a scale."""
     low, high = _BOUNDS[name]
     kind = dtype_of(x)
     if low is None:

@@ -1,7 +1,7 @@
-"""Resource variables and hash tables of a model while it is imported.
+"""Resource variables and hash tables of a model during its import.
 
-A compiled model is a function: what a call writes into a variable is read later in that call, and the next call begins
-with what the model's initialization wrote.
+A compiled model is a function: a call can read what it wrote into a variable earlier. The next call starts with the
+values that the model's initialization wrote.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from tilewright.relay.expr import Constant, Expr
 
 @dataclass(slots=True)
 class Resources:
-    """What is held by name and by number: the values of variables, and the keys and values of tables."""
+    """The values of variables, and the keys and values of tables, by name or number."""
 
     variables: dict[Any, Expr] = field(default_factory=dict)
     tables: dict[Any, tuple[Any, Any]] = field(default_factory=dict)
     handles: dict[Expr, Any] = field(default_factory=dict)
-    """What the handle of each `VAR_HANDLE` and `HASHTABLE` names."""
+    """The resource named by the handle of each `VAR_HANDLE` and `HASHTABLE`."""
     done: set[int] = field(default_factory=set)
-    """Graphs of `CALL_ONCE` that were run."""
+    """Graphs of `CALL_ONCE` that have run."""
 
     def handle(self, key: Any) -> Expr:
-        """What stands for a resource in the graph, where nothing reads it but operators of resources."""
+        """A placeholder expression for a resource, which only operators of resources read."""
         found: Expr = Constant(np.zeros(1, np.int32))
         self.handles[found] = key
         return found

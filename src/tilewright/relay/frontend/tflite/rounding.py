@@ -1,4 +1,4 @@
-"""Rounding with halves away from zero, which is how TensorFlow Lite rounds floats."""
+"""Rounding half away from zero, which TensorFlow Lite uses for floats."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tilewright.relay.frontend.tflite.node import constant
 
 
 def rounded_away(x: Expr) -> Expr:
-    """To the nearest whole number, halves away from zero."""
+    """Round to the nearest integer, half away from zero."""
     kind = str(x.tensor_type.dtype)
     whole = op.trunc(x)
     one = op.where(op.greater_equal(op.abs(op.subtract(x, whole)), constant(0.5, kind)), op.sign(x), constant(0, kind))

@@ -1,8 +1,8 @@
-"""The schema of TFLite files as data: what fields each table has, in order, with their types and defaults.
+"""The schema of TFLite files as data: the fields of each table in order, with their types and defaults.
 
-Source: `schema.fbs` of TensorFlow Lite, the format "TFL3". A type is that of a scalar, `str`, a table, `[...]` for a
-vector of such, `union` for a table whose kind the field before says, or `skip` for what nothing here needs. A field
-named `_` is no longer written. Numbers of enumerations are places in the lists below.
+Source: `schema.fbs` of TensorFlow Lite, format "TFL3". A type is a scalar type, `str`, a table, `[...]` for a vector,
+or `union` for a table whose kind the previous field gives. Unused fields have the type `skip`; deprecated fields are
+named `_`. Enumerations are indices into the lists below.
 """
 
 from __future__ import annotations
@@ -159,7 +159,7 @@ STABLEHLO_REDUCE_WINDOW STABLEHLO_SORT STABLEHLO_WHILE STABLEHLO_GATHER STABLEHL
 STABLEHLO_RNG_BIT_GENERATOR REDUCE_WINDOW STABLEHLO_COMPOSITE STABLEHLO_SHIFT_LEFT STABLEHLO_CBRT
 """
 OPERATORS: Final = tuple(_OPERATORS.split())
-"""Names of the operators by their numbers."""
+"""Names of the operators; the position is the number."""
 
 _OPTIONS: Final = """
 NONE Conv2D DepthwiseConv2D ConcatEmbeddings LSHProjection Pool2D SVDF RNN FullyConnected Softmax Concatenation Add
@@ -186,19 +186,19 @@ ELEMENT_TYPES: Final = (
     "float32", "float16", "int32", "uint8", "int64", "string", "bool", "int16", "complex64", "int8", "float64",
     "complex128", "uint64", "resource", "variant", "uint32", "uint16", "int4", "bfloat16", "int2", "uint4",
 )
-"""Names of the types of elements by their numbers."""
+"""Names of the element types; the position is the number."""
 
 PADDINGS: Final = ("SAME", "VALID")
 ACTIVATIONS: Final = ("NONE", "RELU", "RELU_N1_TO_1", "RELU6", "TANH", "SIGN_BIT")
 
 SCALARS: Final = {"i8": "b", "u8": "B", "bool": "?", "u16": "H", "i32": "i", "u32": "I", "i64": "q", "u64": "Q",
                   "f32": "f"}
-"""Types of scalars and their letters for `struct`."""
+"""Scalar types and their `struct` format characters."""
 
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """One field of a table: its place is that in the table's list."""
+    """One field of a table; its position in the table's list is its number."""
 
     name: str
     type: str
@@ -229,4 +229,4 @@ UNIONS: Final = {
     ("DimensionMetadata", "array_segments"): ("NONE", "Int32Vector", "Uint16Vector", "Uint8Vector"),
     ("DimensionMetadata", "array_indices"): ("NONE", "Int32Vector", "Uint16Vector", "Uint8Vector"),
 }
-"""The tables that a union may be, by the number in the field before it. One without fields has no entry in `TABLES`."""
+"""Tables of a union by the number that precedes it. A table without fields has no entry in `TABLES`."""

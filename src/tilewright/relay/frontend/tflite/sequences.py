@@ -1,6 +1,6 @@
-"""Steps of recurrent operators over time: a loop (`relay/loops.py`), or one after another where there are few.
+"""Runs steps of recurrent operators over time: as a loop (`relay/loops.py`), or unrolled for few steps.
 
-A step takes the data of one moment and the states before it, and gives a row of the result and the states behind it.
+A step takes the data of one time step and the states before it; it returns a row of the result and the new states.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from tilewright.relay.loops import Loop, Turn
 Step = Callable[[Sequence[Expr], Sequence[Expr]], tuple[Expr, list[Expr]]]
 
 _FEW: Final = 4
-"""Steps in time that are written one after another rather than looped over."""
+"""Largest number of time steps that is unrolled."""
 
 
 def over_time(data: Sequence[Expr], states: Sequence[Expr], step: Step, reverse: bool = False) -> Expr:
-    """The rows of all steps over data (time, batch, …), along the first dimension."""
+    """Run all steps over data (time, batch, …), and stack the rows along the first dimension."""
     count = data[0].tensor_type.shape[0]
     if count <= _FEW:
         rows: list[Expr] = []
@@ -43,7 +43,7 @@ def over_time(data: Sequence[Expr], states: Sequence[Expr], step: Step, reverse:
 
 
 def sequence(data: Sequence[Expr], states: Sequence[Expr], step: Step, time_major: bool, reverse: bool = False) -> Expr:
-    """The same for either order of time and batch. Raises `ModelError` for data that are not (time, batch, …)."""
+    """`over_time` for either order of time and batch. Raises `ModelError` for data that are not 3-D."""
     if any(x.tensor_type.ndim != 3 for x in data):
         raise ModelError(f"its data have {' and '.join(str(x.tensor_type.ndim) for x in data)} dimensions, and must "
                          "have 3: time, batch and depth; the file is damaged: convert it again", code="TW0107")

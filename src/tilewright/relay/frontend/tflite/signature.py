@@ -19,12 +19,12 @@ def signature(model: Any) -> Signature:
 
 
 def survey(model: Any, shapes: Mapping[str, Any] | None = None) -> tuple[Signature, list[str]]:
-    """The signature, and the files beside the model that hold its tensors: none."""
+    """The signature, and an empty list: no other files hold tensors."""
     return signature(model), []
 
 
 def read(model: Any, shapes: Mapping[str, Any] | None) -> tuple[IRModule, dict[str, Any]]:
-    """`from_tflite` for these shapes of the inputs."""
+    """`from_tflite` with these input shapes."""
     return from_tflite(model, shapes)
 
 

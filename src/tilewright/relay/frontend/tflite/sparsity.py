@@ -1,8 +1,7 @@
-"""Sparse weights of a TFLite file as dense arrays.
+"""Converts sparse weights of a TFLite file to dense arrays.
 
-Source: `SparsityParameters` in schema.fbs, after https://arxiv.org/abs/1510.05217 (TACO): the dimensions in the order
-in which they are stored, blocks behind them; each is dense, or names for every place of the level before which indices
-are there.
+Source: `SparsityParameters` in schema.fbs, after https://arxiv.org/abs/1510.05217 (TACO). Dimensions are in storage
+order, followed by those of blocks. Each is dense, or lists the indices present for each position of the previous level.
 """
 
 from __future__ import annotations

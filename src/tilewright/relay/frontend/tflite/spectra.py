@@ -1,4 +1,4 @@
-"""Fourier transforms and complex numbers, which are pairs of floats along one dimension more."""
+"""Fourier transforms and complex numbers, represented by floats with an additional dimension of two parts."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def rfft2d(x: Value, fft_length: Value, *, node: Node) -> Expr:
 
 
 def _sized(x: Expr, axis: int, size: int) -> Expr:
-    """Cut off, or with zeros behind, so that the dimension is of that size."""
+    """Crop or zero-pad a dimension to `size`."""
     shape = x.tensor_type.shape
     if shape[axis] >= size:
         return slice_axis(x, axis, 0, size) if shape[axis] > size else x
@@ -40,7 +40,7 @@ def _sized(x: Expr, axis: int, size: int) -> Expr:
 
 
 def _turned(x: Expr, count: int, rows: int, columns: int) -> Expr:
-    """Rows of matrices one under another, as those of the turned matrices."""
+    """Transpose each matrix of a vertical stack (count * rows, columns)."""
     return reshape(op.transpose(reshape(x, (count, rows, columns)), axes=(0, 2, 1)), (count * columns, rows))
 
 
@@ -63,7 +63,7 @@ def imag(x: Value, *, node: Node) -> Expr:
 
 @converter("COMPLEX_ABS")
 def complex_abs(x: Value, *, node: Node) -> Expr:
-    """By the larger part, so that squares stay in range."""
+    """The magnitude, divided by the larger part so that squares do not overflow."""
     first, second = op.abs(_part(x, 0, node)), op.abs(_part(x, 1, node))
     large, small = op.maximum(first, second), op.minimum(first, second)
     kind = str(large.tensor_type.dtype)

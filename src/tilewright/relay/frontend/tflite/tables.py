@@ -1,7 +1,7 @@
-"""Functions of 8-bit and 16-bit numbers as tables, which is how TensorFlow Lite computes most of them.
+"""Functions of 8-bit and 16-bit numbers as lookup tables, which is how TensorFlow Lite computes most of them.
 
-An 8-bit function has an entry for each of the 256 values. A 16-bit one has 513 for the whole range, and what is between
-two is on the line between them. Numbers are float32 at every step, so that each entry has the bits of the original.
+An 8-bit table has 256 entries. A 16-bit table has 513 entries over the whole range, with linear interpolation between
+them. All steps are in float32, so that each entry is identical to the original.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _STEPS: Final = 512
 
 
 def away_from_zero(x: Array) -> Array:
-    """To the nearest whole number, halves away from zero, in the type of `x`."""
+    """Round to the nearest integer, half away from zero, in the type of `x`."""
     whole = np.trunc(x)
     return whole + np.where(np.abs(x - whole) >= 0.5, np.copysign(np.ones_like(x), x), np.zeros_like(x))
 
@@ -38,13 +38,13 @@ def by_table(x: Value, table: Array) -> Expr:
 
 
 def numbers(x: Value) -> Array:
-    """The float32 numbers that all values of data of 8 or 16 bits stand for, from the lowest on."""
+    """The float32 numbers for all values of 8-bit or 16-bit data, from the lowest on."""
     low, high = limits(x.dtype)
     return np.float32(x.scale) * (np.arange(low, high + 1) - x.zero_point).astype(np.float32)
 
 
 def stored(values: Array, t: Tensor) -> Array:
-    """float32 numbers as integers of the scale of `t`: times its inverse."""
+    """Quantize float32 numbers to the scale of `t` by multiplying with its reciprocal."""
     scaled = values * (np.float32(1) / np.float32(scale_of(t)))
     low, high = limits(t.dtype)
     whole = away_from_zero(np.nan_to_num(scaled.astype(np.float32), nan=0.0, posinf=1e9, neginf=-1e9))
@@ -53,7 +53,7 @@ def stored(values: Array, t: Tensor) -> Array:
 
 
 def truncated(values: Array, t: Tensor) -> Array:
-    """float32 numbers as integers of the scale of `t`, rounded towards zero before the zero point is added."""
+    """Quantize float32 numbers to the scale of `t`, truncating before the zero point is added."""
     low, high = limits(t.dtype)
     found: Array = np.clip(np.trunc(values / np.float32(scale_of(t))) + zero_point_of(t), low, high).astype(t.dtype)
     return found
@@ -68,7 +68,7 @@ def function_of(x: Value, t: Tensor, function: Function) -> Expr:
 
 
 def sampled(x: Value, t: Tensor, function: Function) -> Array:
-    """The 513-entry table for 16-bit data: entries are moved by half the midpoint error of their interval."""
+    """The 513-entry table for 16-bit data: entries are shifted by half the midpoint error of their interval."""
     low, high = limits("int16")
     scale, zero = np.float32(x.scale), x.zero_point
     least, most = scale * np.float32(low - zero), scale * np.float32(high - zero)
@@ -99,7 +99,7 @@ def interpolation_table(function: Function, least: Any, most: Any, out_least: An
 
 
 def interpolated(x: Expr, table: Array) -> Expr:
-    """16-bit numbers (as int32) looked up in a table of 513 places, on the line between two of them: int16."""
+    """Look up 16-bit numbers (as int32) in a 513-entry table with linear interpolation: int16."""
     place = op.add(x, constant(32768, "int32"))
     index = op.right_shift(place, constant(7, "int32"))
     offset = op.bitwise_and(place, constant(127, "int32"))

@@ -1,4 +1,4 @@
-"""Sizes of convolutions and pools: how much padding SAME is, on each side."""
+"""Padding of convolutions and pools."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tilewright.relay.frontend.tflite.schema import PADDINGS
 
 def padding_of(code: int, sizes: Sequence[int], kernel: Sequence[int], strides: Sequence[int], dilation: Sequence[int],
                node: Node) -> tuple[int, ...]:
-    """What is added before each dimension, then behind each; raises `ModelError` for windows that make no sense."""
+    """Padding before each dimension, then after each; raises `ModelError` for invalid windows."""
     if not 0 <= code < len(PADDINGS):
         node.refuse(f"its padding is {code}; it must be one of 0 (SAME) and 1 (VALID)")
     if any(n < 1 for n in (*kernel, *strides, *dilation)):
@@ -23,5 +23,5 @@ def padding_of(code: int, sizes: Sequence[int], kernel: Sequence[int], strides: 
 
 
 def same_padding(size: int, kernel: int, stride: int, dilation: int) -> int:
-    """The padding with which there are `size / stride` outputs, rounded up."""
+    """Total padding for ceil(size / stride) outputs."""
     return max((-(-size // stride) - 1) * stride + (kernel - 1) * dilation + 1 - size, 0)

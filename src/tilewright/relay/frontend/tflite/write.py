@@ -1,6 +1,6 @@
-"""Tables of TFLite's schema as the bytes of a flatbuffer, which `flatbuffer.py` reads.
+"""Writes tables of TFLite's schema as a flatbuffer, which `flatbuffer.py` reads.
 
-Front to back: a table stands before what it refers to, so every offset leads forward. What is its default is left out.
+Tables precede what they refer to, so all offsets are positive. Fields at their defaults are omitted.
 
 Source: https://flatbuffers.dev/internals
 """
@@ -19,12 +19,11 @@ from tilewright.relay.frontend.tflite.schema import SCALARS, TABLES, UNIONS, Fie
 _SIZES: Final = {kind: struct.calcsize("<" + letter) for kind, letter in SCALARS.items()}
 _WORD: Final = 4
 _STORED: Final = 16
-"""What the bytes of a stored tensor are aligned to."""
+"""Alignment of stored tensors, in bytes."""
 
 
 def model_bytes(values: Mapping[str, Any]) -> bytes:
-    """A model: the fields of its root table by name, tables as mappings, a union as (the name of its table, its
-    fields).
+    """A model from the fields of its root table: tables as mappings, a union as (name of its table, its fields).
 
     Raises `InternalError` for a field that the schema does not have.
     """
@@ -44,7 +43,7 @@ class _Writer:
         struct.pack_into("<I", self.out, slot, target - slot)
 
     def _align(self, size: int, behind: int = 0) -> None:
-        """Fill up so that what comes `behind` bytes later is aligned."""
+        """Add padding so that the position `behind` bytes later is aligned."""
         self.out += bytes(-(len(self.out) + behind) % size)
 
     def _table(self, kind: str, values: Mapping[str, Any]) -> int:
@@ -101,7 +100,7 @@ class _Writer:
 
 
 def _with_kinds_of_unions(kind: str, fields: Sequence[Field], values: Mapping[str, Any]) -> dict[str, Any]:
-    """The values, with the number of a union's table in the field before it."""
+    """The values, with the number of each union's table set."""
     given = dict(values)
     for k, f in enumerate(fields):
         if f.type == "union" and f.name in given:

@@ -16,13 +16,13 @@ from tilewright.relay.expr import Call, Function
 from tilewright.relay.op.registry import Op
 
 PatternTable = Sequence[tuple[Any, ...]]
-"""Rows `(name, pattern)` or `(name, pattern, check)`, in the order in which they are tried."""
+"""Rows `(name, pattern)` or `(name, pattern, check)`, in matching order."""
 
 
 @dataclass(frozen=True)
 class Refusal:
-    """A rejection by a check, usable in place of False: the rule that a match breaks, and the smallest edit of the
-    model that satisfies it.
+    """A rejection by a check, usable in place of False: the violated rule, and the smallest edit of the model that
+    satisfies it.
 
     `change` performs the edit: it maps the match to its replacement.
     """
@@ -41,16 +41,15 @@ Partitioner = Callable[..., IRModule]
 _PARTITIONERS: Final[dict[str, Partitioner]] = {}
 _TABLES: Final[dict[str, PatternTable]] = {}
 _TAKEN: Final[dict[str, Any]] = {}
-"""The accelerators whose tables and partitions are above because they were asked for by name."""
+"""Accelerators whose tables and partitioners are registered because they were requested by name."""
 
 
 list_offloads(_TABLES)
 list_offloads(_PARTITIONERS)
 
 
-def register_pattern_table(compiler: str, table: Callable[[], PatternTable] | None = None) -> Any:
-    """Register the table that the function returns as that of `compiler`; without `table`, a decorator of such a
-    function."""
+def register_pattern_table(compiler: str, table: Callable[[], PatternTable] | None = None) -> Callable[..., Any]:
+    """Register the table that a function returns for `compiler`; without `table`, return a decorator."""
 
     def register(make: Callable[[], PatternTable]) -> Callable[[], PatternTable]:
         _TABLES[compiler] = make()
@@ -60,7 +59,7 @@ def register_pattern_table(compiler: str, table: Callable[[], PatternTable] | No
 
 
 def get_pattern_table(compiler: str) -> PatternTable | None:
-    """The table of `compiler`, or None when it has none."""
+    """The table of `compiler`, or None."""
     if compiler not in _TABLES and compiler in FIELD_TARGETS:
         importlib.import_module(f"{__name__}.{FIELD_TARGETS[compiler]}")
     declared = declared_accelerator(compiler)
@@ -70,7 +69,7 @@ def get_pattern_table(compiler: str) -> PatternTable | None:
 
 
 def _take_plugin(compiler: str) -> None:
-    """The table and the partition of an accelerator by its name, in the place of those of one that it replaced."""
+    """Register the table and partitioner of an accelerator by name, replacing those of an earlier accelerator."""
     found = find_accelerator(compiler)
     if compiler in _TAKEN and found is not _TAKEN[compiler]:
         _TABLES.pop(compiler, None)
@@ -100,10 +99,10 @@ def has_partitioner(compiler: str) -> bool:
 
 
 def partition_for(compiler: str, mod: IRModule, params: Mapping[str, Any] | None = None, **options: Any) -> IRModule:
-    """Return the module with the parts of `compiler` as functions of their own: TVM's `partition_for_<compiler>`.
+    """The module with the parts of `compiler` as separate functions: TVM's `partition_for_<compiler>`.
 
-    A target without a registered function is partitioned by its pattern table and its attributes of operators.
-    `options` are specific to the target. Raises `OptionError` for an unknown target.
+    A target without a registered function is partitioned by its pattern table and its operator attributes. `options`
+    are specific to the target. Raises `OptionError` for an unknown target.
     """
     table = get_pattern_table(compiler)
     if compiler in _PARTITIONERS:
@@ -123,8 +122,7 @@ def __getattr__(name: str) -> Any:
 
 
 def supports(target: str, call: Call) -> bool:
-    """Whether a target computes a call: by the operator's attribute `target.<name>`, or by the name of a composite
-    function."""
+    """Whether a target computes a call, by the operator attribute `target.<name>` or the name of a composite."""
     if isinstance(call.op, Op):
         says = op_attr(call.op.name, f"target.{target}")
         return says is not None and bool(says(call))

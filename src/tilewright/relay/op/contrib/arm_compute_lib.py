@@ -1,6 +1,4 @@
-"""Arm Compute Library (`compute-library` on the command line): supported operators of channels-last float32 and 8-bit
-networks.
-"""
+"""Arm Compute Library (`compute-library` in tvmc): operators of channels-last float32 and 8-bit networks."""
 
 from __future__ import annotations
 
@@ -125,7 +123,7 @@ def _check_pair(dtypes: tuple[str, ...]) -> Any:
 
 
 def pattern_table() -> PatternTable:
-    """The rows of the library, those of several operators first."""
+    """The rows of the library, composites first."""
     pool = is_op("cast")(is_op("nn.avg_pool2d")(is_op("cast")(wildcard())))
     l2_pool = is_op("sqrt")(is_op("nn.avg_pool2d")(is_op("power")(wildcard(), is_constant())))
     return [
@@ -148,7 +146,7 @@ def pattern_table() -> PatternTable:
 
 def partition_for_arm_compute_lib(mod: IRModule, params: dict[str, Any] | None = None,
                                   mod_name: str = "default") -> IRModule:
-    """Return the module with the parts that the library supports as functions for `arm_compute_lib`."""
+    """Partition a module: the parts that the library supports become functions for `arm_compute_lib`."""
     return partition_with(pattern_table(), TARGET, mod, params, mod_name)
 
 

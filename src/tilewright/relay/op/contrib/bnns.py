@@ -75,7 +75,7 @@ def _check_bias(e: Expr, conv: Call) -> bool | Refusal:
 
 
 def _path(e: Expr, name: str) -> list[Call]:
-    """Return the calls from a match to the operator `name`, along the first argument that is not constant."""
+    """The calls from a match to the operator `name`, following the first argument that is not constant."""
     found = [e]
     while found[-1].op.name != name:  # type: ignore[attr-defined]
         found.append(next(a for a in found[-1].args if not isinstance(a, Constant)))  # type: ignore[attr-defined]
@@ -113,7 +113,7 @@ def _check_instance_norm(e: Expr) -> bool | Refusal:
 
 
 def pattern_table() -> PatternTable:
-    """The rows of BNNS, the largest first."""
+    """The rows of BNNS, the largest composites first."""
     convs = [
         (f"bnns.conv2d{'_bias' if bias else ''}{'_' + act.removeprefix('nn.') if act else ''}", _conv2d(bias, act),
          _check_conv2d)
@@ -133,8 +133,7 @@ def pattern_table() -> PatternTable:
 
 
 def partition_for_bnns(mod: IRModule, params: dict[str, Any] | None = None, mod_name: str = "default") -> IRModule:
-    """Return the module with the parts that BNNS supports as functions for `bnns`, after folding constants and batch
-    norms.
+    """Partition a module after folding constants and batch norms: parts that BNNS supports become functions for `bnns`.
 
     This lowers quantized operators to integer arithmetic with the rounding of their runtime, so partition for targets
     of quantized networks first.

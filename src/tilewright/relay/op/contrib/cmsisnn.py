@@ -40,7 +40,7 @@ def _product(name: str, data: DFPattern) -> DFPattern:
 
 
 def _zero_for_wide(e: Expr, zeros: Iterable[Expr], what: str) -> Rule:
-    """A tensor of int16 has the zero point 0; the functions for it take no other."""
+    """The zero point of an int16 tensor is 0, as its functions require."""
     found = [z for z in zeros if np.any(value_of(z))]
     return (
         str(tensor(e).dtype) != "int16" or not found,
@@ -50,9 +50,7 @@ def _zero_for_wide(e: Expr, zeros: Iterable[Expr], what: str) -> Rule:
 
 
 def _product_rules(e: Expr, name: str) -> list[Rule]:
-    """Return the common rules of convolutions and products: types, zero points of input, weight and result, and the
-    bias.
-    """
+    """The common rules of convolutions and products: types, zero points of input, weight and result, and the bias."""
     chain = chain_to(e, name)
     call = chain[-1]
     data, requantize = call.args[0], inner(e, "qnn.requantize")
@@ -85,7 +83,7 @@ def _check_pool(e: Expr) -> bool | Refusal:
     while call.op.name in ("cast", "clip"):
         call = call.args[0]
     shape, numbers = tensor(call).shape, [float(value_of(a)) for a in call.args[1:]]
-    # of plain means, what the pattern has widened
+    # for plain means, the value before the pattern's cast
     data = call.args[0].args[0] if call.op.name == "nn.avg_pool2d" else call.args[0]
     return kept([
         attr_is(call, "layout", ("NHWC",)), dtype_is(e, SIGNED_OR_WIDE, "the result"),
@@ -151,7 +149,7 @@ def pattern_table() -> PatternTable:
 
 
 def partition_for_cmsisnn(mod: IRModule, params: dict[str, Any] | None = None, mod_name: str = "default") -> IRModule:
-    """Return the module with the parts that CMSIS-NN supports as functions for `cmsis-nn`."""
+    """Partition a module: the parts that CMSIS-NN supports become functions for `cmsis-nn`."""
     return partition_with(pattern_table(), TARGET, mod, params, mod_name)
 
 

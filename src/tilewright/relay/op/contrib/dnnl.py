@@ -1,4 +1,4 @@
-"""oneDNN: its pattern table, the checks of each row, and the partition of a network.
+"""oneDNN: its pattern table, the checks of each row, and the partitioning of a network.
 
     conv2d | conv2d_transpose | dense, then bias, residual, and relu | clip | tanh | gelu | swish | …      one primitive
     batch_matmul, pools, softmax, layer_norm, elementwise functions, sums and products, concatenate, reshape    one each
@@ -44,7 +44,7 @@ GLOBAL_POOLS: Final = ("nn.global_avg_pool2d", "nn.global_max_pool2d")
 BINARIES: Final = ("add", "multiply", "subtract", "divide", "maximum", "minimum")
 VIEWS: Final = ("reshape", "nn.batch_flatten", "squeeze", "expand_dims", "transpose")
 HEAVY: Final = (*CONVOLUTIONS, *TRANSPOSED, "nn.dense", "nn.batch_matmul")
-"""What makes a sub-graph worth handing over."""
+"""Operators that make a subgraph worth offloading."""
 UNARY: Final[dict[str, Callable[[Any], tuple[str, float, float]]]] = {
     "nn.relu": lambda op: ("relu", 0.0, 0.0),
     "nn.leaky_relu": lambda op: ("relu", float(op.alpha), 0.0),
@@ -56,12 +56,11 @@ UNARY: Final[dict[str, Callable[[Any], tuple[str, float, float]]]] = {
     "sqrt": lambda op: ("sqrt", 0.0, 0.0),
     "abs": lambda op: ("abs", 0.0, 0.0),
 }
-"""Functions of one element: their name in oneDNN, alpha and beta."""
+"""Elementwise functions: their name in oneDNN, alpha and beta."""
 
 
 class Activation:
-    """A function of one element that is written with several operators: how it looks around `x`, and the constants in
-    it."""
+    """An activation composed of several operators: its pattern around `x`, and the required constants."""
 
     def __init__(self, name: str, x: DFPattern) -> None:
         self.numbers: dict[DFPattern, float] = {}
@@ -75,7 +74,7 @@ class Activation:
         return made
 
     def fits(self, found: Mapping[DFPattern, Sequence[Any]]) -> bool:
-        """Whether the constants of a match are those of the function."""
+        """Whether the constants of a match are the required ones."""
         constants = [(found[p][0].value, wanted) for p, wanted in self.numbers.items() if p in found]
         return all(c.size == 1 and math.isclose(float(c.reshape(-1)[0]), wanted, rel_tol=1e-5)
                    for c, wanted in constants)
@@ -102,7 +101,7 @@ def _hard_swish(x: DFPattern, number: _Number) -> DFPattern:
 
 ACTIVATIONS: Final = {"gelu": (_gelu, "gelu", 0.0, 0.0), "swish": (_swish, "swish", 1.0, 0.0),
                       "hard_swish": (_hard_swish, "hard_swish", 1 / 6, 0.5)}
-"""How each is written; its name in oneDNN, alpha and beta."""
+"""The pattern of each; its name in oneDNN, alpha and beta."""
 
 
 def _any_of(names: Sequence[str]) -> DFPattern:
@@ -113,9 +112,9 @@ def _any_of(names: Sequence[str]) -> DFPattern:
 
 
 def _row(name: str, anchor: DFPattern, epilogue: str = "") -> tuple[str, DFPattern, Callable[[Expr], bool | Refusal]]:
-    """Return the row of an anchor with an optional bias, residual and activation, or another elementwise function.
+    """The row of an anchor with an optional bias, residual and activation, or another elementwise function.
 
-    In a sum of two anchors, one takes the other as its residual: the left one, unless it has further users.
+    In a sum of two anchors, one takes the other as its residual: the left one, unless it has other users.
     """
     pattern, activation, residual = anchor, None, wildcard()
     if epilogue and not isinstance(anchor, WildcardPattern):
@@ -152,7 +151,7 @@ def _row(name: str, anchor: DFPattern, epilogue: str = "") -> tuple[str, DFPatte
 
 
 def _types(value: Expr) -> Refusal | None:
-    """Return the reason why oneDNN does not support a value or its inputs; None if it does."""
+    """The reason why oneDNN does not support a value or its inputs, or None."""
     for e in (*(value.args if isinstance(value, Call) else ()), value):
         kinds = e.known_type()
         for t in kinds.fields if isinstance(kinds, TupleType) else (kinds,):
@@ -251,7 +250,7 @@ register_pattern_table(TARGET, pattern_table)
 
 def partition_for_dnnl(mod: IRModule, params: Mapping[str, Any] | None = None, mod_name: str = "default",
                        prune: bool = True) -> IRModule:
-    """Return the module with the parts that oneDNN computes as functions of `Compiler="dnnl"`; `params` become
+    """Partition a module: the parts that oneDNN computes become functions of `Compiler="dnnl"`; `params` become
     constants.
 
     With `prune`, subgraphs without a convolution or matrix product stay with the compiler, which fuses them.
@@ -277,7 +276,7 @@ def _is_heavy(function: Function) -> bool:
 
 
 def _without_composites(function: Function) -> Function:
-    """Composite functions that no other compiler takes, in the place of their calls."""
+    """Inline composite functions outside of functions for other compilers."""
     if "Compiler" in function.attrs:
         return function
 

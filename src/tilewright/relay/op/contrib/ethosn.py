@@ -54,7 +54,7 @@ def _product(name: str, data: DFPattern, optional_bias: bool) -> DFPattern:
 
 
 def _pointwise(name: str) -> DFPattern:
-    """A function of real numbers between two conversions, or the quantized operator of the same meaning."""
+    """The pattern of a float function between dequantize and quantize, or of the equivalent quantized operator."""
     real = is_op("qnn.quantize")(is_op(name)(is_op("qnn.dequantize")(wildcard(), *_constants(2))), *_constants(2))
     return is_op(f"qnn.{name.removeprefix('nn.')}")(wildcard(), *_constants(4)) | real
 
@@ -176,7 +176,7 @@ def _check_pointwise(e: Expr) -> bool | Refusal:
 
 
 def _check_tanh(e: Expr) -> bool | Refusal:
-    """Accept tanh with the output scale 1/128 and the middle as zero point."""
+    """Accept tanh with the output scale 1/128 and the middle of the range as zero point."""
     scale, zero = (value_of(a) for a in e.args[-2:])  # type: ignore[attr-defined]
     middle = 0 if str(tensor(e).dtype) == "int8" else 128
     found = _check_pointwise(e)
@@ -245,7 +245,7 @@ def _check_sum(e: Expr) -> bool | Refusal:
 
 
 def _check_with_constant(of_channels: bool) -> Any:
-    """Of a sum or product with a constant: one number, or one for each channel."""
+    """The check of a sum or product with a constant: a scalar, or if `of_channels`, one number per channel."""
     def check(e: Expr) -> bool | Refusal:
         a, b = _operands(e)
         data, constant = (b, a) if isinstance(a, Constant) else (a, b)
@@ -324,7 +324,7 @@ def pattern_table() -> PatternTable:
 
 def partition_for_ethosn(mod: IRModule, params: dict[str, Any] | None = None, mod_name: str = "default",
                          variant: str = "n78", **opts: Any) -> IRModule:
-    """Return the module with the parts that Ethos-N supports as functions for `ethos-n`.
+    """Partition a module: the parts that Ethos-N supports become functions for `ethos-n`.
 
     `opts` are the options of the driver (`sram_size`, `tops`, `ple_ratio`), kept as attributes of the functions. Raises
     `OptionError` for another variant.
@@ -349,7 +349,7 @@ def partition_for_ethosn(mod: IRModule, params: dict[str, Any] | None = None, mo
 
 
 def partition_for_ethosn77(mod: IRModule, params: dict[str, Any] | None = None, **opts: Any) -> IRModule:
-    """For an Ethos-N77, which has no variants."""
+    """Partition for an Ethos-N77, which has no options."""
     if opts:
         raise OptionError(f"an Ethos-N77 has no options, and was given {', '.join(opts)}", code="TW0902")
     return partition_for_ethosn(mod, params, variant="n77")
@@ -357,7 +357,7 @@ def partition_for_ethosn77(mod: IRModule, params: dict[str, Any] | None = None, 
 
 def partition_for_ethosn78(mod: IRModule, params: dict[str, Any] | None = None, mod_name: str = "default",
                            **opts: Any) -> IRModule:
-    """For an Ethos-N78; `opts` are its variant's (`tops`, `ple_ratio`, `sram_size`)."""
+    """Partition for an Ethos-N78; `opts` are its driver options (`tops`, `ple_ratio`, `sram_size`)."""
     return partition_for_ethosn(mod, params, mod_name, variant="n78", **opts)
 
 

@@ -1,6 +1,6 @@
 """Arm Ethos-U55, -U65 and -U85: supported operators of channels-last 8-bit networks for Arm's compiler Vela.
 
-A part is written as a TFLite file, so a row is an operator of TFLite, and the device rounds as TensorFlow Lite's
+A part is written as a TFLite file, so each row is an operator of TFLite. The device rounds like TensorFlow Lite's
 reference kernels.
 """
 
@@ -142,8 +142,9 @@ def pattern_table() -> PatternTable:
 
 def partition_for_ethosu(mod: IRModule, params: dict[str, Any] | None = None, mod_name: str = "default",
                          accelerator_config: str = "ethos-u55-256") -> IRModule:
-    """Return the module with the parts that Ethos-U supports as functions for `ethos-u`. Vela compiles them for
-    `accelerator_config` when the program is built.
+    """Partition a module: the parts that Ethos-U supports become functions for `ethos-u`.
+
+    Vela compiles them for `accelerator_config` when the program is built.
     """
     found = partition_with(pattern_table(), TARGET, mod, params, mod_name)
     return found.map_functions(lambda f: f.with_attr("ethos-u.accelerator_config", accelerator_config)

@@ -1,6 +1,4 @@
-"""Rules for the checks of pattern tables: a check is a list of rules, and reports the broken rule and the edit that
-satisfies it.
-"""
+"""Rules for the checks of pattern tables; a violated rule reports its text and the edit that satisfies it."""
 
 from __future__ import annotations
 
@@ -19,19 +17,20 @@ from tilewright.relay.op.registry import Op
 from tilewright.relay.visitor import operands, with_operands
 
 Rule = tuple[bool, str, str] | tuple[bool, str, str, Callable[[Any], Any]]
-"""Whether it is kept, the rule, the edit that keeps it, and what makes that edit of the match, where a program can
-(`edited`)."""
+"""Whether the rule holds, its text, the required edit, and optionally a function of the match that makes it (`edited`).
+"""
 
 
 def kept(rules: Iterable[Rule]) -> bool | Refusal:
-    """True where all rules are kept; else a `Refusal` with the first that is not. Later rules are not looked at, so
-    they may rely on it."""
+    """True if all rules hold, otherwise a `Refusal` with the first violated one; later rules may assume earlier ones.
+    """
     return next((Refusal(*broken) for ok, *broken in rules if not ok), True)
 
 
 def edited(name: str, arguments: Mapping[int, Any] | None = None, **attributes: Any) -> Callable[[Any], Any]:
-    """Return the edit that gives the nearest call of the operator `name`, along first arguments, these attributes and
-    constant arguments.
+    """A function that edits a match: the nearest call of operator `name` gets these attributes and constant arguments.
+
+    The call is searched along first arguments.
     """
 
     def change(root: Any) -> Any:
@@ -49,19 +48,19 @@ def edited(name: str, arguments: Mapping[int, Any] | None = None, **attributes: 
 
 
 def result_quantized(root: Any, scale: float, zero: int) -> Callable[[Any], Any]:
-    """Return the edit that replaces the scale and zero point of the result, the last arguments of the last call."""
+    """A function that replaces the scale and zero point of a match's result, the last arguments of the last call."""
     count = len(root.args)
     return edited(root.op.name, {count - 2: scale, count - 1: zero})
 
 
 def _constant_like(old: Expr, value: Any) -> Constant:
-    """Return a constant of that value and the type of the replaced constant."""
+    """A constant filled with `value`, of the type of the replaced constant."""
     kind = tensor(old)
     return Constant(np.full(kind.concrete_shape, value, kind.dtype.numpy()))
 
 
 def tensor(e: Expr) -> TensorType:
-    """Return the type of a tensor. Raises `CompileError` for other values."""
+    """The type of a tensor. Raises `CompileError` for other values."""
     kind = e.checked_type
     if not isinstance(kind, TensorType):
         raise CompileError(f"a pattern's value is a tensor, and here it is {kind!r}", e.span, code="TW0413")
@@ -69,7 +68,7 @@ def tensor(e: Expr) -> TensorType:
 
 
 def value_of(e: Expr) -> Any:
-    """The value of a constant; raises `CompileError` for another expression."""
+    """The value of a constant. Raises `CompileError` for other expressions."""
     if not isinstance(e, Constant):
         raise CompileError(f"a pattern's constant is a {type(e).__name__} here; match it with is_constant()", e.span,
                            code="TW0413")
@@ -77,15 +76,13 @@ def value_of(e: Expr) -> Any:
 
 
 def inner(e: Expr, name: str) -> Call:
-    """Return the nearest call of the operator `name` at or above `e`, along first arguments. Raises `CompileError`
-    without one.
-    """
+    """The nearest call of operator `name` at or above `e`, along first arguments. Raises `CompileError` without one."""
     return chain_to(e, name)[-1]
 
 
 def chain_to(e: Expr, name: str) -> list[Call]:
-    """Return the calls from `e` to the nearest call of the operator `name`, along first arguments. Raises
-    `CompileError` without one.
+    """The calls from `e` to the nearest one of operator `name`, along first arguments. Raises `CompileError` without
+    one.
     """
     found: list[Call] = []
     at: Any = e
@@ -98,7 +95,7 @@ def chain_to(e: Expr, name: str) -> list[Call]:
 
 
 def bias_is_of_channels(chain: Sequence[Call]) -> Rule:
-    """The bias of a convolution or a product, the last call of `chain`, is added along the axis of its channels."""
+    """The bias of a convolution or product, the last call of `chain`, is added along its channel axis."""
     product, bias = chain[-1], next((c for c in chain if c.op.name == "nn.bias_add"), None)
     op: Any = product.op
     channels = (getattr(op, "out_layout", "") or getattr(op, "data_layout", "NC")).index("C")
@@ -109,13 +106,13 @@ def bias_is_of_channels(chain: Sequence[Call]) -> Rule:
 
 
 def dtype_is(e: Expr, allowed: Sequence[str], what: str) -> Rule:
-    """`e` is of one of the dtypes."""
+    """The dtype of `e` is one of `allowed`."""
     found = str(tensor(e).dtype)
     return found in allowed, f"{what} is {found}; it is {' or '.join(allowed)} there", f"convert {what} to {allowed[0]}"
 
 
 def rank_is(e: Expr, allowed: Sequence[int], what: str) -> Rule:
-    """`e` has one of the numbers of dimensions."""
+    """The rank of `e` is one of `allowed`."""
     rank = len(tensor(e).shape)
     return (rank in allowed, f"{what} has {rank} dimensions; it has {' or '.join(map(str, allowed))} there",
             f"reshape {what}")
@@ -137,13 +134,12 @@ def weight_is_around_zero(call: Call) -> Rule:
 
     rule = f"the zero point of the weight of {call.op.name} is {zero}; it is 0 there"
     found = not np.any(zero), rule, "quantize the weight around 0"
-    # unsigned bytes have no room for what is less than 0
+    # an unsigned weight has no negative numbers
     return (*found, change) if np.issubdtype(weight.dtype, np.signedinteger) else found
 
 
 def _around_zero(call: Call, weight: Any, zero: Any) -> Any:
-    """Return the weight less its zero point, a scalar or one for each output channel, clamped to the range of its type.
-    """
+    """The weight minus its zero point (a scalar, or one per output channel), clipped to the range of its type."""
     op: Any = call.op
     if np.size(zero) > 1:
         outputs = op.kernel_layout.index("O") if "kernel_layout" in op.attributes() else 0
@@ -153,7 +149,7 @@ def _around_zero(call: Call, weight: Any, zero: Any) -> Any:
 
 
 def attr_is(call: Call, name: str, allowed: Sequence[Any]) -> Rule:
-    """An attribute of a call is one of the values."""
+    """The attribute `name` of a call is one of `allowed`."""
     found = getattr(call.op, name)
     return (found in allowed, f"{name} of {call.op.name} is {found}; it is {' or '.join(map(str, allowed))} there",
             f"make {name} {allowed[0]}")
@@ -163,8 +159,10 @@ def partition_with(
     table: PatternTable, target: str, mod: IRModule, params: dict[str, Any] | None, mod_name: str = "default",
     before: Sequence[Pass] = (), after: Sequence[Pass] = (),
 ) -> IRModule:
-    """TVM's `partition_for_<target>`: bind the parameters, compose the patterns of `table`, assign them to `target`,
-    make functions.
+    """Implementation of TVM's `partition_for_<target>`.
+
+    Binds the parameters, makes composites of the patterns of `table`, assigns them to `target`, and makes functions of
+    them.
     """
     from tilewright.backends.accelerators import library_calls
     from tilewright.relay import transform

@@ -130,7 +130,7 @@ class Task:
         return f"Task(func_name={self.name}, args={self.args}, kwargs={self.kwargs}, workload={self.workload})"
 
 
-def template(task_name: str, func: Callable[..., Any] | None = None) -> Any:
+def template(task_name: str, func: Callable[..., Any] | None = None) -> Callable[..., Any]:
     """Register a function, which returns a schedule and its tensors, as a template (a decorator)."""
 
     def register(f: Callable[..., Any]) -> Callable[..., Any]:

@@ -31,7 +31,7 @@ _COMPUTES: Final[dict[str, Function]] = {}
 """The registered computations by task, filled while modules are imported and by programs."""
 
 
-def register_topi_compute(task_name: str, func: Function | None = None) -> Any:
+def register_topi_compute(task_name: str, func: Function | None = None) -> Function:
     """Register `func(cfg, *args)` as the computation of a task, and return the same function of `args`; without `func`,
     a decorator."""
 
@@ -51,7 +51,7 @@ def register_topi_compute(task_name: str, func: Function | None = None) -> Any:
     return register if func is None else register(func)
 
 
-def register_topi_schedule(task_name: str, func: Function | None = None) -> Any:
+def register_topi_schedule(task_name: str, func: Function | None = None) -> Function:
     """Register `func(cfg, outs)` as the schedule of a task, and return the same function of `outs`; without `func`, a
     decorator.
 
