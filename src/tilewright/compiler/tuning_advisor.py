@@ -38,7 +38,7 @@ class Advisor(ABC):
     def decisions(
         self, function: Function, constants: Sequence[bool], target: Target
     ) -> Mapping[str, int | str] | None:
-        """Return the decisions for a fused function (`topi/decisions.py`); None: the analytical model's.
+        """Return the decisions for a fused function (`backends/decisions.py`); None: the analytical model's.
 
         Argument k of the function is known while compiling where `constants[k]` is true.
         """

@@ -146,7 +146,7 @@ def _along_keys(dot: Dot, at: Along, s: PrimExpr, keys: int, dtype: DataType) ->
 
 
 def _powers(scores: te.Tensor, dtype: DataType, dot: Dot) -> tuple[te.Tensor, te.Tensor]:
-    """Return the maximum [b, h, t] over the keys, and exp(scores - maximum) [b, h, s, t] as steps of the sum over keys."""
+    """Return the maximum [b, h, t] over the keys, and exp(scores - maximum) [b, h, s, t] as steps of the sum."""
     batch, heads, keys, padded = scores.extents
     r = te.reduce_axis((0, keys), "r")
     most = te.compute(
