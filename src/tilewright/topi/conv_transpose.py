@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 from tilewright import te
@@ -10,6 +9,7 @@ from tilewright.base.types import DataType
 from tilewright.scalar import expr as E
 from tilewright.scalar.expr import PrimExpr, Var
 from tilewright.topi.kinds import Reduction
+from tilewright.topi.layouts import placed
 from tilewright.topi.windows import Ints
 
 
@@ -36,8 +36,8 @@ def conv_transpose(
                 reached = E.all_of(reached, E.compare(E.EQ, E.floormod(position, strides[k]), 0))
             where.append(E.floordiv(position, strides[k]))
         ic = E.add(E.mul(E.floordiv(c, width), depth), channel.var)
-        x = data(*at_axes((n, ic, *where), data_order))
-        w = weight(*at_axes((ic, E.floormod(c, width), *(t.var for t in taps)), kernel_order))
+        x = data(*placed(data_order, (n, ic, *where)))
+        w = weight(*placed(kernel_order, (ic, E.floormod(c, width), *(t.var for t in taps))))
         return te.sum(
             E.if_then_else(reached, E.mul(E.cast(out_dtype, x), E.cast(out_dtype, w)), E.const(0, out_dtype)),
             axis=[*taps, channel]
@@ -46,11 +46,3 @@ def conv_transpose(
     result = (shape[0], width * groups, *sizes)
     total = te.compute([result[d] for d in out_order], element, name="conv_transpose", schedule=Reduction())
     return te.compute(total.shape, total, name="conv_transpose_out")
-
-
-def at_axes(indices: Sequence[Any], order: Ints) -> list[Any]:
-    """Return indices in normal order, rearranged to the dimensions that `order` gives."""
-    where: list[Any] = [None] * len(order)
-    for v, d in zip(indices, order, strict=True):
-        where[d] = v
-    return where

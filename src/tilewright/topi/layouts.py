@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
+from operator import itemgetter
+from typing import Any
 
 from tilewright.base.errors import ShapeError
 from tilewright.tir.data_layout import layout
@@ -48,9 +50,6 @@ def axes_of_layout(name: str) -> tuple[int, ...]:
     return tuple(known.index_of(c) for c in "NDHWC" if c in known)
 
 
-def placed(place: tuple[int, ...], sizes: Sequence[int]) -> list[int]:
-    """Return the shape whose axes `place` have `sizes`."""
-    shape = [0] * len(sizes)
-    for d, size in zip(place, sizes, strict=True):
-        shape[d] = size
-    return shape
+def placed(place: Sequence[int], values: Sequence[Any]) -> list[Any]:
+    """Return `values`, such as sizes or indices, each at the axis that `place` gives."""
+    return [value for _, value in sorted(zip(place, values, strict=True), key=itemgetter(0))]

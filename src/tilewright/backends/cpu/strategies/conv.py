@@ -128,10 +128,7 @@ class Geometry(Window):
     ) -> tuple[PrimExpr, PrimExpr]:
         """The input element under a tap, and the condition that it is not padding."""
         place, inside = self.under(point, taps)
-        where: list[Any] = [None] * len(self.place)
-        for d, i in zip(self.place, (n, *place, channel), strict=True):
-            where[d] = i
-        return self.data(*where), inside
+        return self.data(*placed(self.place, (n, *place, channel))), inside
 
     def spread(self, outputs: int, outside: PrimExpr) -> Geometry:
         """The same over a copy of the image in which the padding, `outside`, is beside it: no tap is tested, wherever
@@ -247,12 +244,9 @@ def _pack(
         *steps, column = rest
         *outer, ic, last = steps if shared else (*steps[:-2], steps[-1], steps[-2])
         c = panel * columns + column
-        where: list[Any] = [None] * len(kernel)
 
         def at(*inside: Value) -> PrimExpr:
-            for d, v in zip(kernel, (group * channels + c, *inside), strict=True):
-                where[d] = v
-            return weight(*where)
+            return weight(*placed(kernel, (group * channels + c, *inside)))
 
         if dot in ROWS.values():
             word = dot.element(lambda k: at(ic, *outer, mul(last, dot.width) + k), const(0, "int64"))
@@ -272,9 +266,7 @@ def _pointwise(
     columns, depth = wshape[kernel[0]], wshape[kernel[1]]
 
     def element(n: PrimExpr, k: PrimExpr) -> PrimExpr:
-        where: list[Any] = [0] * len(kernel)
-        where[kernel[0]], where[kernel[1]] = n, k
-        return weight(*where)
+        return weight(*placed(kernel, (n, k, *(0,) * (len(kernel) - 2))))
 
     def matrix(w: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
         return w.transpose(kernel).reshape(columns, depth)
@@ -312,11 +304,7 @@ def depthwise(
         return np.ascontiguousarray(w.transpose(*kernel[2:], kernel[0], kernel[1]).reshape(*ksize, channels))
 
     def element(*i: Value) -> PrimExpr:
-        where: list[Any] = [0] * len(kernel)
-        for d, v in zip(kernel[2:], i[:-1], strict=True):
-            where[d] = v
-        where[kernel[0]] = i[-1]
-        return weight(*where)
+        return weight(*placed(kernel, (i[-1], 0, *i[:-1])))
 
     if ksize[0] > 1 and strides[-1] == 1 and not options.machine.scalar and dot_of(
         data.dtype, weight.dtype, out_dtype, FOURS.width, options

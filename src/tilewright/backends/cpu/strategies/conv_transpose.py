@@ -13,7 +13,7 @@ from tilewright.backends.cpu.strategies.schedules.open_rows import balanced_pixe
 from tilewright.backends.kernel_options import KernelOptions
 from tilewright.base.types import DataType
 from tilewright.scalar.expr import PrimExpr, Var, cast, floordiv, floormod
-from tilewright.topi.conv_transpose import at_axes
+from tilewright.topi.layouts import placed
 from tilewright.topi.windows import Ints
 
 
@@ -28,7 +28,7 @@ def without_overlap(
 
     def element(n: PrimExpr, k: PrimExpr) -> PrimExpr:
         tap = unflatten(floordiv(n, channels), taps)
-        return weight(*at_axes((k, floormod(n, channels), *tap), kernel_order))
+        return weight(*placed(kernel_order, (k, floormod(n, channels), *tap)))
 
     def matrix(w: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
         n = len(taps)

@@ -25,6 +25,7 @@ from tilewright.backends.cpu.strategies.tiles import Tile, conv_tile
 from tilewright.backends.kernel_options import KernelOptions
 from tilewright.base.types import DataType
 from tilewright.scalar.expr import PrimExpr, Value, Var, all_of, as_expr, cast, const, floordiv, floormod, if_then_else
+from tilewright.topi.layouts import placed
 
 Array = np.ndarray[Any, Any]
 Ints = Sequence[int]
@@ -80,15 +81,12 @@ def convolution(
             left_bytes=2 * math.prod(padded.extents),
         ),
     )
-    shape = [0] * 4
-    for d, size in zip(out_place, (batch, *out, channels), strict=True):
-        shape[d] = size
 
     def result(*i: Var) -> PrimExpr:
         n, oh, ow, oc = (i[d] for d in out_place)
         return cast(out_dtype, acc(n, oh, ow, 0, oc))
 
-    return te.compute(shape, result, name="conv_out")
+    return te.compute(placed(out_place, (batch, *out, channels)), result, name="conv_out")
 
 
 def _padded(data: te.Tensor, ksize: Ints, strides: Ints, padding: Ints, dilation: Ints) -> te.Tensor:
@@ -126,10 +124,8 @@ def _packed(weight: te.Tensor, kernel: tuple[int, ...], panels: int, tile: Tile)
         oc = panel * tile.columns + column
 
         def at(kw: Value) -> PrimExpr:
-            where: list[Any] = [None] * 4
-            for d, v in zip(kernel, (oc, c, kh, kw), strict=True):
-                where[d] = v
-            return if_then_else(all_of(oc < channels, as_expr(kw) < width), weight(*where), const(0, weight.dtype))
+            w = weight(*placed(kernel, (oc, c, kh, kw)))
+            return if_then_else(all_of(oc < channels, as_expr(kw) < width), w, const(0, weight.dtype))
 
         return PAIRS.element(at, p)
 

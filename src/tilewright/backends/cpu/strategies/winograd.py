@@ -49,6 +49,7 @@ from tilewright.scalar.expr import (
     sub,
 )
 from tilewright.scalar.intrinsics import fma
+from tilewright.topi.layouts import placed
 from tilewright.topi.winograd import TAPS, Row, chosen, matrices
 
 Array = np.ndarray[Any, Any]
@@ -174,10 +175,7 @@ def _pack(weight: te.Tensor, kernel: tuple[int, ...], z: Cut, tile: Tile) -> te.
         o = panel * tile.columns + column
 
         def at(r: int, s: int) -> PrimExpr:
-            where: list[Any] = [None] * len(kernel)
-            for d, v in zip(kernel, (o, floormod(k, depth), r, s), strict=True):
-                where[d] = v
-            return weight(*where)
+            return weight(*placed(kernel, (o, floormod(k, depth), r, s)))
 
         value = transformed_weight(z, xi, at)
         own = compare(EQ, floordiv(k, depth), floordiv(floormod(o, z.part_channels), channels))

@@ -35,6 +35,7 @@ from tilewright.backends.cpu.strategies.winograd import (
 from tilewright.backends.cpu.strategies.winograd_choice import VolumeCut
 from tilewright.backends.kernel_options import KernelOptions
 from tilewright.scalar.expr import PrimExpr, Value, Var, add, all_of, const, floordiv, floormod, if_then_else, mul
+from tilewright.topi.layouts import placed
 from tilewright.topi.winograd import TAPS, chosen, matrices
 
 Array = np.ndarray[Any, Any]
@@ -124,10 +125,7 @@ def _pack(weight: te.Tensor, kernel: tuple[int, ...], v: VolumeCut, tile: Tile) 
         o = panel * tile.columns + column
 
         def at(r: int, s: int) -> PrimExpr:
-            where: list[Any] = [None] * len(kernel)
-            for d, index in zip(kernel, (o, k, tap, r, s), strict=True):
-                where[d] = index
-            return weight(*where)
+            return weight(*placed(kernel, (o, k, tap, r, s)))
 
         return if_then_else(o < z.channels, transformed_weight(z, xi, at), const(0, "float32"))
 
