@@ -15,14 +15,9 @@ import numpy as np
 from PIL import Image
 
 from op_examples import Array, Example, scalar
-from tilewright.relay.op.complex_numbers import ComplexOfParts, ComplexParts
-from tilewright.relay.op.data_dependent import SparseFillEmptyRows
-from tilewright.relay.op.dictionaries import CastMap, DictVectorize, StringIndex, ZipMap
-from tilewright.relay.op.image_decoding import DecodeImage
-from tilewright.relay.op.linalg import Eig, LDLFactor, LDLSolve
-from tilewright.relay.op.native_texts import TextCount, TextCountGrams, TextIndex
-from tilewright.relay.op.selection import ArgWhere, UniqueSlices
-from tilewright.relay.op.text import (
+from tilewright.relay.op.classic.dictionaries import CastMap, DictVectorize, StringIndex, ZipMap
+from tilewright.relay.op.classic.native_texts import TextCount, TextCountGrams, TextIndex
+from tilewright.relay.op.classic.text import (
     RegexFullMatch,
     StringConcat,
     StringNormalize,
@@ -31,7 +26,12 @@ from tilewright.relay.op.text import (
     TfIdfVectorize,
     TokensTfIdf,
 )
-from tilewright.topi.texts import gram_tree, letters_of, word_table
+from tilewright.relay.op.complex_numbers import ComplexOfParts, ComplexParts
+from tilewright.relay.op.data_dependent import SparseFillEmptyRows
+from tilewright.relay.op.image_decoding import DecodeImage
+from tilewright.relay.op.linalg import Eig, LDLFactor, LDLSolve
+from tilewright.relay.op.selection import ArgWhere, UniqueSlices
+from tilewright.topi.classic.texts import gram_tree, letters_of, word_table
 
 
 @dataclass(frozen=True)

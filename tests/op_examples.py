@@ -12,11 +12,10 @@ from tilewright.relay.expr import Call, Expr, Tuple, Var, var
 from tilewright.relay.op import (
     OPS,
     broadcast,
-    coupling,
+    classic,
     create,
     einsum,
     elementwise,
-    ensembles,
     fast_math,
     fixed_point,
     image,
@@ -234,9 +233,9 @@ def _ensembles() -> list[Example]:
     for n, entries, how, missing in ((1, 1, "sum", True), (3, 3, "max", True), (4, 2, "min", True), (2, 1, "sum", True)):
         targets, weights = whole(3, entries, low=0, high=n), real(3, entries)
         tables = (np.abs(features) if not missing else features, thresholds, children, roots, depths, targets, weights)
-        found.append(Example(ensembles.TreeEnsemble(n, how, missing), (rows, *tables)))
-    found.append(Example(ensembles.TreeEnsemble(1), (real(3, 3), np.abs(features) % 3, thresholds, children, np.tile(roots, 5), np.tile(depths, 5), whole(3, 1, low=0, high=1), real(3, 1))))
-    found += [Example(coupling.PairwiseCoupling(k), (real(4, k * (k - 1) // 2, low=0.1, high=0.9),)) for k in (2, 3, 4)]
+        found.append(Example(classic.ensembles.TreeEnsemble(n, how, missing), (rows, *tables)))
+    found.append(Example(classic.ensembles.TreeEnsemble(1), (real(3, 3), np.abs(features) % 3, thresholds, children, np.tile(roots, 5), np.tile(depths, 5), whole(3, 1, low=0, high=1), real(3, 1))))
+    found += [Example(classic.coupling.PairwiseCoupling(k), (real(4, k * (k - 1) // 2, low=0.1, high=0.9),)) for k in (2, 3, 4)]
     return found
 
 

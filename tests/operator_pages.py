@@ -11,6 +11,7 @@ import ast
 import dataclasses
 import inspect
 import sys
+from collections import Counter
 from functools import cache
 from pathlib import Path
 from typing import Any, Final
@@ -103,7 +104,13 @@ def _cell(value: Any) -> str:
     return str(value).replace("|", "\\|").replace("\n", " ")
 
 
-def _entry(cls: type[Op]) -> str:
+def common_rule(members: list[type[Op]]) -> str | None:
+    """The long type rule that ten or more operators of a family share, which its page has once; None without one."""
+    found = Counter(rule for rule in map(type_rule, members) if rule is not None and len(rule) > 60).most_common(1)
+    return next((rule for rule, count in found if count >= 10), None)
+
+
+def _entry(cls: type[Op], common: str | None) -> str:
     lines = [f"### `{cls.name}`\n\n```\n{_signature(cls)}\n```\n\n{inspect.getdoc(cls)}\n\n"]
     rows = [
         f"| `{f.name}` | `{_cell(f.type)}` | "
@@ -113,7 +120,8 @@ def _entry(cls: type[Op]) -> str:
     ]
     if rows:
         lines += ["| attribute | type | default | meaning |\n|---|---|---|---|\n", *rows, "\n"]
-    lines.append(f"- Result: {type_rule(cls)}\n- Fusion: {FUSION[cls.kind]}\n- Native code: {native_code(cls)}\n\n")
+    result = "" if type_rule(cls) == common else f"- Result: {type_rule(cls)}\n"
+    lines.append(f"{result}- Fusion: {FUSION[cls.kind]}\n- Native code: {native_code(cls)}\n\n")
     return "".join(lines)
 
 
@@ -134,9 +142,10 @@ def pages() -> dict[Path, str]:
     found = {}
     rows = []
     for family, (title, _) in FAMILIES.items():
-        found[FOLDER / f"{family}.md"] = f"# {title}\n\n{BEHIND}\n" + "".join(
-            map(_entry, members[family])
-        ).rstrip() + "\n"
+        common = common_rule(members[family])
+        head = f"# {title}\n\n{BEHIND}\n" + (f"Result, where an entry names none: {common}\n\n" if common else "")
+        entries = "".join(_entry(cls, common) for cls in members[family])
+        found[FOLDER / f"{family}.md"] = f"{head}{entries.rstrip()}\n"
         names = ", ".join(
             f"[`{cls.name}`](operators/{family}.md#{cls.name.replace('.', '')})" for cls in members[family]
         )

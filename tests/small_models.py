@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import importlib.util
 import itertools
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -15,8 +14,6 @@ import onnx
 import pytest
 from numpy.typing import NDArray
 from onnx import TensorProto, helper, numpy_helper
-
-sys.path.append(str(Path(__file__).parent.parent / "benchmarks"))  # for programs that run without pytest's paths
 
 import models
 

@@ -36,9 +36,11 @@ WRONG = object()
 '''
 
 
-def run_with_package(code: str, folder: Path, value: str = "spare_backend:SPARE") -> subprocess.CompletedProcess[str]:
+def run_with_package(
+    code: str, folder: Path, value: str = "spare_backend:SPARE", module: str = MODULE
+) -> subprocess.CompletedProcess[str]:
     """Run Python where a package with an entry point for the back end `spare` is installed."""
-    (folder / "spare_backend.py").write_text(MODULE, encoding="utf-8")
+    (folder / "spare_backend.py").write_text(module, encoding="utf-8")
     metadata = folder / "spare_backend-1.0.dist-info"
     metadata.mkdir()
     (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: spare-backend\nVersion: 1.0\n", encoding="utf-8")
@@ -143,3 +145,98 @@ def test_only_strategies_know_operators() -> None:
         _ in edges() if room(module) == "backends" and room(imported).startswith("relay")
     ]
     assert [k for k in known if k[0] != "backends.cpu.operators" or not k[1].startswith("relay.op")] == []
+
+
+IN_C = '''
+from tilewright.backends.cpu.c.backend import CBackend
+from tilewright.backends.cpu.c.compile import compile_c
+from tilewright.backends.cpu.c.memory import CONTEXT
+from tilewright.backends.target import Target
+from tilewright.runtime.program import KernelCall, entry_symbols, interruptible_symbol, segments
+
+HEAD = f"#include <stdint.h>\\n#include <stdlib.h>\\n{CONTEXT}\\n"
+SERIAL = """
+static void serial(tw_context *c, void (*body)(void *, int64_t, int64_t), void *closure, int64_t count, int64_t grain) {
+  body(closure, 0, count);
+}
+void *tw_pool_create(int64_t threads) {
+  tw_context *c = calloc(1, 4096);
+  if (c) c->parallel_for = serial, c->threads = 1;
+  return c;
+}
+void tw_pool_destroy(void *context) { free(context); }
+"""
+
+
+class HostCodeInC:
+    """Entries in C for programs of kernels alone, in one thread."""
+
+    def entries(self, manifest, target, looks):
+        first = {"input": 0, "output": len(manifest.inputs)}
+        memory = first["output"] + len(manifest.outputs)
+
+        def address(p):
+            if p.kind in first:
+                return f"args[{first[p.kind] + p.offset}] + {p.skip}"
+            return f"args[{memory + (p.kind == 'workspace')}] + {p.offset}"
+
+        native = [part for part in segments(manifest.steps) if isinstance(part, tuple)]
+        lines = [HEAD, SERIAL]
+        for symbol, part in zip(entry_symbols(manifest.steps), native, strict=True):
+            assert all(isinstance(s, KernelCall) and not s.checks for s in part) and manifest.parts == 1
+            lines += [f"void {s.symbol}(tw_context *{', char *' * len(s.args)});" for s in part]
+            calls = [f"{s.symbol}({', '.join(['c', *map(address, s.args)])});" for s in part]
+            lines += [f"int32_t {symbol}(tw_context *c, char **args) {{", *calls, "return 0; }"]
+            if looks is not None:
+                lines.append(f"int32_t {interruptible_symbol(symbol)}(tw_context *c, char **args, void *pending)")
+                lines.append(f"{{ return {symbol}(c, args); }}")
+        return ["\\n".join(lines)]
+
+    def c_entry(self, manifest):
+        name, count = manifest.c_name, len(manifest.inputs) + len(manifest.outputs)
+        return compile_c(f"""{HEAD}
+extern char tw_constants[];
+void *tw_pool_create(int64_t threads);
+int32_t tw_run(tw_context *c, char **args);
+int32_t {name}_run(char **inputs, char **outputs) {{
+  char *args[{count + 2}], *memory = aligned_alloc(64, {-(-manifest.workspace_bytes // 64) * 64 or 64});
+  for (int k = 0; k < {count}; k++)
+    args[k] = k < {len(manifest.inputs)} ? inputs[k] : outputs[k - {len(manifest.inputs)}];
+  args[{count}] = tw_constants, args[{count + 1}] = memory;
+  int32_t status = tw_run(tw_pool_create(1), args);
+  free(memory);
+  return status;
+}}
+void {name}_close(void) {{}}
+""", Target(manifest.target))
+
+    def compile(self, text, target, *, in_order=False):
+        return compile_c(text, target)
+
+
+class Spare(CBackend):
+    name = "spare"
+    host_code = HostCodeInC()
+
+
+SPARE = Spare()
+'''
+
+
+@pytest.mark.slow
+def test_a_back_end_links_programs_without_llvm(tmp_path: Path) -> None:
+    code = """
+sys.modules["llvmlite"] = None
+import numpy as np, tilewright as tvm
+from tilewright.compiler.pipeline import compile_module
+from tilewright.relay.testing import mlp
+from tilewright.relay.transform.bind_params import bind_params
+module = bind_params(*mlp.get_workload(1))
+compile_module(lambda: module, "spare").save("m.so")
+given = np.random.default_rng(0).standard_normal((1, 1, 28, 28)).astype(np.float32)
+found = tvm.load("m.so")(given)
+del sys.modules["llvmlite"]
+np.testing.assert_allclose(found, tvm.compile(module)(given), rtol=1e-4)
+"""
+    done = run_with_package(code, tmp_path, module=IN_C)
+    assert done.returncode == 0, done.stderr

@@ -13,7 +13,7 @@ import op_examples
 from tilewright import relay
 from tilewright.backends.target import Target
 from tilewright.compiler.build import build_module
-from tilewright.compiler.report import Report
+from tilewright.compiler.report import BuildReport
 from tilewright.ir.module import IRModule
 from tilewright.ir.transform import PassContext
 from tilewright.relay.analysis.batch_independence import batch_of, images_read
@@ -245,7 +245,7 @@ def test_control_flow_around_a_batch_in_parts(name: str, batch: int, images: int
     reports = []
     for setting in (images, -1):
         with PassContext(opt_level=3, config={"relay.SplitBatch.images": setting}):
-            reports.append(report := Report(keeps_module=True))
+            reports.append(report := BuildReport(keeps_module=True))
             run = build_module(mod, Target("llvm"), report=report).executable()
         for n in (0, 2, 3, 5):
             wanted, found = evaluate(mod, np.int32(n), x), run(np.array(n, np.int32), x)

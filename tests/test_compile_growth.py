@@ -19,7 +19,7 @@ import tilewright as tvm
 from tilewright import relay, te
 from tilewright.compiler.build import build_module
 from tilewright.compiler.cache import Cache
-from tilewright.compiler.report import Report
+from tilewright.compiler.report import BuildReport
 from tilewright.relay.expr import Expr
 from tilewright.scalar.expr import Select, as_expr
 
@@ -128,7 +128,7 @@ class Work:
 
 def compile_work(module: tvm.IRModule, cache: Cache) -> tuple[int, int]:
     """The calls that a compile makes, and the lines of LLVM text that it emits."""
-    report = Report()
+    report = BuildReport()
     with Work() as work:
         build_module(module, "llvm -mcpu=x86-64-v3", report=report, cache=cache)
     return work.calls, sum(text.count("\n") for text in report.llvm.values())

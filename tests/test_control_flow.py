@@ -33,7 +33,7 @@ from tilewright.base.errors import ArtifactError, CompileError, InputError, NoNa
 from tilewright.base.types import TensorType
 from tilewright.compiler.build import build_module
 from tilewright.compiler.flow import lower_control, needs_control
-from tilewright.compiler.report import Report
+from tilewright.compiler.report import BuildReport
 from tilewright.ir.module import IRModule
 from tilewright.relay.interpreter import evaluate
 from tilewright.relay.transform import InferType, ToANormalForm
@@ -393,7 +393,7 @@ def test_functions_compile_by_the_short_door() -> None:
 @pytest.mark.parametrize("triple", ["aarch64-linux-gnu", "riscv64-linux-gnu", "x86_64-linux-gnu"])
 def test_tail_calls_are_jumps_on_every_machine(triple: str) -> None:
     """LLVM refuses a `musttail` call that it cannot make a jump of."""
-    report = Report()
+    report = BuildReport()
     artifact = build_module(parse(LOOP), f"llvm -mtriple={triple}", report=report)
     assert report.llvm["flow"].count("musttail call") == 2
     assert len(artifact.objects) == len(report.llvm) + 2  # and the pool, and the looks for signals

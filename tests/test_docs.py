@@ -26,7 +26,7 @@ from tilewright.backends.cpu.combine import has_zig
 from tilewright.base.global_functions import remove_global_func
 from tilewright.base.settings import SETTINGS
 from tilewright.driver.main import app, main
-from tilewright.ir.op_attributes import OP_ATTRIBUTES
+from tilewright.ir.op_attributes import registrations
 from tilewright.relay.frontend.onnx import CONVERTERS
 from tilewright.relay.op.contrib import _TABLES
 from tilewright.relay.op.deferred import RESOLVERS
@@ -61,10 +61,8 @@ def classifier() -> onnx.ModelProto:
 @pytest.fixture(autouse=True)
 def attributes_of_operators() -> Iterator[None]:
     """Blocks register attributes of operators, which end with the test."""
-    before = dict(OP_ATTRIBUTES)
-    yield
-    OP_ATTRIBUTES.clear()
-    OP_ATTRIBUTES.update(before)
+    with registrations():
+        yield
 
 
 @pytest.fixture

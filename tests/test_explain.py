@@ -23,10 +23,10 @@ from tilewright.backends.cpu.llvm.codegen import emit
 from tilewright.backends.cpu.llvm.compile import assembly
 from tilewright.backends.target import Target
 from tilewright.base.types import FLOAT32
-from tilewright.compiler.report import Report
+from tilewright.compiler.report import BuildReport
 from tilewright.driver.explain.content import Content, explained
 from tilewright.driver.explain.difference import ADDED, CHANGED, REMOVED, SAME, Row, difference
-from tilewright.driver.explain.graphs import ALONE, ALTERED, UNTOUCHED, Graph, Node, compared
+from tilewright.driver.explain.graphs import ALONE, ALTERED, UNTOUCHED, Graph, GraphNode, compared
 from tilewright.driver.explain.measurement import StepMeasure
 from tilewright.driver.explain.memory import Memory
 from tilewright.driver.explain.page import page_of, summary_of
@@ -98,8 +98,8 @@ def test_functions_count_their_values_each_for_itself() -> None:
     assert {r.kind for r in rows(old, old)} == {SAME}
 
 
-def node(label: str, shape: str = "float32[2]", origin: str = "") -> Node:
-    return Node(label, shape, origin, "cpu", "", ())
+def node(label: str, shape: str = "float32[2]", origin: str = "") -> GraphNode:
+    return GraphNode(label, shape, origin, "cpu", "", ())
 
 
 def test_nodes_of_two_graphs_are_matched_one_to_one() -> None:
@@ -239,7 +239,7 @@ def test_a_multiplication_leads_back_to_its_loop_and_its_operator(content: Conte
 
 
 def test_links_change_no_instruction() -> None:
-    report = Report(keeps_module=True)
+    report = BuildReport(keeps_module=True)
     tvm.compile(cnn().SerializeToString()).build_again(report)
     found = described(cnn().SerializeToString())
     target = Target("llvm")

@@ -279,8 +279,8 @@ def test_archives_that_would_run_something(
 
 
 @pytest.mark.parametrize(("wrap", "message"), [
-    (lambda data: b"before" + data, "something stands before or behind the archive"),
-    (lambda data: data + b"behind", "something stands before or behind the archive"),
+    (lambda data: b"before" + data, "there are bytes before or after the archive"),
+    (lambda data: data + b"behind", "there are bytes before or after the archive"),
     (lambda data: LEGACY, r"is a pickle, as torch\.save wrote them before version 1\.6; reading one runs code from it"),
     (lambda data: data[:40], "is no archive that torch.jit.save or torch.export.save wrote"),
 ])

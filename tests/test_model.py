@@ -29,11 +29,12 @@ from tilewright.base.errors import (
     OptionError,
     TargetError,
 )
-from tilewright.compiler import constant_pool, digests, program
+from tilewright.compiler import constant_pool, digests, hook_digests, program
 from tilewright.compiler.cache import Cache
 from tilewright.compiler.digests import digest_bytes, digest_file
 from tilewright.compiler.pipeline import compile_module
 from tilewright.ir.module import IRModule
+from tilewright.ir.op_attributes import registrations
 from tilewright.runtime import host
 
 X = np.random.default_rng(0).standard_normal((2, 16), np.float32)
@@ -151,6 +152,37 @@ def test_what_the_code_depends_on_is_in_the_key(path: Path, cache: Cache) -> Non
         made = tilewright.compile(path, cache=cache, **options)
         assert "graph" in made.report.phases, options
         np.testing.assert_allclose(made(X), tilewright.compile(path, cache=cache)(X), rtol=1e-5, atol=1e-6)
+
+
+def test_hooks_of_operators_are_in_the_key(path: Path, cache: Cache) -> None:
+    def is_cached(hook: Any) -> bool:
+        with registrations():
+            relay.op.register_legalize("nn.relu", hook)
+            made = tilewright.compile(path, cache=cache)
+        np.testing.assert_allclose(made(X), plain(X), rtol=1e-5, atol=1e-6)
+        return "graph" not in made.report.phases
+
+    def hook(low: float) -> Any:
+        return lambda attrs, inputs, types: relay.maximum(inputs[0], relay.const(low)) if low == 0.0 else None
+
+    plain = tilewright.compile(path, cache=cache)
+    assert [is_cached(hook(k)) for k in (0.0, 1.0, 0.0, 1.0)] == [False, False, True, True]
+    assert [is_cached(partial(hook(0.0))) for _ in range(2)] == [False, True]
+    assert [is_cached(lambda *args: None if args else X) for _ in range(2)] == [False, False]  # arrays have no digest
+    assert "graph" not in tilewright.compile(path, cache=cache).report.phases
+
+
+def test_digests_of_functions() -> None:
+    def circle(n: int) -> int:
+        return circle(n - 1) if n else 0
+
+    def changed(by: Any) -> Any:
+        return lambda: circle(3) + by
+
+    assert hook_digests.digest(changed(1)) == hook_digests.digest(changed(1)) != hook_digests.digest(changed(2))
+    assert hook_digests.digest([relay.add, np.float32, tilewright.relay, len]) is not None
+    for opaque in (X, changed(X), changed(onnx), pytest.raises, lambda: __import__ and X):
+        assert hook_digests.digest(opaque) is None
 
 
 def test_another_build_of_the_compiler_reads_the_model_itself(

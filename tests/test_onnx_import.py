@@ -325,7 +325,7 @@ def test_a_value_of_symbolic_sizes_is_waited_for() -> None:
     np.testing.assert_array_equal(evaluate(main(proto), x), np.zeros((1, 5)))
     assert calls(
         main(model([node("Reshape", ["x", "t"])], {"x": (4,), "t": (2,)}, kinds={"t": INT64}))
-    ) == ["onnx.deferred"]
+    ) == ["frontend.deferred"]
 
 
 def test_constants_are_evaluated_once_and_large_ones_left() -> None:
@@ -382,7 +382,7 @@ def test_branches_of_different_types() -> None:
         [node("If", ["c"], name="choice", then_branch=then, else_branch=other)], {"x": (2,), "c": ()}, kinds={"c": BOOL}
     )
     function = main(proto)
-    assert calls(function) == ["onnx.deferred"]  # it waits for the condition, which decides the type
+    assert calls(function) == ["frontend.deferred"]  # it waits for the condition, which decides the type
     x = np.array([1, 2], np.float32)
     np.testing.assert_array_equal(evaluate(function, x, np.array(True)), [2, 4])
     np.testing.assert_array_equal(evaluate(function, x, np.array(False)), [3])
@@ -602,7 +602,7 @@ def test_resizing_by_whole_factors_works_on_symbolic_sizes() -> None:
     x = np.arange(6, dtype=np.float32).reshape(1, 1, 2, 3)
     np.testing.assert_array_equal(evaluate(main(proto), x), evaluate(main(proto, shape={"x": x.shape}), x))
     linear = model([node("Resize", ["x", "", "s"], mode="linear")], {"x": (1, 1, "h", "w")}, weights=weights)
-    assert calls(main(linear)) == ["onnx.deferred"]  # its weights depend on the sizes
+    assert calls(main(linear)) == ["frontend.deferred"]  # its weights depend on the sizes
     np.testing.assert_allclose(evaluate(main(linear), x), evaluate(main(linear, shape={"x": x.shape}), x))
 
 

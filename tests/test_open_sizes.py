@@ -25,7 +25,7 @@ from tilewright.base.memory_placement import place_pieces
 from tilewright.base.types import OpenSize, TensorType
 from tilewright.compiler.cache import Cache
 from tilewright.compiler.open_program import OpenSizeError, build_open
-from tilewright.compiler.report import Report
+from tilewright.compiler.report import BuildReport
 from tilewright.relay.expr import Expr, Function
 from tilewright.relay.expr import Var as RelayVar
 from tilewright.relay.visitor import operands, post_order, with_operands
@@ -362,7 +362,7 @@ def check_operator(example: Example) -> int:
         try:
             function, size = opened(example, axis)
             artifact = build_open(
-                lambda f=function: f, {}, Target("llvm"), "m", Report(), Cache(None)
+                lambda f=function: f, {}, Target("llvm"), "m", BuildReport(), Cache(None)
             )  # type: ignore[misc]
         except CompileError:
             continue
@@ -409,14 +409,14 @@ def test_windows_whose_results_stand_in_another_layout_are_refused() -> None:
             OpenSizeError,
             match="has an open height or width, and stores its result in another layout than it is computed in"
         ):
-            build_open(lambda f=function: f, {}, Target("llvm"), "m", Report(), Cache(None))  # type: ignore[misc]
+            build_open(lambda f=function: f, {}, Target("llvm"), "m", BuildReport(), Cache(None))  # type: ignore[misc]
 
 
 def test_an_operator_that_was_not_tried_with_open_sizes_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     example = next(e for e in EXAMPLES if e.op.name == "argsort")
     function, _ = opened(example, 0)
     with pytest.raises(OpenSizeError, match=r"argsort has no form for symbolic sizes"):
-        build_open(lambda: function, {}, Target("llvm"), "m", Report(), Cache(None))
+        build_open(lambda: function, {}, Target("llvm"), "m", BuildReport(), Cache(None))
     monkeypatch.setattr(type(example.op), "takes_open_sizes", True)
     with pytest.raises(OpenSizeError, match="depends on the sizes in ways that are decided while compiling"):
-        build_open(lambda: function, {}, Target("llvm"), "m", Report(), Cache(None))
+        build_open(lambda: function, {}, Target("llvm"), "m", BuildReport(), Cache(None))

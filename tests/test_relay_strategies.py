@@ -14,7 +14,7 @@ import tilewright as tvm
 from tilewright import relay, te, topi
 from tilewright.base.errors import CompileError, OptionError, ScheduleError
 from tilewright.compiler.cache import Cache
-from tilewright.ir.op_attributes import OP_ATTRIBUTES
+from tilewright.ir.op_attributes import registrations
 from tilewright.relay.testing import TempOpAttr
 from tilewright.search import autotvm
 
@@ -26,12 +26,10 @@ X, W, B = (RNG.standard_normal(s).astype(np.float32) for s in ((6, 20), (10, 20)
 @pytest.fixture(autouse=True)
 def _registrations_end() -> Iterator[None]:
     """What a test registers is taken back."""
-    before = dict(OP_ATTRIBUTES)
     generic = relay.op.strategy.dense_strategy
-    yield
+    with registrations():
+        yield
     generic.functions.clear()
-    OP_ATTRIBUTES.clear()
-    OP_ATTRIBUTES.update(before)
 
 
 def dense_of_mine(

@@ -110,7 +110,7 @@ def test_waiting_nodes_are_text_both_ways() -> None:
     module, _ = from_onnx(axes_of_a_sum())
     again = relay.parse(module.astext())
     assert again.astext() == module.astext()
-    assert 'onnx.deferred(%0, %axes, op_type="ReduceSum", model="' in module.astext()
+    assert 'frontend.deferred(%0, %axes, source="onnx", op_type="ReduceSum", model="' in module.astext()
     x = floats(2, 3)
     np.testing.assert_array_equal(evaluate(again, x, np.array([0])), evaluate(module, x, np.array([0])))
 

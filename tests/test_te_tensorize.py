@@ -18,7 +18,7 @@ from tilewright.te.resolve import schedule_func
 from tilewright.tir.interpreter import run
 from tilewright.tir.schedule import Schedule
 from tilewright.tir.script import tir as T
-from tilewright.tir.steps import Step
+from tilewright.tir.steps import ScheduleStep
 from tilewright.tir.transform.lower_blocks import lower_blocks
 
 N, M, L = 12, 32, 16
@@ -210,7 +210,7 @@ def test_a_step_refers_to_an_intrinsic_by_its_name() -> None:
     sch = replaced(Schedule(func), known)
     assert sch.steps[-1].as_json() == {"step": "tensorize", "args": [{"block": "C", "loop": 3}, "test.gemv"]}
     again = Schedule(func)
-    again.apply([Step.from_json(s.as_json()) for s in sch.steps])
+    again.apply([ScheduleStep.from_json(s.as_json()) for s in sch.steps])
     assert_structural_equal(again.func, sch.func)
     with pytest.raises(ScheduleError, match=r"there is an intrinsic 'test\.gemv' already"):
         tvm.tir.TensorIntrin.remember(replace(whole, name="test.gemv"))

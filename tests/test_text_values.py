@@ -248,7 +248,7 @@ def _tokenizer(attributes: dict[str, Any], shape: tuple[int, ...]) -> bytes:
     ({"mincharnum": 1, "tokenexp": "(a"}, (2,), r"the pattern '\(a' is not a regular expression"),
     (
         {"mincharnum": 1, "tokenexp": r"\ba+"}, (2,),
-        "asks what stands around a token, which is not supported; say what a token is made of"
+        "matches positions, which is not supported; describe the characters of a token"
     ),
 ])
 def test_tokenizers_that_are_refused(attributes: dict[str, Any], shape: tuple[int, ...], message: str) -> None:

@@ -343,7 +343,7 @@ REFUSED = [
     (lambda: integer_lstm(odd=3), "its input 12 has the shape \\(4,\\), and must have \\(5,\\)"),
     (lambda: integer_lstm(flat=True), "its input 8 has the shape \\(5,\\), and must be a matrix"),
     (lambda: integer_lstm(rows=3), "the state of its cells has the shape \\(3, 5\\), and must have \\(2, 5\\)"),
-    (lambda: integer_lstm(peepholes=True, clip=float("nan")), "a limit of its states is no number"),
+    (lambda: integer_lstm(peepholes=True, clip=float("nan")), "a clipping limit of its states is NaN"),
     (
         lambda: integer_svdf("int8"),
         "its state is int16 and its weights over time are int8; with int8 data both must be int16"

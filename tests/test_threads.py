@@ -37,7 +37,7 @@ from tilewright.compiler import garbage_collection
 from tilewright.compiler.build import build_module
 from tilewright.compiler.cache import Cache
 from tilewright.compiler.garbage_collection import no_garbage_collection
-from tilewright.compiler.report import Report
+from tilewright.compiler.report import BuildReport
 from tilewright.driver.files import _umask
 from tilewright.scalar import expr
 from tilewright.scalar.expr import Add, Var
@@ -56,7 +56,7 @@ def switch_often() -> Iterator[None]:
 
 def _code(kind: int, seed: int, folder: Path) -> tuple[Any, ...]:
     """The LLVM text of a model, and its object code."""
-    report = Report()
+    report = BuildReport()
     made = build_module(KINDS[kind](seed), "llvm -mcpu=x86-64-v3", report=report, cache=Cache(folder))
     return tuple(sorted(report.llvm.items())), made.objects
 

@@ -21,7 +21,7 @@ from tilewright.tir.module_schedule import LoopRV
 from tilewright.tir.schedule import Schedule as Engine
 from tilewright.tir.script import ir_module
 from tilewright.tir.script import tir as T
-from tilewright.tir.steps import BlockAt, LoopAt, Step
+from tilewright.tir.steps import BlockAt, LoopAt, ScheduleStep
 from tilewright.tir.stmt import PrimFunc, walk_stmt
 
 M, N, K = 16, np.int64(24), 32
@@ -250,7 +250,7 @@ def test_the_steps_of_the_engine_are_data(name: str) -> None:
     test_schedule.STEPS[name](s)
     stored = json.loads(json.dumps([step.as_json() for step in s.steps]))
     again = Engine(test_schedule.product().func)
-    again.apply(map(Step.from_json, stored))
+    again.apply(map(ScheduleStep.from_json, stored))
     assert_structural_equal(again.func, s.func)
     assert again.steps == s.steps
 

@@ -23,7 +23,7 @@ from tilewright.base.types import DataType
 from tilewright.compat.target import Target
 from tilewright.compiler.build import build_module
 from tilewright.compiler.kernel import lower
-from tilewright.compiler.report import Report
+from tilewright.compiler.report import BuildReport
 from tilewright.ir.module import IRModule
 from tilewright.ir.transform import PassContext
 from tilewright.relay import nn
@@ -180,7 +180,7 @@ def volume(seed: int) -> tuple[Function, list[Array]]:
 
 def compiled(function: Function, target: Target, tiles: str, level: int = 3) -> tuple[Any, str]:
     """The program, and the text of its kernels."""
-    report = Report()
+    report = BuildReport()
     with PassContext(opt_level=level, config={"relay.backend.winograd": tiles}):
         artifact = build_module(IRModule.from_expr(function), target, report=report)
     return artifact, "\n".join(str(k.func) for k in report.kernels.values())

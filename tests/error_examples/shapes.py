@@ -11,7 +11,7 @@ from tilewright.backends.target import Target
 from tilewright.base.types import DataType
 from tilewright.compiler.cache import Cache
 from tilewright.compiler.open_program import build_open
-from tilewright.compiler.report import Report
+from tilewright.compiler.report import BuildReport
 from tilewright.relay.op.registry import OPS
 from tilewright.scalar import expr
 
@@ -30,7 +30,7 @@ def tw0303() -> None:
 
 def tw0304() -> None:
     x = relay.var("x", shape=(expr.Var("n"), 4))
-    build_open(lambda: relay.Function([x], relay.argsort(x)), {}, Target("llvm"), "m", Report(), Cache(None))
+    build_open(lambda: relay.Function([x], relay.argsort(x)), {}, Target("llvm"), "m", BuildReport(), Cache(None))
 
 
 def tw0305() -> None:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 if TYPE_CHECKING:
     from tilewright.backends.cpu.link import Linker
     from tilewright.backends.cpu.llvm.debug_info import Source
+    from tilewright.backends.host_code import HostCode
     from tilewright.backends.kernel_options import KernelOptions
     from tilewright.backends.machine import Machine
     from tilewright.backends.target import Target
@@ -141,6 +142,13 @@ class Backend:
         made = Strategies()
         self.add_strategies(made)
         return made
+
+    @functools.cached_property
+    def host_code(self) -> HostCode:
+        """The writer of the code around kernels: by default LLVM text."""
+        from tilewright.backends.cpu.llvm.host_code import LlvmHostCode
+
+        return LlvmHostCode()
 
     def add_strategies(self, strategies: Strategies) -> None:
         """Register the strategies of the back end; called when the first kernel is made."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tilewright.base.graphs import reachable
 from tilewright.scalar.expr import Buffer, Load, PrimExpr, Var
 from tilewright.tir.stmt import Allocate, For, Let, Stmt, Store, expressions, walk_stmt
 
@@ -22,17 +23,12 @@ def free_names(s: Stmt) -> tuple[list[Buffer], list[Var]]:
                 buffers.setdefault(x.buffer)
             case _:
                 pass
-        stack = list(reversed(expressions(x)))
+        tops = list(reversed(expressions(x)))
         if isinstance(x, Allocate):
-            stack += [d for d in x.buffer.shape if isinstance(d, PrimExpr)]
-        while stack:
-            e = stack.pop()
-            if e in seen:
-                continue
-            seen.add(e)
+            tops += [d for d in x.buffer.shape if isinstance(d, PrimExpr)]
+        for e in reachable(tops, lambda e: reversed(e.operands()), seen):
             if isinstance(e, Load):
                 buffers.setdefault(e.buffer)
             elif isinstance(e, Var):
                 variables.setdefault(e)
-            stack.extend(reversed(e.operands()))
     return [b for b in buffers if b not in own], [v for v in variables if v not in own]

@@ -16,7 +16,6 @@ from __future__ import annotations
 import contextvars
 import shlex
 from collections.abc import Mapping
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from tilewright.backends.accelerator_targets import Accelerator, split_accelerators
@@ -209,9 +208,7 @@ class Target:
         kernel_options.enter(kernel_options.KernelOptions(self.machine))
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         from tilewright.backends import kernel_options
 
         _CURRENT.set(_CURRENT.get()[:-1])

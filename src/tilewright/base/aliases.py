@@ -65,6 +65,11 @@ FORMER: Final[Mapping[str, str]] = {
     "limits": "base.limits",
     "node": "base.node",
     "plugins": "base.plugins",
+    "relay.op.coupling": "relay.op.classic.coupling",
+    "relay.op.dictionaries": "relay.op.classic.dictionaries",
+    "relay.op.ensembles": "relay.op.classic.ensembles",
+    "relay.op.native_texts": "relay.op.classic.native_texts",
+    "relay.op.text": "relay.op.classic.text",
     "tuning": "search",
     "types": "base.types",
 }

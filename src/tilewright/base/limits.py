@@ -35,6 +35,11 @@ MOST_KNOWN_INTEGERS: Final = 1 << 24
 _CONTROL_GROUPS: Final = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"))
 
 
+def usable_cores() -> int:
+    """Return the number of logical processors that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
 def refused_size(shape: Sequence[Any], itemsize: int) -> str:
     """Why there can be no tensor of this shape; empty where there can. A size of 0 makes no other one sensible."""
     total = itemsize

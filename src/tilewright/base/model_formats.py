@@ -5,10 +5,9 @@ This module imports nothing of the compiler: a program that is in the cache is f
 
 from __future__ import annotations
 
-import importlib
 import os
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -83,15 +82,6 @@ class Format:
     """The declarations and operators of a model."""
     package: str = ""
     """Package of a frontend that is not built in; programs are compiled anew when its files change."""
-    module: str = ""
-    """Module of a built-in frontend, with functions of these names."""
-
-    def loaded(self) -> Format:
-        """Return the format with the functions of its frontend, which is imported."""
-        if not self.module:
-            return self
-        made = importlib.import_module(self.module)
-        return replace(self, survey=made.survey, read=made.read, contents=made.contents)
 
 
 def file_bytes(model: Any, other: str = "") -> tuple[str, bytes]:

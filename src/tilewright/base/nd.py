@@ -153,7 +153,7 @@ class NDArray:
     def copyto(self, target: NDArray | Device) -> NDArray:
         """Copy into another array, or into a new one on a device; returns it."""
         if isinstance(target, Device):
-            return NDArray(_aligned_copy(self._array), target, self.lanes)
+            return NDArray(aligned_copy(self._array), target, self.lanes)
         return target.copyfrom(self)
 
     def __getitem__(self, index: Any) -> np.ndarray[Any, Any]:
@@ -188,7 +188,7 @@ class NDArray:
 def array(source: Any, device: Device | None = None) -> NDArray:
     """A new array with the elements of `source` (anything that numpy or DLPack understands), contiguous, 64-byte
     aligned."""
-    return NDArray(_aligned_copy(as_numpy(source)), device)
+    return NDArray(aligned_copy(as_numpy(source)), device)
 
 
 def empty(shape: int | Sequence[int], dtype: str | DataType = "float32", device: Device | None = None) -> NDArray:
@@ -242,7 +242,8 @@ def _exact(nbytes: int) -> np.ndarray[Any, Any]:
     return np.frombuffer(memoryview(block), np.uint8)[:nbytes]
 
 
-def _aligned_copy(source: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+def aligned_copy(source: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Return a copy that begins at a multiple of `ALIGNMENT` bytes."""
     copy = aligned_empty(source.shape, source.dtype)
     np.copyto(copy, source)
     return copy

@@ -10,11 +10,18 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Sequence
-from typing import Final
+from typing import Any, Final
 
 FORMS: Final[dict[str, Callable[[str], str]]] = {"NONE": str, "LOWER": str.lower, "UPPER": str.upper}
 """How texts are packed, in order: as they are, in lower and in upper case."""
 _HEADER: Final = struct.Struct("<6q")
+_LONGEST: Final = 1 << 32
+
+
+def placeholder_shape(shape: Sequence[Any]) -> tuple[Any, ...]:
+    """Return a placeholder shape for the bytes of strings of `shape`; the size in memory is known only at run time."""
+    return (*shape, _LONGEST)
+
 
 def text_bytes(text: str) -> bytes:
     """A text in UTF-8 without zero bytes: a zero character is C0 80, which no other character is."""

@@ -11,7 +11,7 @@ from tilewright.base.nd import Device
 from tilewright.compiler.cache import Cache
 from tilewright.compiler.garbage_collection import no_garbage_collection
 from tilewright.compiler.pipeline import compile_module, is_one_program
-from tilewright.compiler.report import Report
+from tilewright.compiler.report import BuildReport
 from tilewright.compiler.specialization import Specialization
 from tilewright.compiler.stage_growth import grow, point_of, signature_of, typed, with_main
 from tilewright.compiler.staged import Edge, Point, Stages
@@ -27,7 +27,7 @@ from tilewright.runtime.module import FactoryModule, Session
 
 
 def build_module(
-    mod: IRModule, target: str | Target = "llvm", name: str = "default", report: Report | None = None,
+    mod: IRModule, target: str | Target = "llvm", name: str = "default", report: BuildReport | None = None,
     cache: Cache | None = None,
 ) -> Artifact:
     """Optimize and compile the `main` of a module under the current `PassContext`."""

@@ -16,7 +16,7 @@ from tilewright.compiler.cache import Cache
 from tilewright.compiler.flow import needs_control
 from tilewright.compiler.pipeline import OffLoaded, compile_module, compiling, front_half, off_loaded
 from tilewright.compiler.program import build_parts
-from tilewright.compiler.report import Report
+from tilewright.compiler.report import BuildReport
 from tilewright.ir.module import IRModule
 from tilewright.runtime.files import write_atomically
 from tilewright.tir.transform.instrument_memory import Checks
@@ -34,7 +34,8 @@ def c_model(make: Callable[[], IRModule], target: Target, name: str) -> CModel:
         if reason:
             raise CompileError(f"'{name}' cannot be one C file: {reason}", code="TW0511")
         front = front_half(taken.module, one_core)
-        return emit_model(*build_parts(front.functions[0], one_core, name, Report(), front.output_names, front.loops))
+        main = front.functions[0]
+        return emit_model(*build_parts(main, one_core, name, BuildReport(), front.output_names, front.loops))
 
 
 def _refusal(taken: OffLoaded) -> str:

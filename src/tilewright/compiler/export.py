@@ -18,9 +18,6 @@ import numpy as np
 from tilewright.backends.cpu import processors
 from tilewright.backends.cpu.elf import is_elf64, write_data_object
 from tilewright.backends.cpu.link import Linker
-from tilewright.backends.cpu.llvm.c_entry import emit_c_entry
-from tilewright.backends.cpu.llvm.compile import compile_text
-from tilewright.backends.cpu.llvm.data import data_object
 from tilewright.backends.cpu.llvm.wasm_memory import MEMORY
 from tilewright.backends.target import Target
 from tilewright.base.errors import ArtifactError
@@ -118,7 +115,7 @@ def artifact_parts(artifact: Artifact) -> tuple[Manifest, dict[str, bytes], byte
     artifact.manifest.to_json()  # refuses a program that needs Python before anything is compiled
     images = {f"code.{i}.o": image for i, image in enumerate(artifact.objects)}
     if not artifact.manifest.functions and artifact.manifest.is_native:
-        images["entry.o"] = compile_text(emit_c_entry(artifact.manifest), Target(artifact.manifest.target))
+        images["entry.o"] = Target(artifact.manifest.target).backend.host_code.c_entry(artifact.manifest)
     hashes = {name: hashlib.sha256(image).hexdigest() for name, image in images.items()}
     hashes["constants"] = hashlib.sha256(artifact.constants.data).hexdigest()
     blobs = saved_modules(artifact.modules)
@@ -140,7 +137,8 @@ def write_constants(file: BinaryIO, artifact: Artifact, manifest: Manifest, modu
     if is_elf64(artifact.objects[0]):
         write_data_object(file, artifact.objects[0], contents)
     else:
-        file.write(data_object(Target(manifest.target), contents))
+        target = Target(manifest.target)
+        file.write(target.backend.host_code.data(target, contents))
 
 
 @contextlib.contextmanager
@@ -193,10 +191,10 @@ def _save_objects(artifact: Artifact, path: Path, linker: Linker | None) -> None
 def _save_wasm(artifact: Artifact, path: Path, linker: Linker | None) -> None:
     target = Target(artifact.manifest.target)
     with _object_files(artifact) as (manifest, _, objects):
-        folder = objects[0].parent
-        objects[-1].write_bytes(data_object(target, [("tw_constants", artifact.constants)]))
+        folder, host = objects[0].parent, target.backend.host_code
+        objects[-1].write_bytes(host.data(target, [("tw_constants", artifact.constants)]))
         objects.append(folder / "memory.o")
-        objects[-1].write_bytes(compile_text(MEMORY, target))
+        objects[-1].write_bytes(host.compile(MEMORY, target))
         _link(manifest, objects, folder / "linked.wasm", (*_of_c(manifest), "aligned_alloc", "free"), linker)
         module = sealed((folder / "linked.wasm").read_bytes(), manifest)
         write_atomically(path, lambda file: _fill(module, file))

@@ -19,6 +19,7 @@ import numpy as np
 
 from tilewright.backends import flow
 from tilewright.base.errors import CompileError, InternalError
+from tilewright.base.graphs import reachable
 from tilewright.base.types import TensorType, TupleType, Type
 from tilewright.compiler.entry_types import check_entry_types, input_error, result_types
 from tilewright.ir.module import IRModule
@@ -59,17 +60,9 @@ class Lowered:
 
 def needs_control(main: Function) -> bool:
     """Whether a function is more than calls of operators and tuples."""
-    seen: set[Expr] = set()
-    stack: list[Expr] = [main.body]
-    while stack:
-        e = stack.pop()
-        if e in seen:
-            continue
-        seen.add(e)
-        if isinstance(e, (If, Match, RefCreate, RefRead, RefWrite, Function, GlobalVar, Constructor)):
-            return True
-        stack.extend(e.args if isinstance(e, Call) and is_kernel(e) else operands(e))
-    return False
+    control = (If, Match, RefCreate, RefRead, RefWrite, Function, GlobalVar, Constructor)
+    walk = reachable([main.body], lambda e: e.args if isinstance(e, Call) and is_kernel(e) else operands(e))
+    return any(isinstance(e, control) for e in walk)
 
 
 def lower_control(mod: IRModule) -> Lowered:

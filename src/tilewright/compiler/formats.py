@@ -40,15 +40,13 @@ def _frontend(name: str, path: str, recognizes: Callable[[Look], bool]) -> Forma
     """A format of this package. Its frontend has `survey`, `read` and `contents` in one module, which is imported when
     it is first used."""
 
-    module = f"tilewright.relay.frontend.{path}"
-
     def lazy(part: str) -> Callable[[Any, Any], Any]:
         def use(model: Any, shapes: Any) -> Any:
-            return getattr(importlib.import_module(module), part)(model, shapes)
+            return getattr(importlib.import_module(f"tilewright.relay.frontend.{path}"), part)(model, shapes)
 
         return use
 
-    return Format(name, recognizes, lazy("survey"), lazy("read"), lazy("contents"), module=module)
+    return Format(name, recognizes, lazy("survey"), lazy("read"), lazy("contents"))
 
 
 def _read_relay(model: Any, shapes: Shapes | None) -> tuple[Any, dict[str, Any]]:

@@ -14,9 +14,7 @@ from tilewright import __version__
 from tilewright.backends import kernel_options
 from tilewright.backends.cpu.c.compile import compile_c, find_compilers, named_compiler, sanitizer_of
 from tilewright.backends.cpu.link import Linker
-from tilewright.backends.cpu.llvm.compile import compile_import, compile_text
-from tilewright.backends.cpu.llvm.faults import faults_text
-from tilewright.backends.cpu.llvm.pool import pool_object
+from tilewright.backends.cpu.llvm.compile import compile_import
 from tilewright.backends.cpu.shared_loops import share_loops
 from tilewright.backends.kernel_options import KernelOptions
 from tilewright.backends.machine import Machine
@@ -121,16 +119,12 @@ def _built(
     imports = dict.fromkeys(t for f in lowered for t in f.attrs.get(IMPORTS, ()))
     text = backend.with_note(text, manifest.to_json())
     compiled = backend.compile(text, chosen, in_order=bool(manifest.debug))
-    objects = (compiled, *_beside(manifest, chosen), *(compile_import(t, chosen) for t in imports))
+    host = backend.host_code.for_functions(manifest, chosen)
+    objects = (compiled, *host, *(compile_import(t, chosen) for t in imports))
     shown = backend.texts(text, chosen)
     return FunctionModule(
         Artifact(manifest, objects, np.empty(0, np.uint8)), {**shown, "tir": lambda: "\n\n".join(map(repr, lowered))}
     )
-
-
-def _beside(manifest: Manifest, target: Target) -> tuple[bytes, ...]:
-    """The objects of what the code of functions calls: threads, and reports where it is checked."""
-    return (pool_object(target), *([compile_text(faults_text(), target)] if manifest.sites else []))
 
 
 _NOTE: Final = re.compile(r"/\* For tilewright\.runtime\.load_module:\n(\{.*\})\n\*/")
@@ -159,9 +153,8 @@ def load_c(path: Path) -> FunctionModule:
         compiled = compile_c(text, target)
     except InternalError as error:
         raise CompileError(f"{path}: {error}", code="TW0508") from error
-    return FunctionModule(
-        Artifact(manifest, (compiled, *_beside(manifest, target)), np.empty(0, np.uint8)), {"c": lambda: text}
-    )
+    host = target.backend.host_code.for_functions(manifest, target)
+    return FunctionModule(Artifact(manifest, (compiled, *host), np.empty(0, np.uint8)), {"c": lambda: text})
 
 
 @compiler_hooks.export_sanitized.provide

@@ -23,8 +23,10 @@ from tilewright.backends.machine import Machine
 from tilewright.backends.registry import find_backend
 from tilewright.backends.target import Target
 from tilewright.base.errors import InternalError, Origin
+from tilewright.base.graphs import reachable
 from tilewright.base.memory_faults import Site
 from tilewright.base.recursion import KERNEL, room_for
+from tilewright.base.string_tensors import placeholder_shape
 from tilewright.base.types import DataType, TensorType, TupleType
 from tilewright.relay.expr import Call, Constant, Expr, Function, Tuple, TupleGetItem, Var
 from tilewright.relay.op.registry import Op
@@ -43,7 +45,6 @@ from tilewright.tir.transform.convert_ssa import convert_ssa
 from tilewright.tir.transform.instrument_memory import Checks
 from tilewright.tir.transform.lower_blocks import lower_blocks
 from tilewright.tir.transform.pipeline import lower_checked
-from tilewright.topi import texts
 
 Array = np.ndarray[Any, Any]
 
@@ -166,7 +167,7 @@ def _options(machine: Machine, decisions: Decisions | None = None) -> KernelOpti
 def _placeholder(p: Var, constant: bool) -> Tensor:
     t = p.tensor_type
     if t.dtype.is_object:
-        return te.placeholder(texts.placeholder_shape(t.shape), "uint8", name=p.name_hint)
+        return te.placeholder(placeholder_shape(t.shape), "uint8", name=p.name_hint)
     return te.placeholder(t.shape, t.dtype, name=p.name_hint, constant=constant)
 
 
@@ -333,31 +334,11 @@ def _packable(outputs: Sequence[Tensor], known: set[Tensor]) -> list[Tensor]:
 
 
 def _all(outputs: Sequence[Tensor]) -> list[ComputeOp]:
-    placeholders = [t for t in _reachable(outputs) if not isinstance(t.op, ComputeOp)]
+    placeholders = [t for t in reachable(outputs, lambda t: t.op.inputs) if not isinstance(t.op, ComputeOp)]
     return [op for op in computations(placeholders, outputs) if isinstance(op, ComputeOp)]
-
-
-def _reachable(outputs: Sequence[Tensor]) -> list[Tensor]:
-    found: dict[Tensor, None] = {}
-    stack = list(outputs)
-    while stack:
-        t = stack.pop()
-        if t not in found:
-            found[t] = None
-            stack.extend(t.op.inputs)
-    return list(found)
 
 
 def _needed(packed: Sequence[Tensor], outputs: Sequence[Tensor]) -> set[Tensor]:
     """The tensors read once `packed` are given."""
     given = set(packed)
-    found: set[Tensor] = set()
-    stack = list(outputs)
-    while stack:
-        t = stack.pop()
-        if t in found:
-            continue
-        found.add(t)
-        if t not in given:
-            stack.extend(t.op.inputs)
-    return found
+    return set(reachable(outputs, lambda t: () if t in given else t.op.inputs))

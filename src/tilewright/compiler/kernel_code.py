@@ -9,7 +9,6 @@ text of one kernel while the next one is lowered; the files are the same bytes f
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
@@ -17,10 +16,11 @@ from typing import Final
 
 from tilewright import __version__
 from tilewright.backends.base import Backend
-from tilewright.backends.cpu.llvm.backend import LLVM
 from tilewright.backends.cpu.llvm.debug_info import Source
+from tilewright.backends.host_code import HostCode
 from tilewright.backends.target import Target
 from tilewright.base.errors import CompileError, InternalError, NoNativeKernel
+from tilewright.base.limits import usable_cores
 from tilewright.base.memory_faults import Site
 from tilewright.compiler import tuned
 from tilewright.compiler.cache import Cache
@@ -28,7 +28,7 @@ from tilewright.compiler.debug_texts import OFF, asked_for, kernel_source, loops
 from tilewright.compiler.kernel import Kernel
 from tilewright.compiler.kernel_table import KernelSpec
 from tilewright.compiler.memory_limits import check_scratch
-from tilewright.compiler.report import Report
+from tilewright.compiler.report import BuildReport
 from tilewright.compiler.target_hooks import host_kernel
 from tilewright.relay.expr import Function
 from tilewright.runtime.scratch import Scratch
@@ -76,7 +76,7 @@ class KernelCode:
     sites: tuple[Site, ...]
 
 
-def kernel_code(spec: KernelSpec, options: CodeOptions, report: Report, first_site: int = 0) -> KernelCode | None:
+def kernel_code(spec: KernelSpec, options: CodeOptions, report: BuildReport, first_site: int = 0) -> KernelCode | None:
     """Lower and emit one kernel, its checked sites numbered from `first_site`; None for a function that has no native
     kernel.
 
@@ -121,7 +121,7 @@ def _lowered(spec: KernelSpec, function: Function, options: CodeOptions, first_s
 
 
 def _emitted(
-    spec: KernelSpec, func: PrimFunc, kernel: Kernel | None, options: CodeOptions, report: Report,
+    spec: KernelSpec, func: PrimFunc, kernel: Kernel | None, options: CodeOptions, report: BuildReport,
 ) -> tuple[str, Scratch]:
     backend = options.target.backend
     if backend.one_text:
@@ -146,11 +146,13 @@ class ObjectFiles:
     A context manager: leaving it by an exception drops the texts that no worker has begun.
     """
 
-    def __init__(self, options: CodeOptions, cache: Cache | None, report: Report, workers: int | None = None) -> None:
+    def __init__(
+        self, options: CodeOptions, cache: Cache | None, report: BuildReport, workers: int | None = None
+    ) -> None:
         """Start `workers` threads (0: compile in the caller's); by default `WORKERS` where this process may use several
         cores."""
         self.options, self.cache, self.report = options, cache, report
-        count = (WORKERS if _processors() > 1 else 0) if workers is None else workers
+        count = (WORKERS if usable_cores() > 1 else 0) if workers is None else workers
         self._pool = ThreadPoolExecutor(count, "tilewright-llvm") if count and cache is not None else None
 
     def __enter__(self) -> ObjectFiles:
@@ -160,18 +162,18 @@ class ObjectFiles:
         if self._pool is not None:
             self._pool.shutdown(wait=False, cancel_futures=kind is not None)
 
-    def add(self, text: str, backend: Backend = LLVM) -> Future[bytes]:
-        """Compile the text of a back end, by default LLVM text."""
+    def add(self, text: str, compiler: Backend | HostCode) -> Future[bytes]:
+        """Compile a text by the writer of it."""
         if self._pool is not None:
             try:
-                return self._pool.submit(self.compile, text, backend)
+                return self._pool.submit(self.compile, text, compiler)
             except RuntimeError:  # Python starts no thread while it ends
                 self._pool = None
         done: Future[bytes] = Future()
-        done.set_result(self.compile(text, backend))
+        done.set_result(self.compile(text, compiler))
         return done
 
-    def compile(self, text: str, backend: Backend) -> bytes:
+    def compile(self, text: str, compiler: Backend | HostCode) -> bytes:
         """Return the object file of a text."""
         if self.cache is None:
             return b""
@@ -183,14 +185,9 @@ class ObjectFiles:
         found = self.cache.get(key)
         if found is None:
             with self.report.phase("llvm"):
-                found = backend.compile(text, target, in_order=in_order)
+                found = compiler.compile(text, target, in_order=in_order)
             self.cache.put(key, found)
         return found
-
-
-def _processors() -> int:
-    """Return the number of logical processors that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ from tilewright.ir.structural import structural_hash
 from tilewright.relay.expr import Call, Function
 from tilewright.relay.op.external import ExternalCall
 from tilewright.relay.op.registry import Op
-from tilewright.relay.transform.plan_memory import MemoryPlan, MemorySpace, Step
+from tilewright.relay.transform.plan_memory import MemoryPlan, MemorySpace, PlanStep
 from tilewright.relay.visitor import post_order
 from tilewright.tir.stmt import PrimFunc
 
@@ -53,7 +53,7 @@ class KernelTable:
         its own."""
         self._loops, self._by_origin = loops, by_origin
         self._specs: dict[str, KernelSpec] = {}
-        self._of: dict[Step, KernelSpec] = {}
+        self._of: dict[PlanStep, KernelSpec] = {}
         self._numbers = [0, 0]  # of functions of the graph, of loop programs
         for plan in plans:
             for step in plan.steps:
@@ -62,11 +62,11 @@ class KernelTable:
     def __iter__(self) -> Iterator[KernelSpec]:
         return iter(self._specs.values())
 
-    def kernel_of(self, step: Step) -> KernelSpec | None:
+    def kernel_of(self, step: PlanStep) -> KernelSpec | None:
         """Return the kernel that a step runs; None for a copy and for a call of a module that another compiler made."""
         return self._of.get(step)
 
-    def _enter(self, step: Step) -> None:
+    def _enter(self, step: PlanStep) -> None:
         if step.call is None:
             return
         function = step.call.op
@@ -80,7 +80,7 @@ class KernelTable:
         elif external.symbol in self._loops:
             self._of[step] = self._loop_program(external.symbol, step)
 
-    def _function(self, function: Function, step: Step) -> KernelSpec:
+    def _function(self, function: Function, step: PlanStep) -> KernelSpec:
         constants = tuple(loc.place is MemorySpace.CONSTANT for loc in step.inputs)
         storage, origin = _storage(step), origin_of(step)
         in_python = _needs_python(function, step)
@@ -91,7 +91,7 @@ class KernelTable:
             self._specs[key] = KernelSpec(symbol, function, constants, storage, origin, in_python)
         return self._specs[key]
 
-    def _loop_program(self, name: str, step: Step) -> KernelSpec:
+    def _loop_program(self, name: str, step: PlanStep) -> KernelSpec:
         """Enter a loop program, which is compiled as the kernels of the graph are."""
         storage, loops = _storage(step), self._loops[name]
         key = f"loops {name}{list(storage) if any(storage) else ''}"
@@ -111,7 +111,7 @@ def external_call(function: Function) -> ExternalCall | None:
     return function.body.op if isinstance(function.body, Call) and isinstance(function.body.op, ExternalCall) else None
 
 
-def origin_of(step: Step) -> Origin | None:
+def origin_of(step: PlanStep) -> Origin | None:
     """Return the model's node that a step computes."""
     assert step.call is not None
     return step.call.span or step.call.op.span
@@ -126,11 +126,11 @@ def title_of(function: Function) -> str:
     return "_".join(names[:6]) or "copy"
 
 
-def _storage(step: Step) -> Storage:
+def _storage(step: PlanStep) -> Storage:
     return tuple(loc.storage for loc in (*step.inputs, *step.outputs))
 
 
-def _needs_python(function: Function, step: Step) -> bool:
+def _needs_python(function: Function, step: PlanStep) -> bool:
     """Whether a step makes Python objects, or reads them otherwise than by operators with kernels for texts of the
     program's inputs."""
     given = [(p, loc) for p, loc in zip(function.params, step.inputs, strict=True) if loc.type.dtype.is_object]

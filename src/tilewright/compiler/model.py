@@ -27,7 +27,7 @@ from tilewright.compiler.garbage_collection import no_garbage_collection
 from tilewright.compiler.model_compiler import ModelCompiler, Options
 from tilewright.compiler.model_source import FileSource, ModelSource
 from tilewright.compiler.open_shapes import OpenShapes, has_open, open_shapes
-from tilewright.compiler.report import Report
+from tilewright.compiler.report import BuildReport
 from tilewright.compiler.sequences import Groups, flat, given_shape, grouped, is_group, shape_of, tensors_of
 from tilewright.compiler.specialization import Specialization
 from tilewright.compiler.staged import MOST_EDGES, Dims, Edge, Key, Point, Stages, described, in_order
@@ -109,7 +109,7 @@ def compile(
             "programs for accelerators have known sizes; give numbers in shapes, or leave "
             f"{chosen.accelerators[0].name} out of the target '{chosen}'", code="TW0204"
         )
-    kept, report = cache or Cache.default(), Report()
+    kept, report = cache or Cache.default(), BuildReport()
     if not isinstance(model, (str, bytes, os.PathLike)) and format_of(model) is PYTORCH:
         model, shapes = PYTORCH.read(model, shapes)[0], None  # a module of torch has no bytes to know it by
     with _advised(records), no_garbage_collection():
@@ -120,7 +120,7 @@ def compile(
     return made
 
 
-def _source(model: Any, shapes: Shapes, cache: Cache, report: Report) -> ModelSource:
+def _source(model: Any, shapes: Shapes, cache: Cache, report: BuildReport) -> ModelSource:
     """Return the source of a model: a file, or a program in memory."""
     is_text = isinstance(model, (str, os.PathLike)) and format_of(model) is RELAY
     # asked by name, so that what is no module imports nothing
@@ -232,7 +232,7 @@ class Model:
         named = {n: list(shape) for (n, _, _), shape in zip(self._signature, shapes, strict=True)}
         found = self._compiler.stored(named)
         if found is None:
-            found = self._compiler.compile(lambda: self._compiler.read(named, Report()), Report())
+            found = self._compiler.compile(lambda: self._compiler.read(named, BuildReport()), BuildReport())
             self._compiler.store(named, found)
         return found.executable(self._threads)
 
@@ -393,7 +393,7 @@ class Model:
         from tilewright.compiler.saved_stages import Way, save_stages
 
         decided = bool(tree.root.asked) and not tree.root.open
-        main = self._compiler.read(self._shapes_of(tree, ()), Report())["main"] if decided else None
+        main = self._compiler.read(self._shapes_of(tree, ()), BuildReport())["main"] if decided else None
         return save_stages(
             tree, Way(self._compiler.source.name, self.target, self._compiler.options, self._threads), main, Path(path)
         )
@@ -441,7 +441,9 @@ class Model:
         model, shapes, compiler = self._as_c(name, target), self._input_shapes(), self._compiler
         with compiler.context():
             given = [np.asarray(x) for x in inputs] if inputs else None
-            known = known_answers(lambda: compiler.read(shapes, Report()), compiler.source.name, compiler.cache, given)
+            known = known_answers(
+                lambda: compiler.read(shapes, BuildReport()), compiler.source.name, compiler.cache, given
+            )
         return model, files(model, *known)
 
     def _as_c(self, name: str, target: str | Target | None) -> CModel:
@@ -466,7 +468,7 @@ class Model:
             )
         shapes = self._input_shapes()
         with self._compiler.context():
-            return c_model(lambda: self._compiler.read(shapes, Report()), chosen, name)
+            return c_model(lambda: self._compiler.read(shapes, BuildReport()), chosen, name)
 
     def benchmark(self, *args: Any, **options: Any) -> BenchmarkResult:
         """Time the program, on these inputs or on random ones: see `Executable.benchmark`."""
@@ -494,7 +496,7 @@ class Model:
             )
         report = self.report
         if stage == "relay" or not report.kernels or not self._only:
-            report = Report(keeps_module=stage == "relay")
+            report = BuildReport(keeps_module=stage == "relay")
             self.build_again(report)
         if stage == "relay":
             return f"{report.module}\n"
@@ -503,7 +505,7 @@ class Model:
         texts = [report.text] if backend.one_text else report.llvm.values()
         return "\n".join(backend.texts(text, self.target)[stage]() for text in texts)
 
-    def build_again(self, report: Report, instruments: Sequence[PassInstrument] = ()) -> Artifact:
+    def build_again(self, report: BuildReport, instruments: Sequence[PassInstrument] = ()) -> Artifact:
         """Compile the program again, with kernels from the cache, to fill `report` and call `instruments`. Raises
         `InputError` where the sizes of inputs are not known."""
         if self._open is not None:

@@ -13,10 +13,10 @@ from tilewright.backends.accelerator_targets import identity
 from tilewright.backends.target import Target
 from tilewright.compiler import tuning_advisor
 from tilewright.compiler.cache import Cache
+from tilewright.compiler.hook_digests import hooks_digest
 from tilewright.compiler.model_source import ModelSource, build_key
 from tilewright.compiler.open_shapes import OpenShapes
-from tilewright.compiler.report import Report
-from tilewright.ir.op_attributes import OP_ATTRIBUTES
+from tilewright.compiler.report import BuildReport
 from tilewright.runtime.artifact import Artifact
 
 if TYPE_CHECKING:
@@ -60,7 +60,9 @@ class Options:
 class ModelCompiler:
     """Compiles a source for a target. Tuning records are those of the advisor at its construction."""
 
-    def __init__(self, source: ModelSource, target: Target, options: Options, cache: Cache, report: Report) -> None:
+    def __init__(
+        self, source: ModelSource, target: Target, options: Options, cache: Cache, report: BuildReport
+    ) -> None:
         self.source, self.target, self.options, self.cache, self.report = source, target, options, cache, report
         self._advisor = tuning_advisor.current()
 
@@ -72,36 +74,38 @@ class ModelCompiler:
 
     def stored(self, what: Any) -> Artifact | None:
         """Return the program in the cache for the shapes of all inputs, or for the path to a stage."""
-        if not self._is_cached:
+        key = self._key(what)
+        if key is None:
             return None
         with self.report.phase("cache"):
-            return self.cache.get_artifact(self._key(what))
+            return self.cache.get_artifact(key)
 
     def store(self, what: Any, artifact: Artifact) -> None:
         """Keep a program in the cache for other processes."""
-        if self._is_cached:
+        key = self._key(what)
+        if key is not None:
             with self.report.phase("cache"):
-                self.cache.put_artifact(self._key(what), artifact)
+                self.cache.put_artifact(key, artifact)
 
-    @property
-    def _is_cached(self) -> bool:
-        """Whether the key covers all that the program depends on; hooks of operators have no key."""
-        return bool(self.source.content) and not _has_hooks()
-
-    def _key(self, what: Any) -> str:
+    def _key(self, what: Any) -> str | None:
+        """Return the key of a program; None where a key cannot cover all that the program depends on."""
+        hooks = hooks_digest()
+        if not self.source.content or hooks is None:
+            return None
         return build_key(
             "artifact", self.source.content, json.dumps(what), self.source.name, str(self.target),
             ",".join(sorted(self.target.features)), str(self.target.cores), self.options.key(),
             identity(self.target.accelerators), self.target.processor.backend.identity(self.target.processor),
-            *([self._advisor.identity] if self._advisor is not None else []),
+            *([self._advisor.identity] if self._advisor is not None else []), *([f"hooks {hooks}"] if hooks else []),
         )
 
-    def read(self, shapes: Mapping[str, Any], report: Report | None = None) -> IRModule:
+    def read(self, shapes: Mapping[str, Any], report: BuildReport | None = None) -> IRModule:
         """Return the model as Relay, for these shapes of its inputs."""
         return self.source.read(shapes, report or self.report)
 
     def compile(
-        self, make: Callable[[], IRModule], report: Report | None = None, instruments: Sequence[PassInstrument] = (),
+        self, make: Callable[[], IRModule], report: BuildReport | None = None,
+        instruments: Sequence[PassInstrument] = (),
     ) -> Artifact:
         """Compile the module that `make` returns: the model, or a stage of it. The cache is not asked."""
         from tilewright.compiler.pipeline import compile_module
@@ -110,7 +114,7 @@ class ModelCompiler:
             return compile_module(make, self.target, self.source.name, report or self.report, self.cache)
 
     def compile_open(
-        self, wanted: OpenShapes, report: Report | None = None, instruments: Sequence[PassInstrument] = (),
+        self, wanted: OpenShapes, report: BuildReport | None = None, instruments: Sequence[PassInstrument] = (),
     ) -> Artifact:
         """Compile one program for all of these sizes. Raises `OpenSizeError` where the model has no such program."""
         from tilewright.compiler.open_program import build_open
@@ -126,14 +130,3 @@ class ModelCompiler:
             return build_open(
                 lambda: self.read(shapes, report)["main"], ranges, self.target, self.source.name, report, self.cache
             )
-
-
-def _has_hooks() -> bool:
-    """Whether the program registered functions that take part in compiling operators of this package."""
-    hooked = [name for name, key in OP_ATTRIBUTES if key.startswith("FTVM")]
-    if not hooked:
-        return False
-    from tilewright.relay.op.registered import Registered
-    from tilewright.relay.op.registry import OPS
-
-    return any(name in OPS and not issubclass(OPS[name], Registered) for name in hooked)

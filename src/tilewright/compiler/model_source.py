@@ -17,7 +17,7 @@ from tilewright import __version__
 from tilewright.compiler.cache import Cache
 from tilewright.compiler.digests import digest_external, digest_model
 from tilewright.compiler.formats import Format, Signature, format_of
-from tilewright.compiler.report import Report
+from tilewright.compiler.report import BuildReport
 
 if TYPE_CHECKING:
     from tilewright.ir.module import IRModule
@@ -35,7 +35,7 @@ class ModelSource(ABC):
     would take as long as compiling."""
 
     @abstractmethod
-    def read(self, shapes: Mapping[str, Any], report: Report) -> IRModule:
+    def read(self, shapes: Mapping[str, Any], report: BuildReport) -> IRModule:
         """Return the program for these shapes of its inputs. Raises what its frontend raises."""
 
     @abstractmethod
@@ -46,7 +46,7 @@ class ModelSource(ABC):
 class FileSource(ModelSource):
     """A file, its bytes, or an object of its format's own package."""
 
-    def __init__(self, model: Any, shapes: Mapping[str, Any], cache: Cache, report: Report) -> None:
+    def __init__(self, model: Any, shapes: Mapping[str, Any], cache: Cache, report: BuildReport) -> None:
         """Read the signature, from the cache if it is there. Raises `ModelError`."""
         self._model, self._shapes = model, shapes
         self.name = Path(model).stem if isinstance(model, (str, os.PathLike)) else "model"
@@ -65,9 +65,9 @@ class FileSource(ModelSource):
         with report.phase("hash"):
             self.content = f"{content}|{digest_external(model, locations, cache)}"
 
-    def read(self, shapes: Mapping[str, Any], report: Report) -> IRModule:
+    def read(self, shapes: Mapping[str, Any], report: BuildReport) -> IRModule:
         with report.phase("import"):
-            return format_of(self._model).loaded().read(self._model, shapes)[0]
+            return format_of(self._model).read(self._model, shapes)[0]
 
     def module_of(self, function: Function) -> IRModule:
         from tilewright.ir.module import IRModule

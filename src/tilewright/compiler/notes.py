@@ -14,8 +14,7 @@ from tilewright.base.types import DataType
 from tilewright.relay.analysis.operation_counts import only_moves, operations, operator_names, product_type
 from tilewright.relay.expr import Function
 from tilewright.relay.op.external import ExternalCall
-from tilewright.relay.transform.plan_memory import Location, MemoryPlan, MemorySpace
-from tilewright.relay.transform.plan_memory import Step as PlanStep
+from tilewright.relay.transform.plan_memory import Location, MemoryPlan, MemorySpace, PlanStep
 from tilewright.runtime.manifest import Held
 from tilewright.runtime.notes import Note
 from tilewright.runtime.program import HostValue, NativeStep, Step

@@ -23,7 +23,7 @@ from tilewright.base.types import INT64
 from tilewright.compiler.cache import Cache
 from tilewright.compiler.garbage_collection import no_garbage_collection
 from tilewright.compiler.program import Unfinished, build_program
-from tilewright.compiler.report import Report
+from tilewright.compiler.report import BuildReport
 from tilewright.ir.module import IRModule
 from tilewright.ir.structural import structural_equal
 from tilewright.ir.transform import PassContext
@@ -55,7 +55,8 @@ class OpenSizeError(CompileError):
 
 
 def build_open(
-    make: Callable[[], Function], ranges: Mapping[str, Range], target: Target, name: str, report: Report, cache: Cache
+    make: Callable[[], Function], ranges: Mapping[str, Range], target: Target, name: str, report: BuildReport,
+    cache: Cache,
 ) -> Artifact:
     """Compile the function that `make` imports for its symbolic dimensions, whose `ranges` are given by name.
 
@@ -134,7 +135,7 @@ def _numbers(limits: Sequence[Limit | None]) -> list[tuple[int, int]]:
 
 def _checked(
     main: Function, renamed: Mapping[Var, Var], numbers: Sequence[tuple[int, int]], target: Target, name: str,
-    report: Report, cache: Cache,
+    report: BuildReport, cache: Cache,
 ) -> tuple[Unfinished, Mapping[PrimExpr, Limit]]:
     """Return the program, and the limits of its sizes. It computes one image after another where that is best for large
     batches, or the only way."""
@@ -142,7 +143,7 @@ def _checked(
     def program(batch: Var | None) -> tuple[Unfinished, Mapping[PrimExpr, Limit]]:
         made, limits = _made(main, renamed, batch, [n for n, _ in numbers], target, name, report, cache)
         if set(renamed) != {batch}:  # of which the program for one image does not know
-            check, _ = _made(main, renamed, batch, [n for _, n in numbers], target, name, Report(), None)
+            check, _ = _made(main, renamed, batch, [n for _, n in numbers], target, name, BuildReport(), None)
             _compare(made, check)
         return made, limits
 
@@ -184,7 +185,7 @@ def _is_apart(main: Function, batch: Var, numbers: Sequence[int], target: Target
 
 def _made(
     main: Function, renamed: Mapping[Var, Var], batch: Var | None, numbers: Sequence[int], target: Target, name: str,
-    report: Report, cache: Cache | None,
+    report: BuildReport, cache: Cache | None,
 ) -> tuple[Unfinished, Mapping[PrimExpr, Limit]]:
     """Return the program for a sample, and the limits of its sizes; without a `cache`, as loops only, for comparison.
 

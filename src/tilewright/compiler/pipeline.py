@@ -37,7 +37,7 @@ from tilewright.compiler.external import offload, take_external, with_stand_ins
 from tilewright.compiler.flow import Lowered, lower_control, needs_control
 from tilewright.compiler.garbage_collection import no_garbage_collection
 from tilewright.compiler.program import build_flow, build_program
-from tilewright.compiler.report import Report
+from tilewright.compiler.report import BuildReport
 from tilewright.ir.module import IRModule
 from tilewright.relay.expr import Function
 from tilewright.relay.qnn.choose_numerics import ChooseNumerics
@@ -53,14 +53,14 @@ from tilewright.tir.stmt import PrimFunc
 
 
 def compile_module(
-    make: Callable[[], IRModule], target: str | Target = "llvm", name: str = "default", report: Report | None = None,
-    cache: Cache | None = None,
+    make: Callable[[], IRModule], target: str | Target = "llvm", name: str = "default",
+    report: BuildReport | None = None, cache: Cache | None = None,
 ) -> Artifact:
     """Compile the `main` of the module that `make` returns, under the current `PassContext`. Raises `CompileError`.
 
     Where nothing else holds the module, its weights are released while they are packed.
     """
-    report, chosen, begin = report or Report(), Target(target), jit_policy.clock()
+    report, chosen, begin = report or BuildReport(), Target(target), jit_policy.clock()
     with compiling():
         taken = off_loaded(make(), chosen)
         modules, operators = taken.modules, len(calls(taken.module["main"].body))
@@ -83,7 +83,7 @@ def compile_module(
 def compile_fused(main: Function, target: Target, name: str) -> Artifact:
     """Compile a function that calls primitive functions already, without passes over graphs. Raises `CompileError`."""
     with compiling():
-        return build_program(main, target, name, Report(), Cache.default()).finish()
+        return build_program(main, target, name, BuildReport(), Cache.default()).finish()
 
 
 @contextmanager

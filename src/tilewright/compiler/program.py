@@ -18,12 +18,8 @@ from typing import Any
 import numpy as np
 
 from tilewright import __version__
-from tilewright.backends.cpu.llvm.entry import emit_blocks, emit_entry, fails, leaves
-from tilewright.backends.cpu.llvm.faults import faults_text
-from tilewright.backends.cpu.llvm.flow import FIRST_CHUNK, Watch, emit_flow
-from tilewright.backends.cpu.llvm.interrupts import look_text
-from tilewright.backends.cpu.llvm.pool import pool_text
 from tilewright.backends.flow import has_calls
+from tilewright.backends.host_code import FIRST_CHUNK, ControlFlow, Watch
 from tilewright.backends.ownership import own
 from tilewright.backends.target import Target
 from tilewright.base.errors import CompileError, NotNativeWarning
@@ -37,7 +33,7 @@ from tilewright.compiler.kernel_table import KernelTable
 from tilewright.compiler.memory_limits import check_memory, planned
 from tilewright.compiler.notes import LONG, SPAN, arena_of, looks_of, notes_of, step_times
 from tilewright.compiler.program_steps import StepMaker, static_shape, written
-from tilewright.compiler.report import Report
+from tilewright.compiler.report import BuildReport
 from tilewright.relay.expr import Function, Var
 from tilewright.relay.transform.plan_memory import MemoryPlan
 from tilewright.relay.transform.split_batch import PARTS
@@ -45,7 +41,7 @@ from tilewright.runtime.artifact import Artifact
 from tilewright.runtime.host import system_of
 from tilewright.runtime.manifest import Manifest, Piece
 from tilewright.runtime.manifest import Symbol as OpenSymbol
-from tilewright.runtime.program import HostStep, Step, TensorInfo, overlapping
+from tilewright.runtime.program import HostStep, Step, TensorInfo, is_external, may_fail, overlapping
 from tilewright.runtime.scratch import Scratch, most
 from tilewright.runtime.size_table import derived_sizes
 from tilewright.scalar.expr import Var as Symbol
@@ -61,7 +57,7 @@ class Unfinished:
     manifest: Manifest
     objects: tuple[Future[bytes], ...]
     constants: ConstantPool
-    report: Report
+    report: BuildReport
 
     def finish(self) -> Artifact:
         """Pack the constants, wait for the objects, and make the artifact. To be called once."""
@@ -119,8 +115,8 @@ class _Parts:
 
 
 def build_program(
-    main: Function, target: Target, name: str, report: Report, cache: Cache | None, output_names: Sequence[str] = (),
-    symbols: Sequence[Symbol] = (), loops: Mapping[str, PrimFunc] | None = None,
+    main: Function, target: Target, name: str, report: BuildReport, cache: Cache | None,
+    output_names: Sequence[str] = (), symbols: Sequence[Symbol] = (), loops: Mapping[str, PrimFunc] | None = None,
 ) -> Unfinished:
     """Compile a function whose body calls primitive functions, and note in `report` what was made.
 
@@ -145,8 +141,9 @@ def build_program(
         looks = _looks(manifest, target)
         manifest = replace(manifest, interruptible=looks is not None)
         kernels = code.complete(objects, overlapping(manifest.steps))
-        entry = objects.add(emit_entry(manifest, looks=looks) + pool_text(target))
-        return Unfinished(manifest, (*kernels, entry, *_support(manifest, objects)), maker.constants, report)
+        host = target.backend.host_code
+        entries = [objects.add(text, host) for text in host.entries(manifest, target, looks)]
+        return Unfinished(manifest, (*kernels, *entries), maker.constants, report)
 
 
 def _with_symbols(manifest: Manifest, plan: MemoryPlan, symbols: Sequence[Symbol]) -> Manifest:
@@ -167,15 +164,8 @@ def _looks(manifest: Manifest, target: Target) -> frozenset[int] | None:
     return looks_of(manifest.steps, step_times(manifest.notes), int(manifest.parts))
 
 
-def _support(manifest: Manifest, objects: ObjectFiles) -> list[Future[bytes]]:
-    """Compile the functions that checked code calls, and those that interruptible entries call."""
-    texts = [faults_text()] if manifest.sites else []
-    texts += [look_text(objects.options.target.mtriple)] if manifest.interruptible else []
-    return list(map(objects.add, texts))
-
-
 def build_parts(
-    main: Function, target: Target, name: str, report: Report, output_names: Sequence[str] = (),
+    main: Function, target: Target, name: str, report: BuildReport, output_names: Sequence[str] = (),
     loops: Mapping[str, PrimFunc] | None = None,
 ) -> tuple[Manifest, list[PrimFunc], Array]:
     """Return the manifest of a program in C, its kernels, and its constants. Raises `CompileError` for operators that
@@ -191,7 +181,7 @@ def build_parts(
 
 
 def build_flow(
-    lowered: Lowered, main: Function, blocks: Sequence[Function], target: Target, name: str, report: Report,
+    lowered: Lowered, main: Function, blocks: Sequence[Function], target: Target, name: str, report: BuildReport,
     cache: Cache, output_names: Sequence[str] = (), loops: Mapping[str, PrimFunc] | None = None,
 ) -> Unfinished:
     """Compile a program with control flow, whose straight-line `blocks` have been optimized.
@@ -221,40 +211,43 @@ def build_flow(
         times = [step_times(notes_of(plan, maker.value)) for plan in plans]
         for plan, m in zip(plans, made, strict=True):
             report.planned(plan, m.steps)
-        manifest, texts = _flow_texts(lowered, main, parts, made, times, output_names)
-        report.llvm["flow"] = texts
+        manifest, flow = _flow(lowered, main, parts, made, times, output_names)
+        host = target.backend.host_code
+        texts = host.flow(flow, manifest, target)
+        report.llvm["flow"] = texts[0]
         kernels = code.complete(objects, overlapping(step for m in made for step in m.steps))
-        entries = map(objects.add, (texts, pool_text(target)))
-        return Unfinished(manifest, (*kernels, *entries, *_support(manifest, objects)), maker.constants, report)
+        entries = [objects.add(text, host) for text in texts]
+        return Unfinished(manifest, (*kernels, *entries), maker.constants, report)
 
 
-def _flow_texts(
+def _flow(
     lowered: Lowered, main: Function, parts: _Parts, made: Sequence[Manifest], times: Sequence[Sequence[int]],
     output_names: Sequence[str],
-) -> tuple[Manifest, str]:
-    """Return the manifest of a program with control flow, and the LLVM text of its blocks (`made`) and of the control
-    between."""
+) -> tuple[Manifest, ControlFlow]:
+    """Return the manifest of a program with control flow, and its blocks (`made`) with the control between."""
     maker = parts.maker
     runs = [int(m.parts) for m in made]
     work = [n * sum(t) for n, t in zip(runs, times, strict=True)]
     found = [looks_of(m.steps, t, n) for m, t, n in zip(made, times, runs, strict=True)]
     looks = {
         k: f or frozenset() for k,
-        (m, f) in enumerate(zip(made, found, strict=True)) if f is not None or any(map(leaves, m.steps))
+        (m, f) in enumerate(zip(made, found, strict=True)) if f is not None or any(map(is_external, m.steps))
     }
     constants = [maker.constants.add((a,), None, a.nbytes) for a in lowered.constants]
     workspace = max((m.workspace_bytes for m in made), default=0)
     results = tensors_of(main.ret_type)
     made = [replace(m, constants_bytes=maker.constants.size) for m in made]
     program = replace(lowered.program, functions=[own(f) for f in lowered.program.functions])
-    program.fallible.update(k for k, m in enumerate(made) if m.sites or m.scratch.heap or any(map(fails, m.steps)))
+    program.fallible.update(k for k, m in enumerate(made) if m.sites or m.scratch.heap or any(map(may_fail, m.steps)))
     watch = Watch(work, looks.keys(), SPAN) if looks or sum(work) >= LONG or has_calls(program) else None
     manifest = parts.manifest(
         main.params, results, most(parts.code.scratch(maker.table)), output_names, steps=(),
         workspace_bytes=workspace + FIRST_CHUNK, calls=tuple(maker.calls), interruptible=watch is not None,
     )
-    text = emit_blocks(made, [len(c.inputs) + len(c.outputs) for c in maker.calls], looks)
-    return manifest, text + emit_flow(program, constants, [t.nbytes for t in results], workspace, watch)
+    calls = [len(c.inputs) + len(c.outputs) for c in maker.calls]
+    return manifest, ControlFlow(
+        program, made, looks, calls, constants, [t.nbytes for t in results], workspace, watch
+    )
 
 
 def _refuse_objects(values: Sequence[tuple[str, Type | None]]) -> None:

@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 
-from tilewright.backends.cpu.llvm.external import symbol_of
 from tilewright.base.errors import CompileError
 from tilewright.base.types import OpenSize, TensorType
 from tilewright.compiler.constant_pool import ConstantPool
@@ -24,10 +23,19 @@ from tilewright.relay.expr import Function
 from tilewright.relay.interpreter import Meaning, prepared
 from tilewright.relay.op.external import ExternalCall
 from tilewright.relay.op.runtime_checks import RequireZero
-from tilewright.relay.transform.plan_memory import Location, MemoryPlan, MemorySpace
-from tilewright.relay.transform.plan_memory import Step as PlanStep
+from tilewright.relay.transform.plan_memory import Location, MemoryPlan, MemorySpace, PlanStep
 from tilewright.relay.visitor import calls
-from tilewright.runtime.program import Check, Copy, ExternalStep, HostStep, HostValue, KernelCall, Place, Step
+from tilewright.runtime.program import (
+    Check,
+    Copy,
+    ExternalStep,
+    HostStep,
+    HostValue,
+    KernelCall,
+    Place,
+    Step,
+    external_symbol,
+)
 from tilewright.runtime.sizes import Size
 from tilewright.scalar.walk import text_of
 
@@ -143,7 +151,7 @@ class StepMaker:
         given = tuple(replace(v, place=Place("input", k)) for k, v in enumerate(inputs))
         made = tuple(replace(v, place=Place("output", k)) for k, v in enumerate(outputs))
         self.calls.append(ExternalStep(call.symbol, given, made, origin))
-        return KernelCall(symbol_of(len(self.calls) - 1), tuple(v.place for v in (*inputs, *outputs)), origin)
+        return KernelCall(external_symbol(len(self.calls) - 1), tuple(v.place for v in (*inputs, *outputs)), origin)
 
 
 def static_shape(t: Any, what: str) -> tuple[int, ...]:

@@ -8,7 +8,7 @@ from typing import Any
 from tilewright.base.types import INT64, TensorType
 from tilewright.compiler.flow import needs_control
 from tilewright.compiler.model_source import ModelSource
-from tilewright.compiler.report import Report
+from tilewright.compiler.report import BuildReport
 from tilewright.compiler.stage_growth import signature_of, typed, with_main
 from tilewright.ir.module import IRModule
 from tilewright.relay.expr import Function
@@ -28,7 +28,7 @@ class RelaySource(ModelSource):
         name: Any = self._module.attrs.get("mod_name", "default")
         self.name = str(name)
 
-    def read(self, shapes: Mapping[str, Any], report: Report) -> IRModule:
+    def read(self, shapes: Mapping[str, Any], report: BuildReport) -> IRModule:
         """Return the module, of fixed sizes where `shapes` tells all symbols of a straight-line program."""
         main = self._module["main"]
         symbols, known = symbols_of(main), dict[Symbol, PrimExpr]()

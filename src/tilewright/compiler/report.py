@@ -1,4 +1,4 @@
-"""Report of a build: seconds by phase, and the results of each stage."""
+"""BuildReport of a build: seconds by phase, and the results of each stage."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 @dataclass
-class Report:
+class BuildReport:
     """Seconds spent in each phase of a build, and what the stages made: each kernel, its LLVM text, and the fused
     module.
 

@@ -33,7 +33,7 @@ from tilewright.compiler.cache import Cache
 from tilewright.compiler.garbage_collection import no_garbage_collection
 from tilewright.compiler.model_compiler import Options
 from tilewright.compiler.pipeline import compile_module
-from tilewright.compiler.report import Report
+from tilewright.compiler.report import BuildReport
 from tilewright.compiler.sequences import grouped
 from tilewright.compiler.specialization import Specialization
 from tilewright.compiler.stage_growth import Sizer, grow
@@ -64,7 +64,7 @@ class Way:
         """Compile one stage."""
         with self.options.context():
             return compile_module(
-                lambda: IRModule.from_expr(function), self.target, self.name, Report(), Cache.default()
+                lambda: IRModule.from_expr(function), self.target, self.name, BuildReport(), Cache.default()
             )
 
 

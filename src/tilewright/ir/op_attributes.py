@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import sys
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from types import FrameType
 from typing import Any, Final, TypeVar, overload
@@ -61,9 +62,9 @@ def register_op_attr(op_name: str, attr_key: str, value: Any = None, level: int 
         known = OP_ATTRIBUTES.get((op_name, attr_key))
         if known is not None and known.level >= level:
             raise OptionError(
-                f"the attribute '{attr_key}' of {op_name} is registered already, with level {known.level}; "
-                f"give a level above it, or take it back with reset_op_attr({op_name!r}, {attr_key!r}); it is at "
-                f"{known.place}",
+                f"the attribute '{attr_key}' of {op_name} is registered already, "
+                f"with level {known.level}; give a level above it, "
+                f"or take it back with reset_op_attr({op_name!r}, {attr_key!r}); it is at {known.place}",
                 code="TW0212"
             )
         OP_ATTRIBUTES[op_name, attr_key] = Registered(given, level, place)
@@ -84,14 +85,24 @@ def _tell_unknown(op_name: str, attr_key: str, place: str) -> None:
     hint = dialects.unknown_operator(op_name)
     if hint is not None:
         warnings.warn(
-            f"there is no operator '{op_name}'{hint}; its attribute '{attr_key}' has no effect unless an operator of "
-            "that name is registered "
-            f"(relay.op.register); it is at {place}", UnknownOperatorWarning, stacklevel=2)
+            f"there is no operator '{op_name}'{hint}; its attribute '{attr_key}' has no effect unless an operator "
+            f"of that name is registered (relay.op.register); it is at {place}", UnknownOperatorWarning, stacklevel=2)
 
 
 def reset_op_attr(op_name: str, attr_key: str) -> None:
     """Remove a registered attribute if it exists."""
     OP_ATTRIBUTES.pop((op_name, attr_key), None)
+
+
+@contextmanager
+def registrations() -> Iterator[None]:
+    """A scope of registrations: at its end, all attributes are as they were at its beginning."""
+    before = dict(OP_ATTRIBUTES)
+    try:
+        yield
+    finally:
+        OP_ATTRIBUTES.clear()
+        OP_ATTRIBUTES.update(before)
 
 
 def op_attr(op_name: str, attr_key: str) -> Any:

@@ -1,10 +1,10 @@
 """Check a pass by running the interpreter before and after it on random inputs.
 
-Switch: `PassContext(config={"relay.check_rewrites": True})`. A function with another result is an error with the name
-of the pass and the first wrong value; with "skip" it is a warning, and compilation continues with the module before the
-pass. Integers are compared exactly, floats with the tolerance of the narrowest float type of the function. A warning
-names functions that cannot be run (too much work, function parameters, random numbers). Passes that approximate declare
-it (`Pass.exact`).
+Switch: `PassContext(config={"relay.check_rewrites": True})`. A function with another result is an error that names the
+pass and the first wrong value. With "skip" it is a warning, and compilation continues with the module before the pass.
+Integers are compared exactly, floats with the tolerance of the narrowest float type of the function. A warning names
+functions that cannot be run (too much work, function parameters, random numbers). Passes that approximate declare it
+(`Pass.exact`).
 """
 
 from __future__ import annotations
@@ -109,8 +109,8 @@ def _check_runnable(old: Function, new: Function, functions: Mapping[str, Any], 
             raise _NotChecked(f"{e.op.name} draws random numbers")
     amount = work(old, functions)
     if amount > most:
-        raise _NotChecked(f"too large: about {amount:.1e} multiplications, and relay.check_rewrites.max_work is "
-                          f"{most:.1e}")
+        raise _NotChecked(f"too large: about {amount:.1e} multiplications, "
+                          f"and relay.check_rewrites.max_work is {most:.1e}")
 
 
 def _can_be_random(t: Type | None) -> bool:

@@ -125,9 +125,8 @@ def matrix_set_diag(data: Any, diagonal: Any, k: int | tuple[int, int] = 0, alig
     low, high = (k, k) if isinstance(k, int) else (k[0], k[-1])
     above, _, below = align.partition("_")
     if {above, below} - {"LEFT", "RIGHT"}:
-        raise CompileError(f"matrix_set_diag: align '{align}' is not supported; it must be RIGHT_LEFT, LEFT_RIGHT, "
-                           "LEFT_LEFT or "
-                           "RIGHT_RIGHT", code="TW0308")
+        raise CompileError(f"matrix_set_diag: align '{align}' is not supported; "
+                           "it must be RIGHT_LEFT, LEFT_RIGHT, LEFT_LEFT or RIGHT_RIGHT", code="TW0308")
     return MatrixSetDiag(low, high, above == "RIGHT", below == "RIGHT")(data, diagonal)
 
 

@@ -1,5 +1,4 @@
-"""Rewrites that read the parameters, each with `convert(func, params, …) -> (func, params)`, under the names of the
-field."""
+"""Rewrites that read the parameters, each with `convert(func, params, …) -> (func, params)`, under TVM's names."""
 
 from tilewright.relay.transform import conv2d_to_sparse as bsr_conv2d
 from tilewright.relay.transform import dense_to_sparse as bsr_dense

@@ -1,6 +1,6 @@
 """Interpreter of programs with data-dependent sizes, made of numpy steps that read sizes from their arrays.
 
-    %1 = onnx.deferred(%v0, %0, op_type="Gather")      ->  slot 2 = converted(slot 0, slot 1)
+    %1 = frontend.deferred(%v0, %0, op_type="Gather")  ->  slot 2 = converted(slot 0, slot 1)
     %2 = transpose(%1, axes=[1, 0])                        slot 3 = transpose's meaning in numpy (slot 2)
 
 A deferred operator is converted at its first call, when the sizes and values of its operands are known. The conversion

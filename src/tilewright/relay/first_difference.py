@@ -1,8 +1,9 @@
 """Finds the first value, in evaluation order, that a rewrite made wrong.
 
 Lets and function calls are inlined, and every value outside of branches is computed. The counterpart of a new value is
-the old value of the same model node, else the one at the same position in the sequence of operators and types. The
-result is the first value that differs from its counterpart and equals no other old value, with the lines of both texts.
+the old value of the same model node. Otherwise it is the one at the same position in the sequence of operators and
+types. The result is the first value that differs from its counterpart and equals no other old value, with the lines of
+both texts.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from tilewright.base import graphs
 from tilewright.ir.module import IRModule
 from tilewright.ir.transform import PassContext
 from tilewright.relay.adt import Match
@@ -124,17 +126,7 @@ def _strict(e: Expr) -> tuple[Expr, ...]:
 
 def values_of(function: Function, args: Sequence[Any], functions: Mapping[str, Any]) -> dict[Expr, Any]:
     """Evaluate every value outside of branches, in evaluation order."""
-    order: list[Expr] = []
-    seen: set[Expr] = set()
-    stack: list[tuple[Expr, bool]] = [(function.body, False)]
-    while stack:
-        e, done = stack.pop()
-        if done:
-            order.append(e)
-        elif e not in seen:
-            seen.add(e)
-            stack.append((e, True))
-            stack.extend((o, False) for o in reversed(_strict(e)))
+    order = graphs.post_order([function.body], _strict)
     wanted = [e for e in order if not isinstance(e, (Var, Constant, Function, Tuple, GlobalVar))][:MOST_VALUES]
     said = {k: v for k, v in function.attrs.items() if k == "numerics"}
     found = evaluate(Function(function.params, Tuple(tuple(wanted)), attrs=said), *args, functions=functions)

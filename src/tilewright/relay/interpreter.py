@@ -75,8 +75,8 @@ class Closure:
 
 
 def evaluate(what: Any, *args: Any, functions: Functions | None = None) -> Any:
-    """Return the value of an expression, a function, or a module's `main`; `args` are its parameters, or its free
-    variables in order.
+    """Return the value of an expression, a function, or a module's `main`; `args` are the values of its parameters, or
+    of its free variables in order.
 
     `functions` are the callees of `GlobalVar`s by name; a module has its own. Raises `InputError` for inputs of another
     number, shape or dtype.
@@ -155,8 +155,8 @@ def _checked(param: Var, value: Any) -> Any:
         fits = len(wanted.shape) == array.ndim and all(not isinstance(d, int) or d == n
             for d, n in zip(wanted.shape, array.shape, strict=True))
         if not fits or wanted.dtype.numpy() != array.dtype:
-            raise InputError(f"input '{param.name_hint}' is {wanted!r}, and was given {array.dtype} of shape "
-                             f"{array.shape}", code="TW0704")
+            raise InputError(f"input '{param.name_hint}' is {wanted!r}, "
+                             f"and was given {array.dtype} of shape {array.shape}", code="TW0704")
     return array
 
 

@@ -326,8 +326,9 @@ class _Printer:
 
     def _bound(self, v: Var) -> str:
         """Return a variable at its binding, with its annotation if it has one."""
-        return (self._variable(v) if v.type_annotation is None else f"{self._variable(v)}: "
-                f"{self._types.text(v.type_annotation)}")
+        if v.type_annotation is None:
+            return self._variable(v)
+        return f"{self._variable(v)}: {self._types.text(v.type_annotation)}"
 
     def _parameter(self, v: Var) -> str:
         known = v.known_type()

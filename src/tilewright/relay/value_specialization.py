@@ -1,15 +1,15 @@
 """Outline the parts of a program that depend on few values each, so that they can be specialized for these values.
 
     %0 = dyn.strided_slice(%places, 0, %n, 1)
-    %1 = onnx.deferred(%boxes, %0, op_type="GatherND")
+    %1 = frontend.deferred(%boxes, %0, op_type="GatherND")
     %2 = dyn.strided_slice(%others, 0, %m, 1)
-    %3 = onnx.deferred(%boxes, %2, op_type="GatherND")
-    onnx.deferred(%1, %3, op_type="Concat")
+    %3 = frontend.deferred(%boxes, %2, op_type="GatherND")
+    frontend.deferred(%1, %3, op_type="Concat")
     -> %0 = fn (%p0, %p1, %p2, %p3, %p4) {
-         onnx.deferred(%p4, dyn.strided_slice(%p0, %p1, %p2, %p3), op_type="GatherND")
+         frontend.deferred(%p4, dyn.strided_slice(%p0, %p1, %p2, %p3), op_type="GatherND")
        }(%places, 0, %n, 1, %boxes)
        %1 = fn (…) { … }(%others, 0, %m, 1, %boxes)
-       onnx.deferred(%0, %1, op_type="Concat")
+       frontend.deferred(%0, %1, op_type="Concat")
 
 The counts `n` and `m` together differ from call to call, but each alone is a small number that recurs. A part is
 specialized for the values that decide it (`decided`). Parts of equal content (`content_of`) share specializations;

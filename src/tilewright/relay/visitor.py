@@ -11,6 +11,7 @@ from collections.abc import Callable, Container, Iterable, Sequence
 from typing import Any, Final
 
 from tilewright.base.errors import InternalError
+from tilewright.base.graphs import reachable
 from tilewright.base.types import bind_types
 from tilewright.relay.adt import Clause, Match, pattern_vars
 from tilewright.relay.expr import Call, Expr, Function, If, Let, RefCreate, RefRead, RefWrite, Tuple, TupleGetItem, Var
@@ -133,18 +134,15 @@ def free_values(root: Expr, outside: Container[Expr]) -> list[Expr]:
     """Return the free variables of `root`, and the values among `outside` that it uses, in order of first use."""
     bound: set[Expr] = set()
     found: list[Expr] = []
-    seen: set[Expr] = set()
-    stack: list[Expr] = [root]
-    while stack:
-        e = stack.pop()
-        if e in seen:
-            continue
-        seen.add(e)
-        if isinstance(e, Var) or e in outside:
+
+    def is_value(e: Expr) -> bool:
+        return isinstance(e, Var) or e in outside
+
+    for e in reachable([root], lambda e: () if is_value(e) else reversed(operands(e))):
+        if is_value(e):
             found.append(e)
-            continue
-        bound.update(binders(e))
-        stack.extend(reversed(operands(e)))
+        else:
+            bound.update(binders(e))
     return [e for e in found if e not in bound] if bound else found
 
 

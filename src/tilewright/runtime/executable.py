@@ -18,7 +18,7 @@ import numpy as np
 
 from tilewright.base.errors import InputError, InternalError, RunError
 from tilewright.base.limits import machine_bytes, shown_bytes
-from tilewright.base.nd import ALIGNMENT, NDArray, aligned_empty, as_numpy
+from tilewright.base.nd import ALIGNMENT, NDArray, aligned_copy, aligned_empty, as_numpy
 from tilewright.base.string_tensors import pack_texts
 from tilewright.runtime.benchmark import BenchmarkResult, measure
 from tilewright.runtime.callbacks import CALL_FAILED, DONE, call_function, raised, set_callback, signals_kept
@@ -297,7 +297,7 @@ class Executable:
                     raise
                 place = _address(block)
                 if place & _MISALIGNED:
-                    block = _aligned_copy(block)
+                    block = aligned_copy(block)
                     place = _address(block)
                 places[k] = place
                 blocks.append(block)
@@ -559,13 +559,7 @@ def _apart(read: Sequence[int], written: Sequence[int], sizes: Sequence[int]) ->
 def _aligned(constants: Array) -> Array:
     if _address(constants) % ALIGNMENT == 0:
         return constants
-    return _aligned_copy(constants)
-
-
-def _aligned_copy(x: Array) -> Array:
-    copy = aligned_empty(x.shape, x.dtype)
-    np.copyto(copy, x)
-    return copy
+    return aligned_copy(constants)
 
 
 def readable(info: TensorInfo, dtype: np.dtype[Any], value: Any) -> Array:

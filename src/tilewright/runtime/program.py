@@ -20,6 +20,7 @@ from tilewright.base.types import DataType
 from tilewright.runtime.sizes import Size, check_size
 
 INPUT, OUTPUT, CONSTANT, WORKSPACE, OBJECT, PIECE = "input", "output", "constant", "workspace", "object", "piece"
+_EXTERNAL: Final = "external."
 _KINDS: Final = (INPUT, OUTPUT, CONSTANT, WORKSPACE, PIECE)
 
 
@@ -179,6 +180,21 @@ def entry_symbols(steps: Sequence[Step]) -> list[str]:
 def interruptible_symbol(symbol: str) -> str:
     """The entry beside `symbol` that looks for pending signals between kernels; programs with long runs have it."""
     return f"{symbol}_interruptible"
+
+
+def external_symbol(number: int) -> str:
+    """The function of native code that makes call `number` of a module (`runtime/callbacks.py`)."""
+    return f"{_EXTERNAL}{number}"
+
+
+def is_external(step: Step) -> bool:
+    """Whether a native step calls a module, and may fail there."""
+    return isinstance(step, KernelCall) and step.symbol.startswith(_EXTERNAL)
+
+
+def may_fail(step: Step) -> bool:
+    """Whether a native step may end the program with a status."""
+    return is_external(step) or (isinstance(step, KernelCall) and bool(step.checks))
 
 
 def overlapping(steps: Iterable[Step]) -> frozenset[str]:

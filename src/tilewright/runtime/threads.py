@@ -12,7 +12,6 @@ import ctypes
 import os
 import threading
 from pathlib import Path
-from types import TracebackType
 from typing import Final, Self
 
 from tilewright.base.errors import InternalError, OptionError
@@ -87,9 +86,7 @@ class NullThreadPool:
         POOLS.alone += 1
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         POOLS.close()
         POOLS.alone -= 1
 

@@ -18,6 +18,7 @@ from typing import Final
 import numpy as np
 
 from tilewright.base.errors import InputError
+from tilewright.base.limits import usable_cores
 from tilewright.base.types import DataType
 from tilewright.runtime import timing_lock
 from tilewright.runtime.functions import FunctionModule
@@ -266,8 +267,7 @@ def _other_data() -> Array:
 
 def machine_name() -> str:
     """This machine, as records name it: its host name, its processor and how many cores this process may use."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    return f"{os.uname().nodename}, {_processor()}, {cores} cores"
+    return f"{os.uname().nodename}, {_processor()}, {usable_cores()} cores"
 
 
 def _processor() -> str:

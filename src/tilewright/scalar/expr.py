@@ -146,8 +146,8 @@ def literal(value: Any, dtype: str | DataType | None = None) -> PrimExpr:
     kind = _usual(value) if dtype is None else DataType(dtype)
     if not isinstance(value, (int, float, np.generic, np.ndarray)) or kind.code not in (*_NUMERIC, *MINIFLOATS):
         raise CompileError(
-            f"{value!r} ({type(value).__name__}) is no constant of {kind}; a constant is a number of int, uint, float "
-            "or bool",
+            f"{value!r} ({type(value).__name__}) is no constant of {kind}; "
+            "a constant is a number of int, uint, float or bool",
             code="TW0602"
         )
     number = value.item() if isinstance(value, (np.generic, np.ndarray)) else value

@@ -20,12 +20,13 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
+from tilewright.base.closing import Closeable
 from tilewright.base.errors import OptionError
 from tilewright.runtime.trial import TrialOptions
 from tilewright.search.building import default_build, travelling
 from tilewright.search.local import LocalBuilder, LocalRunner
 from tilewright.search.measure import Built, Candidate, Image, Measured, MeasureErrorNo, OnMeasured, failed
-from tilewright.search.runner import Closeable, not_built, warn_of_noise, with_build
+from tilewright.search.runner import not_built, warn_of_noise, with_build
 
 _CONNECT_SECONDS: Final = 15.0
 """Time to wait for the scheduler, and for a first worker."""

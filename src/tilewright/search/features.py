@@ -16,6 +16,7 @@ from typing import Any, Final
 import numpy as np
 
 from tilewright.backends.machine import Machine
+from tilewright.base.graphs import reachable
 from tilewright.scalar import expr as E
 from tilewright.scalar import intrinsics as I
 from tilewright.scalar.expr import Buffer, Call, IntImm, Load, PrimExpr, Select, Var, number_of
@@ -361,19 +362,14 @@ def _width_of(e: PrimExpr, points: Mapping[PrimExpr, PrimExpr], extent: Callable
 
 def _operations(value: PrimExpr) -> float:
     """Return the cost of computing a value, in operations of one cycle; indices cost nothing."""
-    total, stack, seen = 0.0, [value], set[PrimExpr]()
-    while stack:
-        x = stack.pop()
-        if x in seen or isinstance(x, Load):
-            continue
-        seen.add(x)
+    total = 0.0
+    for x in reachable([value], lambda x: () if isinstance(x, Load) else x.operands()):
         if isinstance(x, Call):
             total += 1.0 if x.op is I.fma else _FUNCTION
         elif isinstance(x, E.Div):
             total += 4.0
         elif isinstance(x, (E.Add, E.Sub, E.Mul, E.Min, E.Max, Select)):
             total += 1.0
-        stack += x.operands()
     return total
 
 

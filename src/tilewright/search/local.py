@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import pickle
 import queue
 import time
@@ -11,14 +10,16 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Final, TypeVar
 
+from tilewright.base.closing import Closeable
 from tilewright.base.errors import OptionError, WorkerCrashed, WorkerNotStarted, WorkerRaised, WorkerTimedOut
+from tilewright.base.limits import usable_cores
 from tilewright.base.settings import nearest
 from tilewright.runtime.threads import default_threads
 from tilewright.runtime.trial import TRIAL, machine_name
 from tilewright.runtime.worker import Worker
 from tilewright.search.building import BUILD, BuildFunc, default_build, pickled, travelling
 from tilewright.search.measure import Built, Candidate, Image, Measured, MeasureErrorNo, OnMeasured, Value, failed
-from tilewright.search.runner import Closeable, TrialRunner, one_by_one
+from tilewright.search.runner import TrialRunner, one_by_one
 from tilewright.search.trials import Trials
 
 T = TypeVar("T")
@@ -85,7 +86,7 @@ class LocalBuilder(Closeable):
             raise OptionError(
                 f"timeout={timeout} must be above 0 seconds, and n_parallel={n_parallel} at least 1", code="TW1110")
         self.timeout, self.build_func = timeout, _build_func(build_func)
-        self.n_parallel = n_parallel or cores()
+        self.n_parallel = n_parallel or usable_cores()
         self._workers = Workers(self.n_parallel, memory_limit, 1, (BUILD.partition(":")[0],))
         self._needed: set[str] = set()
         self._references: dict[tuple[str, str, str, str], Built] = {}
@@ -182,11 +183,6 @@ class LocalRunner(TrialRunner):
     def close(self) -> None:
         """End the worker process; the next run starts another."""
         self._worker.close()
-
-
-def cores() -> int:
-    """Return the number of cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _build_func(given: str | BuildFunc) -> BuildFunc:

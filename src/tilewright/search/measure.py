@@ -180,7 +180,7 @@ class Measured:
         return iter((self.costs, self.error_no, self.all_cost, self.timestamp))
 
 
-OnMeasured = Callable[[int, Measured], None]
+OnMeasured = Callable[[int, Measured], object]
 """Called with each result as soon as it is known: the number of the candidate among those given, and its result."""
 
 

@@ -5,26 +5,14 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Final, Self
+from typing import Final
 
+from tilewright.base.closing import Closeable
 from tilewright.base.errors import OptionError
 from tilewright.runtime.trial import TrialOptions
 from tilewright.search.measure import Built, Image, Measured, OnMeasured, failed
 
 _LOG: Final = logging.getLogger(__name__)
-
-
-class Closeable:
-    """A builder, runner or connection that is closed at the end of a `with` block."""
-
-    def close(self) -> None:
-        """End processes and connections; they are started again when they are needed."""
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
 
 class TrialRunner(Closeable):

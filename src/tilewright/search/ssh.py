@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
+from tilewright.base.closing import Closeable
 from tilewright.base.errors import OptionError, RPCError
-from tilewright.search.runner import Closeable
 
 _CONNECT_SECONDS: Final = 30.0
 _UNREACHED: Final = 255

@@ -67,8 +67,8 @@ def gradient(output: Tensor, inputs: Sequence[Tensor] | Tensor, head: Tensor | N
     for t in (output, *wanted, *([] if head is None else [head])):
         if not t.dtype.is_float:
             raise CompileError(
-                f"te.gradient: '{t.name}' has type {t.dtype}, and only floating-point values have derivatives; cast it "
-                "to float32", code="TW0605"
+                f"te.gradient: '{t.name}' has type {t.dtype}, "
+                "and only floating-point values have derivatives; cast it to float32", code="TW0605"
             )
     prefix = _prefix(output, head)
     order = producers_first([output.op])

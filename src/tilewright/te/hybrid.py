@@ -95,8 +95,8 @@ class HybridFunction:
         names = [a.arg for a in definition.args.args]
         if len(names) != len(args):
             raise CompileError(
-                f"hybrid function '{self.__name__}' takes {len(names)} arguments ({', '.join(names)}) and was given "
-                f"{len(args)}", code="TW0606"
+                f"hybrid function '{self.__name__}' takes {len(names)} arguments "
+                f"({', '.join(names)}) and was given {len(args)}", code="TW0606"
             )
         reader = Reader(source, {**around.globals, **around.nonlocals}, definition, dict(zip(names, args, strict=True)))
         body, results = reader.function()

@@ -205,8 +205,8 @@ class Reader:
         elif known is not None or not isinstance(value, (PrimExpr, int, float, bool)):
             raise self.error(
                 target,
-                f"'{target.id}' cannot be assigned: it is a tensor, a loop variable or a parameter, or the value is no "
-                "number"
+                f"'{target.id}' cannot be assigned: it is a tensor, "
+                "a loop variable or a parameter, or the value is no number"
             )
         else:
             first = E.as_expr(value)

@@ -114,8 +114,8 @@ def _check_args(s: Schedule, args: Sequence[Any]) -> None:
     missing = [t.name for op in s.outputs for t in op.outputs if t not in args]
     if missing:
         raise ScheduleError(
-            f"'{missing[0]}' is an output of the schedule and not among the arguments, which are "
-            f"{', '.join(t.name for t in args)}"
+            f"'{missing[0]}' is an output of the schedule and not among the arguments, "
+            f"which are {', '.join(t.name for t in args)}"
         )
 
 
@@ -127,9 +127,8 @@ def _check_no_steps(s: Schedule) -> None:
             or stage.notes or stage.prefetches
         ):
             raise ScheduleError(
-                f"'{stage.op.name}' has a step, and this schedule was made for its computation as a whole, which "
-                "arranges all loops; "
-                "begin with te.create_schedule or topi.generic, which leave the loops to you"
+                f"'{stage.op.name}' has a step, and this schedule was made for its computation as a whole, "
+                "which arranges all loops; begin with te.create_schedule or topi.generic, which leave the loops to you"
             )
 
 
@@ -146,8 +145,8 @@ class _Resolver:
         found = self.blocks.get(stage)
         if found is None:
             raise ScheduleError(
-                f"'{stage.op.name}' is not computed for these arguments: none of them is made from it, or it is among "
-                "them itself"
+                f"'{stage.op.name}' is not computed for these arguments: "
+                "none of them is made from it, or it is among them itself"
             )
         return found
 
@@ -214,8 +213,8 @@ class _Resolver:
             m.kind in ("vectorized", "unrolled", "parallel", "thread", "tensorized") for m in stage.marks
         ) or stage.attached or stage.scope:
             raise ScheduleError(
-                f"'{op.name}' is a scan, whose steps run one after another; schedule its update '{op.update[0].name}' "
-                "instead"
+                f"'{op.name}' is a scan, whose steps run one after another; "
+                f"schedule its update '{op.update[0].name}' instead"
             )
         for t in op.update:
             update = self.s[t]
@@ -224,8 +223,7 @@ class _Resolver:
             if touched or update.leaf_iter_vars[0] is not steps or update.attached or update.inlined:
                 raise ScheduleError(
                     f"loop '{op.update[0].op.axis[0].var.name}' of '{t.name}' goes over the steps of scan '{op.name}': "
-                    "it stays outside and serial; "
-                    "split, reorder, vectorize and parallelise the loops inside of it"
+                    "it stays outside and serial; split, reorder, vectorize and parallelise the loops inside of it"
                 )
         if any(self.s[t] in self.blocks for t in op.update):
             self.loops[op.scan_axis] = self.engine.loops(self.block(self.s[op.update[0]]))[0]
@@ -257,8 +255,8 @@ class _Resolver:
         if axis not in parent.leaf_iter_vars:
             names = ", ".join(a.var.name for a in parent.leaf_iter_vars)
             raise ScheduleError(
-                f"'{stage.op.name}' is to be computed in loop '{axis.var.name}' of '{parent.op.name}', "
-                f"which was split or fused; its loops are {names}"
+                f"'{stage.op.name}' is to be computed in loop '{axis.var.name}' of "
+                f"'{parent.op.name}', which was split or fused; its loops are {names}"
             )
         loop = self.loops.get(axis)
         if loop is None:

@@ -99,8 +99,8 @@ class Schedule:
         members = [s for s in members if not isinstance(s.op, PlaceholderOp)]
         if not members:
             raise ScheduleError(
-                f"there is no stage between {', '.join(s.op.name for s in starts)} and "
-                f"{', '.join(s.op.name for s in ends)} to group"
+                f"there is no stage between {', '.join(s.op.name for s in starts)} "
+                f"and {', '.join(s.op.name for s in ends)} to group"
             )
         taken = next((s for s in members if s.group is not None), None)
         if taken is not None:
@@ -165,8 +165,8 @@ class Schedule:
         stage._unmarked(axis, "rfactor")
         if axis.kind != "reduce":
             raise ScheduleError(
-                f"'{axis.var.name}' is not a reduction loop of '{op.name}'; split a reduction axis and give one of its "
-                "parts"
+                f"'{axis.var.name}' is not a reduction loop of '{op.name}'; "
+                "split a reduction axis and give one of its parts"
             )
         if any(a not in stage.leaf_iter_vars for a in op.axis) or any(isinstance(r, Reorder) for r in stage.relations):
             raise ScheduleError(

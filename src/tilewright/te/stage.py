@@ -127,9 +127,8 @@ class Stage:
         at = [self._unmarked(a, "fuse") for a in axes]
         if at != list(range(at[0], at[0] + len(at))):
             raise ScheduleError(
-                f"fuse takes loops that stand directly inside each other, outermost first; '{self.op.name}' has "
-                f"{self._order()}, "
-                f"and {', '.join(map(_name, axes))} were given: reorder them first"
+                f"fuse takes loops that stand directly inside each other, outermost first; '{self.op.name}' "
+                f"has {self._order()}, and {', '.join(map(_name, axes))} were given: reorder them first"
             )
         extent: PrimExpr = axes[0].extent
         for a in axes[1:]:
@@ -242,13 +241,13 @@ class Stage:
             )
         if axis not in axes[:-1]:
             raise ScheduleError(
-                f"storage_align of '{self.op.name}' takes one of its axes but the last, which are "
-                f"{', '.join(a.var.name for a in axes[:-1]) or 'none'}"
+                f"storage_align of '{self.op.name}' takes one of its axes but the last, "
+                f"which are {', '.join(a.var.name for a in axes[:-1]) or 'none'}"
             )
         if factor < 1 or not 0 <= offset < factor:
             raise ScheduleError(
-                f"storage_align of '{self.op.name}': the offset is from 0 to the factor, and {offset} of {factor} is "
-                "not"
+                f"storage_align of '{self.op.name}': "
+                f"the offset is from 0 to the factor, and {offset} of {factor} is not"
             )
         self.notes[ALIGNED] = (*self.notes.get(ALIGNED, ()), (0, axes.index(axis), factor, offset))
 
@@ -319,8 +318,8 @@ class Stage:
             )
         if any(m.kind == "thread" and m.value is thread_ivar for m in self.marks):
             raise ScheduleError(
-                f"thread axis '{thread_ivar.thread_tag}' has a loop of '{self.op.name}' already; fuse the two loops "
-                "and bind that"
+                f"thread axis '{thread_ivar.thread_tag}' has a loop of "
+                f"'{self.op.name}' already; fuse the two loops and bind that"
             )
         self._unmarked(ivar, "bind")
         self.marks.append(Mark(ivar, "thread", thread_ivar))

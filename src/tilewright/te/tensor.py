@@ -15,6 +15,7 @@ from typing import Any, Final, Protocol, Self, TypeAlias, overload
 import numpy as np
 
 from tilewright.base.errors import CompileError
+from tilewright.base.graphs import post_order
 from tilewright.base.interning import interned, publish
 from tilewright.base.node import node
 from tilewright.base.plugins import Hook
@@ -349,18 +350,7 @@ def producers_first(
     ops: Sequence[Operation], needed: Callable[[Operation], Sequence[Tensor]] = lambda op: op.inputs
 ) -> list[Operation]:
     """Return `ops` and the operations that they depend on (`needed`), each once, producers first."""
-    order: dict[Operation, None] = {}
-    stack: list[tuple[Operation, bool]] = [(op, False) for op in reversed(ops)]
-    while stack:
-        op, expanded = stack.pop()
-        if op in order:
-            continue
-        if expanded:
-            order[op] = None
-        else:
-            stack.append((op, True))
-            stack.extend((t.op, False) for t in reversed(needed(op)))
-    return list(order)
+    return post_order(ops, lambda op: [t.op for t in needed(op)])
 
 
 _LETTERS: Final = ("i", "j", "k", "l", "m", "n", "o", "p")
@@ -407,7 +397,7 @@ def _reducer(combiner: Combiner) -> Callable[..., PrimExpr]:
 
     reduce.__name__ = combiner.name
     reduce.__doc__ = (
-        f"`{combiner.name}` of `expr` along `axis`, one reduction axis or several; or of two values, "
+        f"Return the {combiner.name} of `expr` along `axis`, one reduction axis or several; for two values, "
         f"`{combiner.name}(a, b)`."
     )
     return reduce

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from tilewright.base.graphs import reachable
 from tilewright.base.types import INT64
 from tilewright.scalar.expr import EQ, Buffer, Call, Load, PrimExpr, compare, const, logical_not, number_of
 from tilewright.scalar.intrinsics import address_of, prefetch
@@ -89,20 +90,20 @@ def _reads(
     receive."""
     if isinstance(at, Evaluate) and isinstance(at.value, Call) and at.value.op is prefetch:
         return
-    seen: set[PrimExpr] = set()
-    stack = [e]
-    while stack:
-        x = stack.pop()
-        if x in seen:
-            continue
-        seen.add(x)
-        if isinstance(x, Call) and x.op is address_of and isinstance(first := x.args[0], Load):
+
+    def below(x: PrimExpr) -> tuple[PrimExpr, ...]:
+        return (*first.indices, *x.args[1:]) if isinstance(x, Call) and (first := _addressed(x)) else x.operands()
+
+    for x in reachable([e], below):
+        if isinstance(x, Call) and (first := _addressed(x)):
             yield from _box(first, x.args[1], x.args[2:], loops, guards, block, at)
-            stack += (*first.indices, *x.args[1:])
-            continue
-        if isinstance(x, Load):
+        elif isinstance(x, Load):
             yield Access(x.buffer, x.indices, False, loops, guards, block, at)
-        stack += x.operands()
+
+
+def _addressed(x: Call) -> Load | None:
+    """The element whose address a call takes."""
+    return x.args[0] if x.op is address_of and isinstance(x.args[0], Load) else None
 
 
 def _box(

@@ -60,8 +60,8 @@ def stored_at_its_axes(func: PrimFunc, block: Block) -> None:
         ):
             indices = ", ".join(map(str, s.indices))
             raise fault(
-                f"block '{block.name}' stores {s.buffer.name}[{indices}], and only a part at its axes in order can be "
-                "moved",
+                f"block '{block.name}' stores {s.buffer.name}[{indices}], "
+                "and only a part at its axes in order can be moved",
                 block, func
             )
 
@@ -173,8 +173,8 @@ def _made_inside(s: Schedule, node: Block, target: For) -> Buffer:
 
 
 def _dense(func: PrimFunc, target: For, source: Buffer, dim: int, size: int, outer: Ranges) -> None:
-    """Raise `ScheduleError` unless the elements that a trip of `target` stores along a dimension are contiguous, and
-    cover the whole dimension only if no other trip changes them."""
+    """Raise `ScheduleError` unless a trip of `target` stores contiguous elements along a dimension. They may cover the
+    whole dimension only if no other trip changes them."""
     for m in (x for x in walk_stmt(target.body) if isinstance(x, Block) and source in stored_buffers(x)):
         points: dict[PrimExpr, PrimExpr] = dict(zip((i.var for i in m.iters), m.bindings, strict=True))
         index = next(x for x in walk_stmt(m.body) if isinstance(x, Store) and x.buffer is source).indices[dim]
@@ -216,8 +216,8 @@ def reverse_compute_inline(func: PrimFunc, block: str) -> PrimFunc:
     chosen = [b for b in inner if isinstance(makers(func, b)[0].body, Store) and makers(func, b)[0].init is None]
     if len(chosen) != 1:
         raise fault(
-            f"block '{block}' must read one value that an elementwise block makes, and reads {len(chosen)} "
-            "of that kind",
+            f"block '{block}' must read one value that an elementwise block makes, "
+            f"and reads {len(chosen)} of that kind",
             node, func
         )
     (source,), (maker,) = chosen, makers(func, chosen[0])
@@ -293,8 +293,8 @@ def decompose_reduction(func: PrimFunc, block: str, loop: Var) -> tuple[PrimFunc
     if wrong is not None or mixed_loops(node):
         name = wrong.var.name if wrong else next(iter(mixed_loops(node))).name
         raise fault(
-            f"the reduction runs over loop '{name}', outside of '{loop.name}' or fused; take the first value out "
-            "before it",
+            f"the reduction runs over loop '{name}', "
+            f"outside of '{loop.name}' or fused; take the first value out before it",
             wrong or target, func
         )
     if any(f.kind != SERIAL and reduces_over(node, f.var) for f in inner):
@@ -333,8 +333,8 @@ def _known_without(func: PrimFunc, loops: Sequence[For], gone: set[Var]) -> None
         v = next((v for v in (*free_vars(f.min), *free_vars(f.extent)) if v in gone), None)
         if v is not None:
             raise fault(
-                f"loop '{f.var.name}' goes from {f.min} for {f.extent} trips, which depends on the reduction loop "
-                f"'{v.name}'",
+                f"loop '{f.var.name}' goes from {f.min} for {f.extent} trips, "
+                f"which depends on the reduction loop '{v.name}'",
                 f, func
             )
 

@@ -104,8 +104,8 @@ def cache_read(func: PrimFunc, buffer: str, scope: str, readers: Sequence[str]) 
     first = min(places)
     if any(source in stored_buffers(s) for s in statements[first:]):
         raise ScheduleError(
-            f"'{buffer}' is not complete before block '{readers[places.index(first)]}' reads it; cache_read before "
-            "compute_at"
+            f"'{buffer}' is not complete before block "
+            f"'{readers[places.index(first)]}' reads it; cache_read before compute_at"
         )
     copy = Buffer(free_name(func, f"{buffer}_{scope}"), source.shape, source.dtype, scope)
 

@@ -77,8 +77,8 @@ def _tile(
         if isinstance(atom, Var) and atom in extents:
             if c != size:
                 raise fault(
-                    f"axis '{it.var.name}' is '{binding}', which is not a whole tile of the loops from '{at.var.name}' "
-                    "in",
+                    f"axis '{it.var.name}' is '{binding}', "
+                    f"which is not a whole tile of the loops from '{at.var.name}' in",
                     at, func
                 )
             rest, size = rest.plus(LinearForm({atom: c})), size * extents[atom]

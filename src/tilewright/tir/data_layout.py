@@ -98,8 +98,8 @@ def layout(name: str) -> Layout:
     axes = tuple((letter, int(number or 0)) for number, letter in found)
     if not axes or "".join(number + letter for number, letter in found) != name:
         raise ShapeError(
-            f"'{name}' is not a layout; it has capital letters, and numbers only before small letters, for example "
-            "NCHW8c"
+            f"'{name}' is not a layout; it has capital letters, "
+            "and numbers only before small letters, for example NCHW8c"
         )
     letters = [letter for letter, _ in axes]
     for (number, letter), (_, size) in zip(found, axes, strict=True):

@@ -101,8 +101,8 @@ class IndexMap:
             made.append(high + 1)
         if self._meets(shape, made):
             raise ScheduleError(
-                f"'{self}' brings several elements of {tuple(shape)} to one place; a layout gives each a place of its "
-                "own"
+                f"'{self}' brings several elements of {tuple(shape)} to one place; "
+                "a layout gives each a place of its own"
             )
         return tuple(made)
 

@@ -178,8 +178,8 @@ class IRBuilder:
     def scope_attr(self, node: Any, attr_key: str, value: Any) -> None:
         """Raise `CompileError`, since attributes belong to loops and blocks in Tilewright."""
         raise CompileError(
-            f"scope_attr '{attr_key}' has no meaning here; name the kind of a loop in for_range, and the memory in "
-            "allocate",
+            f"scope_attr '{attr_key}' has no meaning here; "
+            "name the kind of a loop in for_range, and the memory in allocate",
             code="TW0608"
         )
 

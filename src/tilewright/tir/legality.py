@@ -116,8 +116,7 @@ def _check_apart(func: PrimFunc, loop: For, kind: str, around: Sequence[Stmt]) -
 
 
 def _stores_same(a: Access, loop: For) -> bool:
-    """Return whether trips that write the same element write the same value: the element is given by the block's axes,
-    and the value depends only on them.
+    """Return whether trips that write the same element write the same value: the block's axes determine both.
 
     This is true for stages of tensor expressions, however their loops are split, fused and guarded.
     """
@@ -144,8 +143,8 @@ def _clash(a: Access, b: Access) -> str:
     if first is second:
         return f"'{a.buffer.name}' is written at {first}, which may be one element"
     return (
-        f"'{a.buffer.name}' is written at {first} and {'written' if second.writes else 'read'} at {second}, which may "
-        "be one element"
+        f"'{a.buffer.name}' is written at {first} and "
+        f"{'written' if second.writes else 'read'} at {second}, which may be one element"
     )
 
 
@@ -290,8 +289,8 @@ def check_complete(func: PrimFunc, block: Block) -> None:
     for e in _own_loads(block):
         if block.init is None or at != {e.indices}:
             raise fault(
-                f"block '{block.name}' reads {e}, which it also writes, so that its points are bound to their order "
-                "and place",
+                f"block '{block.name}' reads {e}, which it also writes, "
+                "so that its points are bound to their order and place",
                 block, func
             )
 
@@ -323,8 +322,8 @@ def check_own_axes(func: PrimFunc, block: Block) -> None:
         v = next((v for e in expressions(s) for v in free_vars(e) if v in around), None)
         if v is not None:
             raise fault(
-                f"block '{block.name}' uses loop '{v.name}' around it; bind an axis to it: v = T.axis.spatial(extent, "
-                f"{v.name})",
+                f"block '{block.name}' uses loop '{v.name}' around it; "
+                f"bind an axis to it: v = T.axis.spatial(extent, {v.name})",
                 block, func
             )
 
@@ -404,8 +403,8 @@ def check_written_whole(func: PrimFunc, block: Block, at: Stmt) -> None:
     for a in accesses(at):
         if a.block is block and a.writes and a.buffer in func.params and a.at is not block.init and not writes_whole(a):
             raise fault(
-                f"block '{block.name}' writes {a} for a part of '{a.buffer.name}' only, and a copy of all would change "
-                "the rest",
+                f"block '{block.name}' writes {a} for a part of '{a.buffer.name}' only, "
+                "and a copy of all would change the rest",
                 block, func
             )
 
@@ -437,8 +436,8 @@ def check_once(func: PrimFunc, block: Block, loops: Sequence[For], around: Seque
     for f in loops:
         if across_trips(f.var, visit, visit, outer, frozenset()):
             raise fault(
-                f"trips of loop '{f.var.name}' compute points of block '{block.name}' again, each time from its first "
-                "value on",
+                f"trips of loop '{f.var.name}' compute points of block "
+                f"'{block.name}' again, each time from its first value on",
                 f, func
             )
 
@@ -498,8 +497,8 @@ def _check_lanes(func: PrimFunc, loop: For, reductions: list[Block]) -> None:
     (block, *_), (combiner) = reductions, reductions[0].annotations.get("combiner")
     if body is not block or block.init is None:
         raise fault(
-            f"loop '{loop.var.name}' reduces block '{block.name}' and holds other statements; vectorize another loop, "
-            "or rfactor",
+            f"loop '{loop.var.name}' reduces block '{block.name}' and "
+            "holds other statements; vectorize another loop, or rfactor",
             loop, func
         )
     if combiner is None or combiner.name not in ACROSS_LANES:

@@ -61,8 +61,8 @@ def merge(func: PrimFunc, loops: Sequence[For]) -> tuple[PrimFunc, Var]:
     places = [next(k for k, s in enumerate(around.stmts) if s is n[0]) for n in nests]
     if places != list(range(places[0], places[0] + len(nests))):
         raise fault(
-            f"the nests of the loops {names} do not follow each other directly, in this order; nothing may stand "
-            "between them",
+            f"the nests of the loops {names} do not follow each other directly, "
+            "in this order; nothing may stand between them",
             loops[0], func
         )
     chains = [_chain(func, nest) for nest in nests]
@@ -74,8 +74,8 @@ def merge(func: PrimFunc, loops: Sequence[For]) -> tuple[PrimFunc, Var]:
         ):
             sizes = " and ".join(" x ".join(str(f.extent) for f in c) for c in (first, chain))
             raise fault(
-                f"the nests down to the loops {names} have to be of the same loops to be merged, and are of {sizes} "
-                "trips",
+                f"the nests down to the loops {names} have to be of "
+                f"the same loops to be merged, and are of {sizes} trips",
                 chain[0], func
             )
     merged = [Var(f"{f.var.name}_m") for f in first]
@@ -129,8 +129,8 @@ def _check_apart(func: PrimFunc, loops: Sequence[For], merged: Sequence[Var], pa
             if not _disjoint(seq(a, b), buffer, loops, merged, ranges):
                 names = ", ".join(f.var.name for f in loops)
                 raise fault(
-                    f"a trip of the loops {names} touches elements of '{buffer.name}' that other trips write, which "
-                    "are all done before now; "
+                    f"a trip of the loops {names} touches elements of '{buffer.name}' "
+                    "that other trips write, which are all done before now; "
                     "merge loops with iterations that each access elements of their own", loops[0], func,
                 )
 
@@ -193,8 +193,8 @@ def _sizes(loop: For, extent: int, factors: Sequence[int | None]) -> list[int]:
     rest = extent - sum(known)
     if (len(known) == len(factors) and rest != 0) or (len(known) < len(factors) and rest < 1):
         raise ScheduleError(
-            f"{text}: the parts have {sum(known)} trips together; leave one None for the rest, or give sizes that add "
-            "up"
+            f"{text}: the parts have {sum(known)} trips together; "
+            "leave one None for the rest, or give sizes that add up"
         )
     return [rest if f is None else f for f in factors]
 

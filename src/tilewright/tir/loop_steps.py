@@ -276,8 +276,8 @@ class LoopSteps(Recorder):
         found = [b for k, b in enumerate(buffers) if index in (k, b.name)]
         if not found:
             raise ScheduleError(
-                f"{which} {', '.join(f'{k}: {b.name}' for k, b in enumerate(buffers))}; there is no {index!r} among "
-                "them"
+                f"{which} {', '.join(f'{k}: {b.name}' for k, b in enumerate(buffers))}; "
+                f"there is no {index!r} among them"
             )
         return found[0]
 

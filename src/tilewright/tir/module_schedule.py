@@ -15,15 +15,16 @@ Blocks are identified by name, loops by their variable: a loop keeps its identit
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any
 
 from tilewright.ir.module import IRModule
+from tilewright.scalar.expr import Buffer
 from tilewright.tir.loop_steps import MAIN, LoopRV
 from tilewright.tir.sampling import SampleSteps
 from tilewright.tir.schedule import Schedule as Engine
-from tilewright.tir.steps import BlockAt, Step
+from tilewright.tir.steps import BlockAt, ScheduleStep
 from tilewright.tir.stmt import Block, PrimFunc, loaded_buffers, stored_buffers, walk_stmt
 from tilewright.tir.trace import Trace
 
@@ -88,20 +89,20 @@ class Schedule(SampleSteps):
     # Queries.
     def get_producers(self, block: BlockAt | str) -> list[BlockAt]:
         """Return the blocks that compute the inputs of a block, in order."""
-        at, e = self._in(block)
-        node = e.block(at.block)
-        read = loaded_buffers(node)
-        return [
-            replace(at, block=b.name) for b in _blocks(e) if b is not node and any(x in read for x in stored_buffers(b))
-        ]
+        return self._linked(block, loaded_buffers, stored_buffers)
 
     def get_consumers(self, block: BlockAt | str) -> list[BlockAt]:
+        """The blocks that read what a block makes, in order."""
+        return self._linked(block, stored_buffers, loaded_buffers)
+
+    def _linked(
+        self, block: BlockAt | str, near: Callable[[Block], list[Buffer]], far: Callable[[Block], list[Buffer]],
+    ) -> list[BlockAt]:
+        """The blocks of which `far` has a buffer that `near` has of `block`."""
         at, e = self._in(block)
         node = e.block(at.block)
-        made = stored_buffers(node)
-        return [
-            replace(at, block=b.name) for b in _blocks(e) if b is not node and any(x in made for x in loaded_buffers(b))
-        ]
+        shared = near(node)
+        return [replace(at, block=b.name) for b in _blocks(e) if b is not node and any(x in shared for x in far(b))]
 
     def get_child_blocks(self, block_or_loop: BlockAt | LoopRV | str) -> list[BlockAt]:
         """Return the blocks inside a loop, in order; a block contains none."""
@@ -125,7 +126,7 @@ def _blocks(e: Engine) -> list[Block]:
     return [s for s in walk_stmt(e.func.body) if isinstance(s, Block)]
 
 
-def replay(program: Any, steps: Trace | Iterable[Step]) -> Any:
+def replay(program: Any, steps: Trace | Iterable[ScheduleStep]) -> Any:
     """Apply steps to `program`, a function or a module, and return the result. Raises `ScheduleError` if a step does
     not fit."""
     sch = Schedule(program)

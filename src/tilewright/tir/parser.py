@@ -62,8 +62,8 @@ def parse(text: str, file: str = "") -> PrimFunc:
     functions = _functions(text, file)
     if len(functions) != 1:
         raise ParseError(
-            f"{file or 'the text'} defines {len(functions)} functions where one is expected; read several with "
-            "parse_module"
+            f"{file or 'the text'} defines {len(functions)} functions "
+            "where one is expected; read several with parse_module"
         )
     return functions[0]
 
@@ -556,8 +556,8 @@ class FunctionReader(ExprReader):
         if found is None:
             raise self.error(
                 node,
-                "T.axis.remap takes variables of the loops around; write T.axis.spatial(extent, value) for anything "
-                "else"
+                "T.axis.remap takes variables of the loops around; "
+                "write T.axis.spatial(extent, value) for anything else"
             )
         return found
 

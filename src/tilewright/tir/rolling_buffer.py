@@ -50,8 +50,8 @@ def rolling_buffer(func: PrimFunc, block: Block, around: Sequence[Stmt]) -> Prim
         or any(s.indices != tuple(axes) for s in walk_stmt(block.body) if isinstance(s, Store))
     ):
         raise fault(
-            f"block '{block.name}' has several results, computes a parameter, or does not store at its own axes, so it "
-            "cannot roll",
+            f"block '{block.name}' has several results, computes a parameter, "
+            "or does not store at its own axes, so it cannot roll",
             block, func
         )
     (buffer,) = results
@@ -63,8 +63,8 @@ def rolling_buffer(func: PrimFunc, block: Block, around: Sequence[Stmt]) -> Prim
     box = region_of(swap(target.body, block, Seq(())), buffer, ranges)
     if box is None or any(buffer in handed_out(e) for s in walk_stmt(target) for e in expressions(s)):
         raise fault(
-            f"'{buffer.name}' is not read in loop '{target.var.name}', or a function takes its address, so it cannot "
-            "roll there",
+            f"'{buffer.name}' is not read in loop '{target.var.name}', "
+            "or a function takes its address, so it cannot roll there",
             target, func
         )
     dim, step = _moving(func, target, buffer, box, ranges)
@@ -119,8 +119,7 @@ def _moving(func: PrimFunc, target: For, buffer: Buffer, box: Box, ranges: Range
     if len(moves) != 1 or not isinstance(size, int) or not 0 < found[1] < size:
         part = ", ".join(f"{first}: {n}" for first, n in box)
         raise fault(
-            f"the part [{part}] of '{buffer.name}' that a trip of loop '{target.var.name}' reads does not move on "
-            "along one dimension by less than its size, "
-            "so nothing of it can be kept", target, func,
+            f"the part [{part}] of '{buffer.name}' that a trip of loop '{target.var.name}' reads does not "
+            "move on along one dimension by less than its size, so nothing of it can be kept", target, func,
         )
     return found

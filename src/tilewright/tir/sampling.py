@@ -16,7 +16,7 @@ from tilewright.base.errors import ScheduleError
 from tilewright.scalar.arith.divisors import divisors
 from tilewright.tir.block_steps import BlockSteps
 from tilewright.tir.loop_steps import LoopRV
-from tilewright.tir.steps import BlockAt, Step, notes_itself, recorded
+from tilewright.tir.steps import BlockAt, ScheduleStep, notes_itself, recorded
 from tilewright.tir.stmt import Block, For, stored_buffers, walk_stmt
 
 ROOT, INLINE = -1, -2
@@ -30,7 +30,7 @@ class SampleSteps(BlockSteps):
 
     def _decided(self, name: str, args: tuple[Any, ...], options: dict[str, Any], decision: Any) -> None:
         self.steps.append(
-            Step(
+            ScheduleStep(
                 name, self.noted(args),
                 {**{k: self.noted(v) for k, v in options.items()}, "decision": self.noted(decision)}
             )
@@ -75,9 +75,8 @@ class SampleSteps(BlockSteps):
         extent = self._engine(loop.func).extent(loop.var)
         if not 0 < partition_pos < n or extent % innerpart_factor:
             raise ScheduleError(
-            f"the extent {extent} of loop '{loop.var.name}' has no {n} factors with a product from position "
-            f"{partition_pos} on that is a multiple of "
-            f"{innerpart_factor}"
+            f"the extent {extent} of loop '{loop.var.name}' has no {n} factors with a product "
+            f"from position {partition_pos} on that is a multiple of {innerpart_factor}"
         )
         if decision is None:
             rest = self._factors(extent // innerpart_factor, n, extent)

@@ -53,7 +53,7 @@ from tilewright.tir.legality import (
 )
 from tilewright.tir.region import Box, region_of
 from tilewright.tir.rolling_buffer import rolling_buffer
-from tilewright.tir.steps import BlockAt, LoopAt, Recorder, Step, recorded
+from tilewright.tir.steps import BlockAt, LoopAt, Recorder, ScheduleStep, recorded
 from tilewright.tir.stmt import (
     PARALLEL,
     ROLLING,
@@ -91,7 +91,7 @@ class Schedule(Recorder):
     def __init__(self, func: PrimFunc, *, checked: bool = False) -> None:
         self.func = func
         self.checked = checked
-        self.steps: list[Step] = []
+        self.steps: list[ScheduleStep] = []
         self._facts: dict[PrimExpr, Interval] = dict.fromkeys(sampled(), (1, None))
         """Facts that hold in every block: symbolic sizes are not 0, and symbolic loops split with overlap are at least
         as long as the inner factor."""
@@ -189,8 +189,8 @@ class Schedule(Recorder):
                 )
             ):
                 raise self._error(
-                    f"block '{s.name}' adds up along loop '{node.var.name}', or has no axes: its points cannot be "
-                    "computed twice",
+                    f"block '{s.name}' adds up along loop '{node.var.name}', "
+                    "or has no axes: its points cannot be computed twice",
                     node
                 )
 
@@ -341,8 +341,8 @@ class Schedule(Recorder):
     def _parameter(self, buffer: str) -> None:
         if buffer not in (b.name for b in self.func.params):
             raise ScheduleError(
-                f"there is no parameter '{buffer}' to prefetch; the parameters are "
-                f"{', '.join(b.name for b in self.func.params)}",
+                f"there is no parameter '{buffer}' to prefetch; "
+                f"the parameters are {', '.join(b.name for b in self.func.params)}",
                 code="TW0613"
             )
 
@@ -537,8 +537,8 @@ class Schedule(Recorder):
         if node.annotations.get(ROLLING):
             kept = ", ".join(node.annotations[ROLLING])
             raise self._error(
-                f"the trips of loop '{node.var.name}' stay as they are, one after another: {kept} keeps what one made "
-                "for the next",
+                f"the trips of loop '{node.var.name}' stay as they are, "
+                f"one after another: {kept} keeps what one made for the next",
                 node
             )
 
@@ -614,8 +614,8 @@ def _complete_open(loop: Var, extent: PrimExpr, factors: Sequence[int | None]) -
     """Return the factors of a loop of symbolic extent: one of them must be None."""
     if sum(f is None for f in factors) != 1:
         raise ScheduleError(
-            f"loop '{loop.name}' has {extent} trips, known only when it runs; leave one of the factors {list(factors)} "
-            "open with None"
+            f"loop '{loop.name}' has {extent} trips, known only when it runs; "
+            f"leave one of the factors {list(factors)} open with None"
         )
     known = _complete(loop, 1, factors)
     covered = prod(known)

@@ -1,8 +1,8 @@
 """Schedule steps as data, to be printed, stored, edited and replayed.
 
-A step is the name of a schedule method with its arguments. References to blocks and loops are valid for every copy of
-the program: a block by its name, a loop by a block inside it and the loop's index among those around this block,
-counted from outside before the step.
+A step is the name of a schedule method with its arguments. References are valid for every copy of the program. A block
+is given by its name, a loop by a block inside it and the loop's index among the loops around this block before the
+step, outermost first.
 
     {"step": "split", "args": [{"block": "C", "loop": 0}, [null, 16]]}      sch.split(sch.get_loops("C")[0], (None, 16))
 """
@@ -51,7 +51,7 @@ class LoopAt:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class ScheduleStep:
     """One step: the method `name` on `args` and `options`, which contain references, numbers, strings and tuples of
     these."""
 
@@ -70,7 +70,7 @@ class Step:
         return data | {"options": {k: _to_json(v) for k, v in self.options.items()}} if self.options else data
 
     @staticmethod
-    def from_json(data: Any) -> Step:
+    def from_json(data: Any) -> ScheduleStep:
         """Return the step for the output of `as_json`. Raises `ScheduleError` for other data."""
         if (
             not isinstance(data, dict) or not isinstance(data.get("step"), str)
@@ -80,13 +80,13 @@ class Step:
                 f'{data!r} is not a schedule step; one is {{"step": "unroll", "args": [{{"block": "C", "loop": 0}}]}}'
             )
         options = {str(k): _from_json(v) for k, v in data.get("options", {}).items()}
-        return Step(data["step"], tuple(_from_json(a) for a in data["args"]), options)
+        return ScheduleStep(data["step"], tuple(_from_json(a) for a in data["args"]), options)
 
 
 class Recorder:
     """Base of schedules: methods marked `recorded` are added to `steps` after they succeed."""
 
-    steps: list[Step]
+    steps: list[ScheduleStep]
 
     def reference(self, arg: Any) -> Any:
         """Return an argument as data: loops and blocks as references."""
@@ -96,7 +96,7 @@ class Recorder:
         """Return the argument that `data` refers to in the current program."""
         raise NotImplementedError
 
-    def apply(self, steps: Iterable[Step]) -> None:
+    def apply(self, steps: Iterable[ScheduleStep]) -> None:
         """Apply the steps in order. Raises `ScheduleError` with the step if one does not fit the program."""
         for number, step in enumerate(steps):
             try:
@@ -111,7 +111,7 @@ class Recorder:
         """Return an argument as data, with sequences as tuples."""
         return tuple(map(self.noted, arg)) if isinstance(arg, (tuple, list)) else self.reference(arg)
 
-    def _method(self, step: Step) -> Callable[..., Any]:
+    def _method(self, step: ScheduleStep) -> Callable[..., Any]:
         method: Any = getattr(type(self), step.name, None)
         if not hasattr(method, "is_step"):
             known = [name for name in dir(type(self)) if hasattr(getattr(type(self), name), "is_step")]
@@ -131,7 +131,7 @@ def recorded(method: Callable[Concatenate[S, P], R]) -> Callable[Concatenate[S, 
 
     @functools.wraps(method)
     def run(self: S, /, *args: P.args, **options: P.kwargs) -> R:
-        step = Step(method.__name__, self.noted(args), {k: self.noted(v) for k, v in options.items()})
+        step = ScheduleStep(method.__name__, self.noted(args), {k: self.noted(v) for k, v in options.items()})
         result = method(self, *args, **options)
         self.steps.append(step)
         return result
@@ -167,8 +167,8 @@ def _to_json(value: Any) -> Any:
             return value
         case _:
             raise ScheduleError(
-                f"a step holds {value!r} ({type(value).__name__}), which cannot be stored; annotate with numbers and "
-                "strings"
+                f"a step holds {value!r} ({type(value).__name__}), "
+                "which cannot be stored; annotate with numbers and strings"
             )
 
 

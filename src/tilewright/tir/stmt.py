@@ -10,10 +10,10 @@
            | Block(name, iters, bindings, predicate, init?, body)      while it is being scheduled
     func ::= PrimFunc(name, params, body, attrs)     params are buffers, inputs before outputs
 
-A program is *schedulable* while its stores are in blocks, *lowered* once blocks are gone (`lower_blocks`), and *flat*
-once every buffer has one dimension and no loop is vectorized or unrolled; code generation takes flat programs. A block
-is one computation: its `iters` range over the whole domain of the computed value, and `bindings` map the loops around
-it to the point of the domain that a trip computes. Blocks do not nest.
+A program is *schedulable* while its stores are in blocks, and *lowered* once blocks are gone (`lower_blocks`). It is
+*flat* once every buffer has one dimension and no loop is vectorized or unrolled; code generation takes flat programs. A
+block is one computation. Its `iters` range over the whole domain of the computed value; `bindings` map the loops around
+it to the point that a trip computes. Blocks do not nest.
 """
 
 from __future__ import annotations

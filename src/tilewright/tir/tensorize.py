@@ -95,8 +95,8 @@ class TensorIntrin:
         shapes = [[(b.shape, b.dtype) for b in f.params] for f in (desc, impl)]
         if shapes[0] != shapes[1]:
             raise ScheduleError(
-                f"intrinsic '{name}': its two functions have other parameters; both take the same buffers in the same "
-                "order"
+                f"intrinsic '{name}': its two functions have other parameters; "
+                "both take the same buffers in the same order"
             )
         found = _one_nest(name, desc.body)
         if found is None:

@@ -6,19 +6,19 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final
 
 from tilewright.base.errors import ScheduleError
-from tilewright.tir.steps import Recorder, Step
+from tilewright.tir.steps import Recorder, ScheduleStep
 
 POSTPROC: Final = "enter_postproc"
-Decide = Callable[[Step, Any], Any]
+Decide = Callable[[ScheduleStep, Any], Any]
 
 
 class Trace:
     """Steps in order. The text is the sequence of calls; `as_json` returns data for `json.dumps`."""
 
-    def __init__(self, steps: Iterable[Step] = ()) -> None:
+    def __init__(self, steps: Iterable[ScheduleStep] = ()) -> None:
         self.steps = tuple(steps)
 
-    def __iter__(self) -> Iterator[Step]:
+    def __iter__(self) -> Iterator[ScheduleStep]:
         return iter(self.steps)
 
     def __len__(self) -> int:
@@ -43,25 +43,25 @@ class Trace:
         """Return the trace for the output of `as_json`. Raises `ScheduleError`."""
         if not isinstance(data, list):
             raise ScheduleError(f"a trace is a list of steps, and this is a {type(data).__name__}")
-        return Trace(map(Step.from_json, data))
+        return Trace(map(ScheduleStep.from_json, data))
 
     @property
-    def decisions(self) -> list[tuple[Step, Any]]:
+    def decisions(self) -> list[tuple[ScheduleStep, Any]]:
         """Return the samples with their decisions."""
         return [(s, s.options["decision"]) for s in self.steps if "decision" in s.options]
 
-    def with_decision(self, sample: Step, decision: Any) -> Trace:
+    def with_decision(self, sample: ScheduleStep, decision: Any) -> Trace:
         """Return the trace with another decision of one sample; later steps are unchanged."""
         if not any(s is sample for s in self.steps):
             raise ScheduleError(f"{sample} is not in this trace")
         return Trace(
-            Step(s.name, s.args, {**s.options, "decision": decision}) if s is sample else s for s in self.steps
+            ScheduleStep(s.name, s.args, {**s.options, "decision": decision}) if s is sample else s for s in self.steps
         )
 
     def simplified(self, remove_postproc: bool) -> Trace:
         """Return the trace without samples, whose values are part of the later steps; `remove_postproc` also drops all
         steps from `enter_postproc` on."""
-        kept: list[Step] = []
+        kept: list[ScheduleStep] = []
         for s in self.steps:
             if s.name == POSTPROC and remove_postproc:
                 break

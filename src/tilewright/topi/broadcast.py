@@ -23,7 +23,7 @@ def _function(name: str, f: Callable[[PrimExpr, PrimExpr], PrimExpr], doc: str) 
 
     apply.__name__ = apply.__qualname__ = name
     apply.__doc__ = (
-        f"{doc} Tensors broadcast; numbers take the type of the other operand. Of two expressions, an expression."
+        f"{doc} Tensors broadcast; numbers take the type of the other operand. Two expressions give an expression."
     )
     return apply
 

@@ -1,11 +1,10 @@
 """Random numbers by Threefry, with the generator's state as a tensor: equal states give equal numbers on every machine.
 
-A state is ten words of 64 bits: the key (4), the path of splits (2), the counter (2), and the position of the path's
-next step (2). Numbers are the hash of key, path and counter. Sources: Salmon et al., "Parallel random numbers: as easy
-as 1, 2, 3" (SC 2011); Claessen and Palka, "Splittable pseudorandom number generators using cryptographic hashing"
-(Haskell 2013), encoding e4; rotations and permutation from Ferguson et al., "The Skein hash function family" (2010).
-Like TVM, and unlike Random123, the key is not added again after the last round, so programs draw the same numbers as in
-TVM.
+A state is ten words of 64 bits: the key (4), the path of splits (2), the counter (2), and the position of the next
+split (2). Numbers are the hash of key, path and counter. Sources: Salmon et al., "Parallel random numbers: as easy as
+1, 2, 3" (SC 2011); Claessen and Palka, "Splittable pseudorandom number generators using cryptographic hashing" (Haskell
+2013), encoding e4; rotations and permutation from Ferguson et al., "The Skein hash function family" (2010). Like TVM,
+and unlike Random123, the key is not added again after the last round, so programs draw the same numbers as in TVM.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ def _function(name: str, f: Callable[[PrimExpr], PrimExpr], doc: str) -> Unary:
         return of.elementwise(x, f, name)
 
     apply.__name__ = apply.__qualname__ = name
-    apply.__doc__ = f"{doc} `x` of any shape; the result has its shape."
+    apply.__doc__ = f"{doc} The result has the shape of `x`."
     return apply
 
 

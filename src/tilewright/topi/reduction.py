@@ -95,7 +95,7 @@ def _function(name: str, combine: Callable[..., PrimExpr], doc: str) -> Callable
 
     apply.__name__ = apply.__qualname__ = name
     apply.__doc__ = (
-        f"{doc} Along `axis`, one or several, all without; with `keepdims` those stay as dimensions of size one."
+        f"{doc} `axis` is one axis or several (default: all); with `keepdims` they remain, with size one."
     )
     return apply
 

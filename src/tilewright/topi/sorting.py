@@ -242,10 +242,10 @@ def searchsorted(sorted_sequence: te.Tensor, values: te.Tensor, right: bool = Fa
 
 
 def unique(data: te.Tensor, is_sorted: bool = True, return_counts: bool = False) -> tuple[te.Tensor, ...]:
-    """Return the distinct elements of a row, ascending or by first occurrence, the position of each first occurrence,
-    the index of each element among them, and their number.
+    """Return the distinct elements of a row, ascending or by first occurrence.
 
-    With `return_counts`, the number of occurrences of each is the last result. Unused positions are zero.
+    Further results are the position of each first occurrence, the index of each element among the distinct ones, and
+    their number. With `return_counts`, the number of occurrences of each is the last result. Unused positions are zero.
     """
     n, dtype = data.extents[0], data.dtype
 

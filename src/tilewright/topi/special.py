@@ -213,7 +213,7 @@ def zeta(m: Any, x: Any, q: Any) -> Any:
     """Return Hurwitz's zeta function, the sum of (q + k)^-x; for q < 0, its first terms are the difference of two other
     sums.
 
-    It is NaN for x < 1, and for q < 0 with fractional x; infinite at x = 1 and at q = 0, -1, -2, ….
+    It is NaN for x < 1, and for q < 0 with fractional x. It is infinite at x = 1 and at q = 0, -1, -2, ….
     """
     below = q < 0.0
     steps = m.let(m.where(below, -(m.nearest(q - 0.5)), 0.0))

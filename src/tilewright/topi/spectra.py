@@ -1,7 +1,7 @@
 """Fourier transforms of rows, and of windows that slide over a signal.
 
 A row whose length is a power of two is transformed in place by the radix-2 algorithm (Cooley and Tukey, 1965), any
-other by the definition; both use a table of roots of unity. Sums by the definition are float64, since they are as long
+other by the definition. Both use a table of roots of unity. Sums by the definition are float64, since they are as long
 as the row.
 """
 

@@ -16,7 +16,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from tilewright.backends.cpu.llvm.compile import compile_text
 from tilewright.backends.target import Target
 from tilewright.base.errors import ArtifactError, OptionError
 from tilewright.runtime.host import host_arch
@@ -147,7 +146,7 @@ def link_dll(
         linkers.append(Linker("ziglang", (*ZIG, "cc", "-target", f"{arch}-windows-gnu"), True))
     # of a program that computes with floats; Microsoft's C library defines it, MinGW's does not
     mark = out.with_name("mark.o")
-    mark.write_bytes(compile_text("@_fltused = global i32 1", Target(f"llvm -mtriple={triple}")))
+    mark.write_bytes(_compiled("@_fltused = global i32 1", triple))
     marked = objects if triple.endswith("gnu") else [*objects, mark]
     definitions = out.with_suffix(".def")
     definitions.write_text("".join([f"LIBRARY {out.name}\nEXPORTS\n", *(f"  {name}\n" for name in exports)]))
@@ -169,11 +168,18 @@ def _clear_time(library: Path) -> None:
         file.write(bytes(4))
 
 
+def _compiled(text: str, triple: str) -> bytes:
+    """Return the object file of LLVM text."""
+    from tilewright.backends.cpu.llvm.compile import compile_text
+
+    return compile_text(text, Target(f"llvm -mtriple={triple}"))
+
+
 def _empty_libraries(linker: Linker, triple: str, folder: Path) -> list[Path]:
     """Make empty libraries with the names of the C library's, so that the result asks the loader for these."""
     made = []
     nothing, arch = folder / "nothing.o", triple.split("-", maxsplit=1)[0]
-    nothing.write_bytes(compile_text("", Target(f"llvm -mtriple={triple}")))
+    nothing.write_bytes(_compiled("", triple))
     for name in _LIBRARIES:
         path = folder / name
         failure = _run([

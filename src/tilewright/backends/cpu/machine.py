@@ -7,13 +7,13 @@ machine.
 from __future__ import annotations
 
 import functools
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from tilewright.backends.cpu import processors
 from tilewright.backends.machine import GENERIC, Core, Machine
+from tilewright.base.limits import usable_cores
 from tilewright.runtime.host import host_cache_sizes
 from tilewright.topi.kinds import Step
 
@@ -126,7 +126,7 @@ def cores_of(target: Target) -> int:
         return int(target.attrs["num-cores"])
     if not target.is_native:
         return 4
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return usable_cores()
 
 
 @functools.cache

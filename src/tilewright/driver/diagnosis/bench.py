@@ -11,8 +11,9 @@ import tempfile
 from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, Final, Self
+from typing import Any, Final
 
+from tilewright.base.closing import Closeable
 from tilewright.base.errors import InternalError, OptionError, TVMError, WorkerCrashed, WorkerRaised, WorkerTimedOut
 from tilewright.driver.diagnosis.case import Array, Case, load_arrays
 from tilewright.driver.diagnosis.children import CRASHED, SILENT
@@ -34,7 +35,7 @@ class Ended(Exception):
         self.verdict, self.trail = verdict, trail
 
 
-class Bench:
+class Bench(Closeable):
     """One warm process for all probes of a diagnosis; `worker` is one that is there already, and stays.
 
     A probe has `timeout` seconds. `tried` is called before each.
@@ -52,10 +53,8 @@ class Bench:
         self._worker = worker or Worker(threads=settings.threads)
         self._folder = tempfile.TemporaryDirectory(prefix="tilewright-diagnose-")
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *exc: object) -> None:
+    def close(self) -> None:
+        """End the process, and delete the folder."""
         if self._own:
             self._worker.close()
         self._folder.cleanup()

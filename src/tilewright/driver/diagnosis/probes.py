@@ -25,8 +25,8 @@ from tilewright.driver.diagnosis.ways import (
     ON_PURPOSE,
     WHOLE,
     NoReference,
+    PipelineStep,
     Settings,
-    Step,
     Trail,
     Verdict,
     Way,
@@ -106,7 +106,7 @@ def first_wrong_pass(message: Message, pieces: Sequence[bytes]) -> Answer:
 
 
 def _wrong_pass(
-    k: int, step: Step, verdict: Verdict | None, before: Case, place: FirstDifference | None = None
+    k: int, step: PipelineStep, verdict: Verdict | None, before: Case, place: FirstDifference | None = None
 ) -> Answer:
     case = before.of_one_part()
     order = post_order(case.main.body, inside=False)

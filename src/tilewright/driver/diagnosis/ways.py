@@ -111,7 +111,7 @@ class Trail:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class PipelineStep:
     """A pass of the pipeline, as it runs there."""
 
     name: str
@@ -124,12 +124,12 @@ class Step:
         return mod
 
 
-def steps_of(target: Target) -> list[Step]:
+def steps_of(target: Target) -> list[PipelineStep]:
     """The passes over the graph under the current context, in order: what `optimize` runs, one at a time."""
     context, fuse = PassContext.current(), FuseOps(link_params=False)
     found = [p for p in graph_passes(target).passes if context.pass_enabled(p.info)]
     found += [] if context.pass_enabled(fuse.info) else [fuse]
-    return [Step(p.name, p.exact, (*map(named_pass, p.info.required), p)) for p in found]
+    return [PipelineStep(p.name, p.exact, (*map(named_pass, p.info.required), p)) for p in found]
 
 
 def check(case: Case, way: Way, settings: Settings, trail: Trail | None = None) -> Verdict | None:

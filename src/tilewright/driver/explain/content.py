@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from tilewright.base.errors import ArtifactError, InternalError, OptionError, RunError
-from tilewright.compiler.report import Report
+from tilewright.compiler.report import BuildReport
 from tilewright.driver.explain.graphs import ProgramStep, steps_of
 from tilewright.driver.explain.kernels import Text, plain_texts, texts_of
 from tilewright.driver.explain.measurement import Measurement, measure
@@ -68,7 +68,7 @@ def explained(model: Model, name: str, run: bool = True) -> Content:
             "number",
             code="TW0304"
         )
-    report, recording = Report(keeps_module=True), Recording()
+    report, recording = BuildReport(keeps_module=True), Recording()
     artifact = model.build_again(report, (recording,))
     steps = tuple(_steps(report, recording.external))
     measurement, reason = None, "the report was made without running the model"
@@ -90,7 +90,7 @@ def explained(model: Model, name: str, run: bool = True) -> Content:
     )
 
 
-def _steps(report: Report, external: Mapping[str, Function]) -> list[ProgramStep]:
+def _steps(report: BuildReport, external: Mapping[str, Function]) -> list[ProgramStep]:
     if report.module is None:
         raise InternalError("the build kept no module for the report")
     found: list[ProgramStep] = []
@@ -100,7 +100,7 @@ def _steps(report: Report, external: Mapping[str, Function]) -> list[ProgramStep
     return found
 
 
-def _kernels(report: Report, steps: tuple[ProgramStep, ...], target: Target) -> list[KernelTexts]:
+def _kernels(report: BuildReport, steps: tuple[ProgramStep, ...], target: Target) -> list[KernelTexts]:
     """The texts of all kernels in the order in which they were made."""
     users: dict[str, list[int]] = {}
     for k, s in enumerate(steps):

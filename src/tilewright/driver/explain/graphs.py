@@ -25,7 +25,7 @@ CPU, PYTHON, COPY = "cpu", "python", "copy"
 
 
 @dataclass(frozen=True, slots=True)
-class Node:
+class GraphNode:
     """An operator, or a function of several; `reads` are the numbers of the nodes that make its arguments."""
 
     label: str
@@ -55,7 +55,7 @@ class Node:
 class Graph:
     """Nodes in the order of evaluation."""
 
-    nodes: tuple[Node, ...]
+    nodes: tuple[GraphNode, ...]
 
     @property
     def operators(self) -> Counter[str]:
@@ -98,7 +98,7 @@ class _Nodes:
     """Makes the nodes of functions."""
 
     def __init__(self, functions: Mapping[str, Function]) -> None:
-        self.functions, self.nodes = functions, list[Node]()
+        self.functions, self.nodes = functions, list[GraphNode]()
         self.makers: dict[Expr, tuple[int, ...]] = {}
 
     def add(self, f: Function, where: str, region: str) -> None:
@@ -127,13 +127,14 @@ def _compiler(f: Function) -> str:
     return "" if name == "default" else name
 
 
-def _node(e: Call, reads: tuple[int, ...], where: str, region: str) -> Node:
+def _node(e: Call, reads: tuple[int, ...], where: str, region: str) -> GraphNode:
     op = e.op
     origin = "" if e.span is None else e.span.name
     if isinstance(op, Function):
         inner = tuple(operator_name(c) for c in post_order(op.body) if isinstance(c, Call))
-        return Node(str(op.attrs.get("Composite") or "function"), type_text(e), origin, where, region, reads, "", inner)
-    return Node(
+        label = str(op.attrs.get("Composite") or "function")
+        return GraphNode(label, type_text(e), origin, where, region, reads, "", inner)
+    return GraphNode(
         operator_name(e), type_text(e), origin, op.compiler if isinstance(op, ExternalCall) else where, region, reads,
         _attributes(op)
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -21,6 +21,7 @@ from tilewright.driver.tvmc.transforms import computed_in, with_layouts
 from tilewright.runtime.program import kernel_symbols
 
 if TYPE_CHECKING:
+    from tilewright.backends.cpu.link import Linker
     from tilewright.compiler.model import Model
     from tilewright.runtime.artifact import Artifact
 
@@ -62,33 +63,22 @@ def compile_model(
     Parts for BNNS become kernels that stand in for its calls (`<row>_stand_in`). Raises `OptionError` for what cannot
     be asked for, and what `tilewright.compile` raises.
     """
-    path = Path(package_path or tvmc_model.default_package_path())
-    packed = _executor(executor, output_format, use_vm)
-    runs = Runtime(runtime) if isinstance(runtime, str) else runtime
-    if output_format not in OUTPUT_FORMATS:
-        raise OptionError(
-            f"--output-format: there is no format '{output_format}'; choose from {', '.join(OUTPUT_FORMATS)}",
-            code="TW0203"
-        )
-    runs.check_format(output_format)
-    linker = options.linker(cross, cross_options)
-    if linker and output_format != "so":
-        raise OptionError(
-            f"--cross-compiler links a library, and -f {output_format} has objects that are not linked; leave one of "
-            "them out",
-            code="TW0204"
-        )
     chosen = _target(target, target_host)
+    package = Packaging.of(
+        Path(package_path or tvmc_model.default_package_path()), output_format,
+        _executor(executor, output_format, use_vm), Runtime(runtime) if isinstance(runtime, str) else runtime,
+        options.linker(cross, cross_options), chosen, workspace_pool,
+    )
     stages = options.names("--dump-code", dump_code, options.STAGES) if isinstance(dump_code, str) else list(dump_code)
-    config = [
-        *pass_context_configs,
-        *_mixed(mixed_precision, mixed_precision_ops, mixed_precision_calculation_type, mixed_precision_acc_type)
-    ]
-    tuned = advised(tuning_records)
+    mixed = MixedPrecision(
+        mixed_precision, mixed_precision_ops, mixed_precision_calculation_type, mixed_precision_acc_type
+    )
     switches = {
         **({_STAND_IN: True} if "bnns" in (a.name for a in chosen.accelerators) else {}),
-        **({"relay.ConvertLayout.enabled": False} if desired_layout else {}), **options.pass_config(config)
+        **({"relay.ConvertLayout.enabled": False} if desired_layout else {}),
+        **options.pass_config([*pass_context_configs, *mixed.switches()])
     }
+    tuned = advised(tuning_records)
     if desired_layout_ops and not desired_layout:
         raise OptionError(
             "--desired-layout-ops says which operators get the layout of --desired-layout; give that, too",
@@ -96,48 +86,112 @@ def compile_model(
         )
     if desired_layout:
         tvmc_model = tvmc_model.with_mod(with_layouts(tvmc_model.mod, desired_layout, desired_layout_ops))
-    elif mixed_precision_ops:
-        _ = tvmc_model.mod  # what is said of operators here is no part of the key of a file in the cache
     if dump_offloads:
         report = offload.explained_module(tvmc_model.mod, tvmc_model.params, str(chosen)).text()
         print(report, end="") if dump_offloads == "-" else files.write_text(Path(dump_offloads), report)
-    ops = (
-        computed_in(mixed_precision_ops, mixed_precision_calculation_type, mixed_precision_acc_type)
-        if mixed_precision_ops else contextlib.nullcontext()
-    )
-    as_text = output_format == "mlf" and "c" in chosen.processor.backend.stages
-    if as_text and workspace_pool is not None:
-        raise OptionError(
-            "--workspace-pools: the workspace of a model in C is an array in its text, and the linker says where it "
-            "is; leave the option out",
-            code="TW0204"
-        )
-    with ops, tuned:
+    with mixed.operators_in(), tuned:
         made = tilewright.compile(
-            tvmc_model.source, tvmc_model.shapes or None, "llvm" if as_text else chosen, opt_level=opt_level,
+            tvmc_model.source, tvmc_model.shapes or None, "llvm" if package.is_text else chosen, opt_level=opt_level,
             config=switches, disabled_pass=list(disabled_pass)
         )
         artifact = _named(made, mod_name)
         for stage in stages:
-            files.write_text(path.with_name(f"{path.name}.{stage}"), made.dump(stage))
-        if as_text:
-            with _replacing_tar(path) as scratch:
-                made.save_c_library(scratch, target=chosen, name=mod_name, source=tvmc_model.mod)
-    if workspace_pool is not None:
-        workspace_pool.check(artifact)
-    if output_format == "mlf" and not as_text:
-        _write_library(artifact, path, tvmc_model)
-    elif not as_text:
-        write_package(artifact, path, packed.kind, output_format, linker)
-    package = TVMCPackage(path)
+            files.write_text(package.path.with_name(f"{package.path.name}.{stage}"), made.dump(stage))
+        package.write(made, artifact, tvmc_model)
+    written = TVMCPackage(package.path)
     standing = [s for s in kernel_symbols(artifact.manifest.steps) if s.endswith("_stand_in")]
-    package.notes = (
-        (
-            f"bnns: {len(standing)} calls are of stand-ins, kernels of this compiler named ..._stand_in: BNNS itself "
-            "is in systems of Apple's alone",
-        ) if standing else ()
-    )
-    return package
+    if standing:
+        written.notes = (f"bnns: {len(standing)} calls are of stand-ins, kernels of this compiler named ..._stand_in: "
+                         "BNNS itself is in systems of Apple's alone",)
+    return written
+
+
+@dataclass(frozen=True, slots=True)
+class Packaging:
+    """The form of a package, and the place that it is written to."""
+
+    path: Path
+    form: str
+    """One of `OUTPUT_FORMATS`."""
+    executor: Executor
+    linker: Linker | None
+    target: Target
+    pool: WorkspacePool | None
+
+    @classmethod
+    def of(
+        cls, path: Path, form: str, executor: Executor, runtime: Runtime, linker: Linker | None, target: Target,
+        pool: WorkspacePool | None,
+    ) -> Packaging:
+        """Check that the options fit together. Raises `OptionError`."""
+        if form not in OUTPUT_FORMATS:
+            raise OptionError(
+                f"--output-format: there is no format '{form}'; choose from {', '.join(OUTPUT_FORMATS)}", code="TW0203"
+            )
+        runtime.check_format(form)
+        if linker and form != "so":
+            raise OptionError(
+                f"--cross-compiler links a library, and -f {form} has objects that are not linked; leave one of them "
+                "out", code="TW0204"
+            )
+        made = cls(path, form, executor, linker, target, pool)
+        if made.is_text and pool is not None:
+            raise OptionError(
+                "--workspace-pools: the workspace of a model in C is an array in its text, and the linker says where "
+                "it is; leave the option out", code="TW0204"
+            )
+        return made
+
+    @property
+    def is_text(self) -> bool:
+        """Whether the package has the model as C text."""
+        return self.form == "mlf" and "c" in self.target.processor.backend.stages
+
+    def write(self, made: Model, artifact: Artifact, model: TVMCModel) -> None:
+        """Write the package of a compiled model. Raises `ArtifactError`, and `OptionError` for a workspace that does
+        not fit."""
+        if self.pool is not None:
+            self.pool.check(artifact)
+        if self.form != "mlf":
+            write_package(artifact, self.path, self.executor.kind, self.form, self.linker)
+            return
+        with _replacing_tar(self.path) as scratch:
+            if self.is_text:
+                made.save_c_library(scratch, target=self.target, name=artifact.manifest.name, source=model.mod)
+            else:
+                from tilewright.compiler.model_library import export_model_library_format
+                from tilewright.runtime.module import FactoryModule
+
+                export_model_library_format(FactoryModule(artifact), scratch, [model.mod])
+
+
+@dataclass(frozen=True, slots=True)
+class MixedPrecision:
+    """Computation in 16-bit floats: of a whole network, and always of the named operators."""
+
+    wanted: bool
+    operators: Sequence[str]
+    kind: str
+    sums: str
+
+    def switches(self) -> list[str]:
+        """Return the switches of the passes. Raises `OptionError`."""
+        if self.wanted:
+            if self.kind == "float32":
+                raise OptionError(
+                    "--mixed-precision-calculation-type: float32 is what is computed in without --mixed-precision; say "
+                    "float16 or bfloat16", code="TW0204"
+                )
+            return options.mixed_precision(self.kind, self.sums)
+        if self.operators:
+            raise OptionError(
+                "--mixed-precision-ops says which operators --mixed-precision is about; give that, too", code="TW0204"
+            )
+        return []
+
+    def operators_in(self) -> contextlib.AbstractContextManager[None]:
+        """Return the context in which the named operators are always computed in this type."""
+        return computed_in(self.operators, self.kind, self.sums)
 
 
 def _executor(executor: Executor | str | None, output_format: str, use_vm: bool) -> Executor:
@@ -170,22 +224,6 @@ def _target(target: str | Mapping[str, Any] | Target, host: str | None) -> Targe
     return chosen
 
 
-def _mixed(wanted: bool, operators: Sequence[str], kind: str, sums: str) -> list[str]:
-    if wanted:
-        if kind == "float32":
-            raise OptionError(
-                "--mixed-precision-calculation-type: float32 is what is computed in without --mixed-precision; say "
-                "float16 or bfloat16",
-                code="TW0204"
-            )
-        return options.mixed_precision(kind, sums)
-    if operators:
-        raise OptionError(
-            "--mixed-precision-ops says which operators --mixed-precision is about; give that, too", code="TW0204"
-        )
-    return []
-
-
 def _named(made: Model, name: str) -> Artifact:
     """The program, under the name of the module, which its C interface has."""
     try:
@@ -195,14 +233,6 @@ def _named(made: Model, name: str) -> Artifact:
             f'{error}. On the command line that is --input-shapes "NAME:[1,3,224,224]"', code="TW0113"
         ) from None
     return replace(artifact, manifest=replace(artifact.manifest, name=name))
-
-
-def _write_library(artifact: Artifact, path: Path, model: TVMCModel) -> None:
-    from tilewright.compiler.model_library import export_model_library_format
-    from tilewright.runtime.module import FactoryModule
-
-    with _replacing_tar(path) as scratch:
-        export_model_library_format(FactoryModule(artifact), scratch, [model.mod])
 
 
 @contextlib.contextmanager

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from tilewright.base.errors import OptionError
 from tilewright.ir.module import IRModule
-from tilewright.ir.op_attributes import OP_ATTRIBUTES, register_op_attr, reset_op_attr
+from tilewright.ir.op_attributes import register_op_attr, registrations, reset_op_attr
 from tilewright.ir.transform import Sequential
 from tilewright.relay.op.hooks import MIXED_PRECISION
 from tilewright.relay.op.registry import get
@@ -51,18 +51,12 @@ def computed_in(operators: Sequence[str], kind: str, sums: str) -> Iterator[None
     themselves."""
     for name in operators:
         get(name)
-    before = {name: OP_ATTRIBUTES.get((name, MIXED_PRECISION)) for name in operators}
 
     def always(call: Any, mixed: str) -> list[Any]:
         return [_ALWAYS, sums, kind]
 
-    for name in operators:
-        reset_op_attr(name, MIXED_PRECISION)
-        register_op_attr(name, MIXED_PRECISION, always)
-    try:
-        yield
-    finally:
-        for name, old in before.items():
+    with registrations():
+        for name in operators:
             reset_op_attr(name, MIXED_PRECISION)
-            if old is not None:
-                OP_ATTRIBUTES[name, MIXED_PRECISION] = old
+            register_op_attr(name, MIXED_PRECISION, always)
+        yield

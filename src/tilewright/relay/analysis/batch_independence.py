@@ -140,11 +140,10 @@ def _tensors(types: Sequence[Type]) -> list[Type]:
 
 
 def images_read(op: Op, types: Sequence[Type], images: int) -> Reads | None:
-    """Return, for each argument and each of its tensors, whether image n of the results reads image n (True), the same
-    elements for every image (False), or nothing (None).
+    """Return, for each tensor of each argument, what image n of the results reads of it.
 
-    None if results mix images, if the first axis of a result does not hold whole images, or without a tensor
-    expression.
+    True: image n; False: the same elements for every image; None: nothing. The result is None if results mix images, if
+    the first axis of a result does not hold whole images, or without a tensor expression.
     """
     arguments = [_placeholders(t) for t in types]
     given = [t for a in arguments for t in a]

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 
+from tilewright.base import graphs
 from tilewright.relay.adt import Match
 from tilewright.relay.expr import Call, Constant, Expr, Function, If, Tuple, TupleGetItem, Var
 from tilewright.relay.scopes import ATOMS, ScopeTree
@@ -54,19 +55,14 @@ class Branches:
 
     def _walk(self, body: Expr) -> list[Expr]:
         """Return every value, operands before users."""
-        order: list[Expr] = []
-        stack: list[tuple[Expr, bool]] = [(body, False)]
-        while stack:
-            e, done = stack.pop()
-            if done:
-                order.append(e)
-            elif e not in self._operands:
-                below = self._operands[e] = self._below(e)
-                for o in below:
-                    self.users.setdefault(o, []).append(e)
-                stack.append((e, True))
-                stack.extend((o, False) for o in reversed(below))
-        return order
+
+        def below(e: Expr) -> tuple[Expr, ...]:
+            self._operands[e] = found = self._below(e)
+            for o in found:
+                self.users.setdefault(o, []).append(e)
+            return found
+
+        return graphs.post_order([body], below)
 
     def _below(self, e: Expr) -> tuple[Expr, ...]:
         if e in self._given:

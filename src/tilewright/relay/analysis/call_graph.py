@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from tilewright.base.graphs import post_order, reachable
 from tilewright.ir.module import IRModule
 from tilewright.relay.analysis.variables import called_functions
 from tilewright.relay.expr import Function
@@ -35,26 +36,8 @@ class CallGraph:
 
     def reached(self, names: list[str]) -> set[str]:
         """Return `names` and all functions that they call, directly or indirectly."""
-        found: set[str] = set()
-        stack = list(names)
-        while stack:
-            n = stack.pop()
-            if n not in found:
-                found.add(n)
-                stack += self.calls[n]
-        return found
+        return set(reachable(names, self.calls.__getitem__))
 
     def topological_order(self) -> list[str]:
         """Return callees before callers; mutually recursive functions keep the order of the module."""
-        order: dict[str, None] = {}
-        for start in self.calls:
-            stack, open_ones = [(start, False)], set()
-            while stack:
-                n, done = stack.pop()
-                if done:
-                    order[n] = None
-                elif n not in order and n not in open_ones:
-                    open_ones.add(n)
-                    stack.append((n, True))
-                    stack += [(c, False) for c in reversed(self.calls[n])]
-        return list(order)
+        return post_order([*self.calls], self.calls.__getitem__)

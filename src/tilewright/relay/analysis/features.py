@@ -93,8 +93,6 @@ def get_total_mac_number(expr: Expr) -> int:
     """Return the multiply-accumulates of the convolutions and products below `expr`.
 
     Raises `CompileError` for an unknown size.
-
-    Raises `CompileError` where a size is not known.
     """
     return sum(mac_number(e) for e in post_order(expr) if isinstance(e, Call))
 

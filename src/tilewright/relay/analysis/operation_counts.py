@@ -54,7 +54,7 @@ def _of_call(e: Call) -> int:
     macs = known_mac_number(e)
     if macs:
         return 2 * macs
-    made = _elements(e.checked_type)
+    made = elements_of(e.checked_type)
     if e.op.kind is Fusion.INJECTIVE or e.op.name in _MOVES:
         return 0
     if e.op.kind is Fusion.REDUCE:
@@ -68,10 +68,11 @@ def _of_call(e: Call) -> int:
 
 def _read(e: Call) -> int:
     """Return the number of elements of the first argument."""
-    return _elements(e.args[0].checked_type) if e.args else 0
+    return elements_of(e.args[0].checked_type) if e.args else 0
 
 
-def _elements(t: Type | None) -> int:
+def elements_of(t: Type | None) -> int:
+    """Return the number of elements of the tensors of a type."""
     return sum(math.prod(x.shape) for x in tensors_of(t) if x.is_static)
 
 

@@ -61,8 +61,8 @@ def _check_data_types(name: str, function: Function, mod: IRModule) -> None:
         for c in made:
             data = mod.type_definitions.get(c.belong_to)
             if data is None:
-                raise CompileError(f"{name} uses {c.name_hint} of the data type {c.belong_to}, which is not in the "
-                                   "module", e.span, code="TW0402")
+                raise CompileError(f"{name} uses {c.name_hint} of the data type {c.belong_to}, "
+                                   "which is not in the module", e.span, code="TW0402")
             if not any(c is known for known in data.constructors):
                 raise CompileError(f"{name} uses a {c.name_hint} that is not the constructor of the data type "
                                    f"{c.belong_to} of the module", e.span, code="TW0402")

@@ -103,8 +103,7 @@ def _only_the_root_leaves(part: Candidate, graph: Graph) -> bool:
 
 
 def _host_kernels(root: Call, graph: Graph, scopes: dict[Expr, int], depth: int) -> Iterator[Candidate]:
-    """Yield the call alone, then with more and more of its producers, as long as they fit one kernel with at most one
-    product, sum or pool."""
+    """Yield the call alone, then with more and more of its producers. A kernel has at most one product, sum or pool."""
     yield _single(DEFAULT, root)
     if not isinstance(root.op, Op):
         return

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from tilewright.base.forks import lazy_attribute
+from tilewright.base.graphs import reachable
 from tilewright.relay.expr import Call, Expr, Function
 from tilewright.relay.op.registry import Op
 from tilewright.relay.visitor import consumers, operands, post_order
@@ -64,27 +65,10 @@ class Graph:
     def dominates(self, end: Expr, e: Expr) -> bool:
         """Return whether every path from `e` ends in `end`, without other uses."""
         last, position, users = self.position[end], self.position, self.users
-        seen, stack = {e}, [e]
-        while stack:
-            now = stack.pop()
-            if now is end:
-                continue
-            if not users[now] or position[now] > last:
-                return False
-            new = [u for u in users[now] if u not in seen]
-            seen.update(new)
-            stack += new
-        return True
+        made = reachable([e], lambda now: () if now is end else users[now])
+        return all(now is end or (users[now] and position[now] <= last) for now in made)
 
     def depends(self, e: Expr, on: Expr) -> bool:
         """Return whether `e` depends on `on`."""
         first, position = self.position[on], self.position
-        seen, stack = {e}, [e]
-        while stack:
-            now = stack.pop()
-            if now is on:
-                return True
-            new = [o for o in operands(now) if o not in seen and position[o] >= first]
-            seen.update(new)
-            stack += new
-        return False
+        return any(x is on for x in reachable([e], lambda x: (o for o in operands(x) if position[o] >= first)))

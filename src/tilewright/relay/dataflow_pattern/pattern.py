@@ -19,6 +19,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from tilewright.base.errors import CompileError
+from tilewright.base.graphs import post_order
 from tilewright.base.node import node
 from tilewright.base.types import DataType, Type
 from tilewright.relay.expr import Expr
@@ -363,17 +364,6 @@ def dominates(parent: DFPattern, path: DFPattern, child: DFPattern) -> Dominator
 
 def pattern_nodes(root: DFPattern) -> list[DFPattern]:
     """Return the subpatterns of `root`, itself included, once each and innermost first."""
-    order: dict[DFPattern, None] = {}
-    entered: set[DFPattern] = set()
-    stack: list[tuple[DFPattern, bool]] = [(root, False)]
-    while stack:
-        p, done = stack.pop()
-        if done:
-            order[p] = None
-        elif p not in entered:
-            entered.add(p)
-            stack.append((p, True))
-            below = (p.redirected,) if isinstance(p, WildcardPattern) and p.redirected is not None else p.inside()
-            stack.extend((q, False) for q in reversed(below))
-    return list(order)
+    return post_order([root], lambda p: (p.redirected,) if isinstance(p, WildcardPattern) and p.redirected is not None
+                      else p.inside())
 

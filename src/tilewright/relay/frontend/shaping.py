@@ -34,6 +34,11 @@ def dtype_of(x: Expr) -> DataType:
     return x.tensor_type.dtype
 
 
+def same_size(a: Any, b: Any) -> bool:
+    """Whether two dimensions are known to be equal: one symbol, or equal numbers."""
+    return a is b or (isinstance(a, int) and isinstance(b, int) and a == b)
+
+
 def scalar(value: Any, like: Expr) -> Constant:
     """A scalar constant with the element type of `like`."""
     return Constant(np.asarray(value, dtype_of(like).numpy()))
@@ -60,8 +65,7 @@ def cast(x: Expr, dtype: str | DataType) -> Expr:
 def reshape(x: Expr, shape: Sequence[Any]) -> Expr:
     """`x` in another shape, which may have one -1. Symbolic dimensions are replaced by 0 or -1 where possible."""
     old, new = shape_of(x), tuple(int(d) if isinstance(d, np.integer) else d for d in shape)
-    if len(old) == len(new) and all(a is b or (isinstance(a, int) and isinstance(b, int) and a == b)
-                                    for a, b in zip(old, new, strict=True)):
+    if len(old) == len(new) and all(map(same_size, old, new)):
         return x
     if all(isinstance(d, int) for d in new):
         if 0 in new:

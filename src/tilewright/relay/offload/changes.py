@@ -53,8 +53,8 @@ class Edit:
     def apply(self, mod: IRModule, params: Mapping[str, Any] | None = None) -> IRModule:
         """Return `mod`, the explained module, with the edit applied; `params` has the values in `needs`, by name.
 
-        Raises `OptionError` if values are missing or the edit cannot be applied to the module, and `CompileError` if
-        the rest of the program does not type-check afterwards.
+        Raises `OptionError` if values are missing or the edit cannot be applied, and `CompileError` if the rest of the
+        program does not type-check afterwards.
         """
         if not self.can_apply:
             raise OptionError(f"this edit cannot be applied automatically: {self.text}", code="TW0909")
@@ -74,8 +74,8 @@ def applied(mod: IRModule, edits: Iterable[Edit], params: Mapping[str, Any] | No
     try:
         new = mod.map_functions(lambda f: changed_function(f, changes), Function) if changes else mod
     except ShapeError as error:
-        raise CompileError(f"the rest of the program has no type with the edit '{'; '.join(e.text for e in edits)}': "
-                           f"{error}", code="TW0909") from None
+        raise CompileError("the rest of the program has no type with the edit "
+                           f"'{'; '.join(e.text for e in edits)}': {error}", code="TW0909") from None
     needed = {n: (params or {})[n] for e in edits for n in e.needs}
     new = bind_params(new, needed) if needed else new
     for p in {repr(p): p for e in edits for p in e.passes}.values():
@@ -138,8 +138,8 @@ def node_change(at: Expr, make: Callable[[Expr], Expr]) -> Change:
 
 
 def copied(inside: Sequence[Expr]) -> Callable[[Expr, int, Expr], Change]:
-    """Return a function that makes changes: each gives a user outside of a match a copy of an operand, for which the
-    nodes of `inside` are rebuilt."""
+    """Return a function that makes changes. Each gives a user outside of a match its own copy of an operand, made of
+    copies of the nodes `inside`."""
     made_for: list[tuple[Now, dict[Expr, Expr]]] = []
 
     def at(user: Expr, position: int, value: Expr) -> Change:

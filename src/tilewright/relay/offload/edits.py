@@ -264,8 +264,8 @@ def _folded(differences: Iterable[Difference]) -> Edit:
 
 def _constant(d: Difference, way: Way) -> Edit | None:
     if isinstance(d.at, Var):
-        return Edit(f"bind %{d.at.name_hint} to its value: relay.build_module.bind_params_by_name, or the params of "
-                    "relay.build", True, needs=(d.at.name_hint,))
+        return Edit(f"bind %{d.at.name_hint} to its value: relay.build_module.bind_params_by_name, "
+                    "or the params of relay.build", True, needs=(d.at.name_hint,))
     return None
 
 

@@ -163,8 +163,8 @@ class _Explained:
                            Kind.UNKNOWN, "", call=e, mod=self.mod)
             if e in self.constant:
                 edit = edit_of(Way((Difference(Kind.CONSTANT, _ANY, e, "", "", wanted={"foldable": True}),)))
-                yield replace(plain, kind=Kind.FOLDED, macs=0, why="all that it reads is constant: it is computed "
-                              "while compiling", edit=edit, proven=True)
+                yield replace(plain, kind=Kind.FOLDED, macs=0, why="all that it reads is constant: "
+                              "it is computed while compiling", edit=edit, proven=True)
                 continue
             yield self._record(e, plain, candidates.get(e, []))
 
@@ -205,8 +205,8 @@ class _Explained:
                         expected=f"a row with {e.op.name}", found="none")
         if not row:
             return found
-        return replace(found, row=row, why=f"no row of {of} has {e.op.name}; row '{row}' has {quantized}, of quantized "
-                       "numbers", edit=Edit("quantize the network: tilewright.quantize(model, data)"))
+        return replace(found, row=row, why=f"no row of {of} has {e.op.name}; row '{row}' has {quantized}, "
+                       "of quantized numbers", edit=Edit("quantize the network: tilewright.quantize(model, data)"))
 
     def _asked(self, e: Call, target: str, plain: Record) -> Record | None:
         """Return the record of a call from the operator's attribute `target.<name>`; None without one."""

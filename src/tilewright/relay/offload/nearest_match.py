@@ -1,7 +1,7 @@
 """Compares an expression with a pattern and finds the smallest edit that makes it match.
 
-It follows `dataflow_pattern.match` case by case, and continues after a mismatch: another attribute, dtype or shape, a
-value that is not constant, an operator that is extra, missing, or of another kind. Recursive over the pattern, but not
+It follows `dataflow_pattern.match` case by case, but continues after a mismatch. A mismatch is another attribute, dtype
+or shape, a value that is not constant, or an extra, missing or different operator. Recursive over the pattern, but not
 over the graph.
 """
 

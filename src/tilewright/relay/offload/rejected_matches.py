@@ -50,8 +50,8 @@ def why_not_taken(
     if leaving:
         value, user = leaving[0]
         edit = once_more(group.inside, leaving, operands)
-        return Reason(Kind.ESCAPE, f"row '{name}' fits, but {short(value)} inside of it is used outside too, by "
-                      f"{_user(user)}", "a value that only the match uses", f"used by {_user(user)}", edit)
+        return Reason(Kind.ESCAPE, f"row '{name}' fits, but {short(value)} inside of it is used outside too, "
+                      f"by {_user(user)}", "a value that only the match uses", f"used by {_user(user)}", edit)
     check = row[2] if len(row) == 3 else None
     answer = check(group.root) if check is not None else True
     if not answer:

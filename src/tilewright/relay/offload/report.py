@@ -208,8 +208,8 @@ class Offload(Sequence[Record]):
     def summary(self) -> str:
         """Return the shares in one line."""
         return (
-            f"{', '.join(self.targets)}: {len(self.taken)} of {len(self.taken) + len(self.left)} operators "
-            f"({percent(self.share_of_operators)}), "
+            f"{', '.join(self.targets)}: {len(self.taken)} of "
+            f"{len(self.taken) + len(self.left)} operators ({percent(self.share_of_operators)}), "
             f"{shown_macs(self.macs_taken)} of {shown_macs(self.macs)} ({percent(self.share_of_macs)})"
         )
 

@@ -1,6 +1,7 @@
 """Operators for deferred nodes, which are converted once the values they need and the types of their inputs are known.
 
-    onnx.deferred(%data, %axes, op_type="ReduceSum", model="…")  ->  sum(%data, axis=[1])       once %axes is [1]
+    frontend.deferred(%data, %axes, source="onnx", op_type="ReduceSum", model="…")
+      ->  sum(%data, axis=[1])       once %axes is [1]
 
 The node is stored in the attributes of the operator, so the call can be printed, stored and moved like any other. Its
 type is unknown, and so are the types of its consumers, until `resolve` replaces it by the converted node. Each frontend
@@ -69,7 +70,7 @@ class Waiting(Op):
         """The types of the converted node, unknown until it is converted."""
 
     def resolve(self, call: Call, ask: Ask) -> Expr | None:
-        """The graph, or None when `ask` does not know a value it needs; raises `CompileError` naming the node."""
+        """The graph, or None if `ask` lacks a value that it needs; raises `CompileError` naming the node."""
         raise NotImplementedError
 
     def reference(self, *inputs: Array) -> Any:
@@ -80,16 +81,23 @@ class Waiting(Op):
         return _there(found, evaluate(Function((), found)))
 
 
+@op("frontend.deferred", kind=Fusion.OPAQUE)
 class Deferred(Waiting):
     """A node of a model that could not be converted yet; a tuple if the node has several outputs."""
 
     source: str
-    """The format of the model."""
+    """Format of the model."""
     op_type: str
+    """Operator of the node."""
     model: str
-    """The node as text."""
-    for_sizes: bool
-    """Whether the node needs only symbolic sizes of its inputs, which are known when the program is called."""
+    """The node as text: JSON, or for ONNX a model with only this node, in base64."""
+    context: str = ""
+    """Text that the conversion needs beside the node: options of the ONNX importer as JSON, or a TFLite file in base64
+    for operators that run other graphs of it."""
+    random: bool = False
+    """True when two runs of the node may differ."""
+    for_sizes: bool = False
+    """True when the node needs only symbolic sizes of its inputs, which are known when the program is called."""
 
     @property
     def resolver(self) -> Resolver:
@@ -107,56 +115,6 @@ class Deferred(Waiting):
 
     def content(self) -> Hashable:
         return self.resolver.content(self)
-
-
-@op("frontend.deferred", kind=Fusion.OPAQUE)
-class DeferredNode(Deferred):
-    """A node of a model of any other format, which is converted once the values it needs are known."""
-
-    source: str
-    """Format of the model."""
-    op_type: str
-    """Operator of the node."""
-    model: str
-    """Operator, attributes, and which inputs are omitted, as JSON."""
-    random: bool = False
-    """True when two runs of the node may differ."""
-    for_sizes: bool = False
-    """True when the node needs only symbolic sizes of its inputs."""
-
-
-@op("onnx.deferred", kind=Fusion.OPAQUE)
-class DeferredOnnx(Deferred):
-    """A node of an ONNX model, which is converted once the values it needs are known."""
-
-    source = "onnx"
-    op_type: str
-    """ONNX operator of the node."""
-    model: str
-    """A model with only this node, serialized, in base64."""
-    config: tuple[tuple[str, Any], ...] = ()
-    """Options of the importer, as pairs."""
-    random: bool = False
-    """True when two runs of the node may differ."""
-    for_sizes: bool = False
-    """True when the node needs only symbolic sizes of its inputs."""
-
-
-@op("tflite.deferred", kind=Fusion.OPAQUE)
-class DeferredTflite(Deferred):
-    """An operator of a TFLite model, which is converted once the values it needs are known."""
-
-    source = "tflite"
-    op_type: str
-    """TFLite operator."""
-    model: str
-    """Description of the operator and its tensors, as JSON."""
-    file: str = ""
-    """The complete file in base64, for operators that run its other graphs; "" for the others."""
-    random: bool = False
-    """True when two runs of the operator may differ."""
-    for_sizes: bool = False
-    """True when the operator needs only symbolic sizes of its inputs."""
 
 
 def _given(value: Any) -> Expr:

@@ -74,7 +74,7 @@ class Op:
     objects: ClassVar[bool] = False
     """True when it also works on tensors of Python objects (strings), by its reference."""
     reads_texts: ClassVar[bool] = False
-    """True when its kernel reads strings of the inputs, as blocks of bytes (`topi/texts.py`)."""
+    """True when its kernel reads strings of the inputs, as blocks of bytes (`topi/classic/texts.py`)."""
 
     takes_open_sizes: ClassVar[bool] = False
     """True when its kernels are known to be correct at sizes other than those they were compiled for

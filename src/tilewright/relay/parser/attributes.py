@@ -150,8 +150,8 @@ class AttributeReader(TypeReader):
         missing = [n for n, f in fields.items() if n not in attrs and f.default is dataclasses.MISSING
                    and f.default_factory is dataclasses.MISSING]
         if missing:
-            raise self.fail(f"{kind.name} needs the attribute{'s' * (len(missing) > 1)} {', '.join(missing)}: write "
-                            f"{missing[0]}=…", start)
+            raise self.fail(f"{kind.name} needs the attribute{'s' * (len(missing) > 1)} "
+                            f"{', '.join(missing)}: write {missing[0]}=…", start)
         try:
             return kind(**{name: value for name, (value, _) in attrs.items()})
         except CompileError as error:

@@ -289,8 +289,8 @@ class ExprReader(AttributeReader):
         kind = OPS.get(name)
         if kind is None:
             missing = left_out(name)
-            raise self.fail(missing.message if missing is not None else "there is no operator "
-                            f"'{name}'{nearest(name, [*OPS, *self.constructors])}", token)
+            raise self.fail(missing.message if missing is not None
+                            else f"there is no operator '{name}'{nearest(name, [*OPS, *self.constructors])}", token)
         if self.kind != "(":
             raise self.fail(f"'{name}' is an operator; write it before its arguments: {name}(…)", token)
         args, attrs = self._arguments(kind)
@@ -352,8 +352,8 @@ class ExprReader(AttributeReader):
             _ = self.expect(")", "')'")
             cases.append((token, cond, self.braces()))
             if not self.word("else"):
-                raise self.fail(f"'else' is expected here, and this is {shown(self.token)}: an if has a value either "
-                                "way")
+                raise self.fail(f"'else' is expected here, and this is {shown(self.token)}: "
+                                "an if has a value either way")
             token = self.token
             if not self.word("if"):
                 break
@@ -406,8 +406,8 @@ class ExprReader(AttributeReader):
         if token.kind == "(":
             return PatternTuple(tuple(self._patterns(names)))
         if token.kind != "word":
-            raise self.fail(f"a pattern is expected here, and this is {shown(token)}; write _, %x, (…, …), or a "
-                            "constructor", token)
+            raise self.fail(f"a pattern is expected here, and this is {shown(token)}; "
+                            "write _, %x, (…, …), or a constructor", token)
         if token.text == "_":
             return PatternWildcard()
         made = self.constructors.get(plain_word(token.text), [])

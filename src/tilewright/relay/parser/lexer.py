@@ -74,8 +74,8 @@ def _no_token(source: Source, at: int) -> ParseError:
         return source.error(at, 1, "this string is not closed on its line")
     number = re.compile(r"\d[\w.]*").match(text, at)
     if number:
-        return source.error(at, len(number[0]), f"'{number[0]}' is not a number; write for example 1, 1i64, 0.5f, "
-                            "1e-3f64 or 2f16")
+        return source.error(at, len(number[0]), f"'{number[0]}' is not a number; "
+                            "write for example 1, 1i64, 0.5f, 1e-3f64 or 2f16")
     if text[at] in "%@":
         return source.error(at, 1, f"a name is expected after '{text[at]}'")
     return source.error(at, 1, f"'{text[at]}' stands for nothing in Relay")

@@ -114,8 +114,8 @@ class TypeReader(Cursor):
         if token.kind == "(":
             return self._tuple_type()
         if token.kind != "word":
-            raise self.fail(f"a type is expected here, and this is {shown(token)}; write for example Tensor[(1, 3), "
-                            "float32]", token)
+            raise self.fail(f"a type is expected here, and this is {shown(token)}; "
+                            "write for example Tensor[(1, 3), float32]", token)
         read = _TYPES.get(token.text)
         if read is not None:
             return read(self)

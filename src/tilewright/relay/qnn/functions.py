@@ -50,7 +50,7 @@ class Requantized(Op):
         return np.nan_to_num(x, nan=0, posinf=np.inf, neginf=-np.inf)
 
     def graph(self, x: Expr, span: Origin | None) -> Expr:
-        """Return the function of an expression."""
+        """Apply the function to an expression."""
         for step in self.plain():
             x = Call(step, [x], span=span)
         return x

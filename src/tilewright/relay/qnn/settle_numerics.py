@@ -44,27 +44,23 @@ class SettleNumerics(Pass):
         new = mod.copy()
         for name, function in mod.items():
             if isinstance(function, Function):
-                new.update_func(name, _settled(function, name_of_runtime))
+                new.update_func(name, self.settled(name, function, name_of_runtime))
         return new
+
+    def settled(self, name: str, function: Function, name_of_runtime: str) -> Function:
+        """Return the function `name` of the module after the pass."""
+        return _settled(function, name_of_runtime)
 
 
 @dataclass(frozen=True)
-class SettleMain(Pass):
+class SettleMain(SettleNumerics):
     """Define the open roundings of `main` as `SettleNumerics` does; the other functions get its attribute `numerics`.
 
     Use it when float operators of `main` are partitioned for other compilers before `SettleNumerics` runs.
     """
 
-    def transform_module(self, mod: IRModule, context: PassContext) -> IRModule:
-        if "main" not in mod or NUMERICS not in mod["main"].attrs:
-            return mod
-        name_of_runtime = str(mod["main"].attrs[NUMERICS])
-        new = mod.copy()
-        for name, function in mod.items():
-            if isinstance(function, Function):
-                new.update_func(name, _settled(function, name_of_runtime) if name == "main"
-                                else with_numerics(function, name_of_runtime))
-        return new
+    def settled(self, name: str, function: Function, name_of_runtime: str) -> Function:
+        return (_settled if name == "main" else with_numerics)(function, name_of_runtime)
 
 
 def settled(function: Function) -> Function:

@@ -38,8 +38,7 @@ _INTRINSICS: Final = {f.name: f for f in vars(intrinsics).values() if isinstance
 def load_json(text: str, max_bytes: int = MOST_BYTES) -> Any:
     """Read the text that `save_json` wrote. Safe for untrusted text.
 
-    Raises `ParseError` with the position of a fault in the syntax, a node, a field or an array; for another version;
-    and if the constants exceed `max_bytes`.
+    Raises `ParseError` with the position of a fault, for another version, and if the constants exceed `max_bytes`.
     """
     try:
         found = json.loads(text, parse_constant=_no_number)

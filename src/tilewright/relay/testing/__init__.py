@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from tilewright.ir.module import IRModule
-from tilewright.ir.op_attributes import OP_ATTRIBUTES, Registered, register_op_attr, reset_op_attr
+from tilewright.ir.op_attributes import register_op_attr, registrations, reset_op_attr
 from tilewright.ir.transform import Pass, PassContext, Sequential
 from tilewright.relay.expr import Expr, Function
 from tilewright.relay.testing import (
@@ -59,12 +59,7 @@ def run_infer_type(expr: Expr) -> Any:
 @contextmanager
 def TempOpAttr(op_name: str, attr_key: str, attr_value: Any) -> Iterator[None]:
     """A context with a temporary attribute of an operator."""
-    before: Registered | None = OP_ATTRIBUTES.get((op_name, attr_key))
-    reset_op_attr(op_name, attr_key)
-    register_op_attr(op_name, attr_key, attr_value, before.level + 1 if before is not None else 11)
-    try:
-        yield
-    finally:
+    with registrations():
         reset_op_attr(op_name, attr_key)
-        if before is not None:
-            OP_ATTRIBUTES[op_name, attr_key] = before
+        register_op_attr(op_name, attr_key, attr_value)
+        yield

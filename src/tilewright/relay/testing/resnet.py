@@ -54,7 +54,7 @@ def get_net(
     batch_size: int, num_classes: int = 1000, num_layers: int = 18, image_shape: tuple[int, ...] = (3, 224, 224),
     layout: str = "NCHW", dtype: str = "float32",
 ) -> Function:
-    """Return the network of `num_layers` layers; images of up to 32 pixels get the network for CIFAR, of 6n + 2 or 9n +
+    """Return the network of `num_layers` layers. Images of up to 32 pixels get the network for CIFAR, of 6n + 2 or 9n +
     2 layers.
 
     `image_shape` is in the order of `layout`, without the batch. Raises `CompileError` for an unknown number of layers.
@@ -73,8 +73,8 @@ def get_net(
         x = images.conv(x, "conv0", 16, 3)
     else:
         if num_layers not in _UNITS:
-            raise CompileError(f"ResNet has no variant of {num_layers} layers; choose from "
-                               f"{', '.join(map(str, _UNITS))}", code="TW0417")
+            raise CompileError(f"ResNet has no variant of {num_layers} layers; "
+                               f"choose from {', '.join(map(str, _UNITS))}", code="TW0417")
         bottle_neck, units = num_layers >= 50, _UNITS[num_layers]
         filters = (256, 512, 1024, 2048) if bottle_neck else (64, 128, 256, 512)
         x = images.active(images.conv(x, "conv0", 64, 7, 2), "bn0")

@@ -64,7 +64,7 @@ from tilewright.relay.transform.partial_evaluate import PartialEvaluate
 from tilewright.relay.transform.partition_graph import PartitionGraph
 from tilewright.relay.transform.pipeline import graph_passes, optimize
 from tilewright.relay.transform.plan_devices import PlanDevices
-from tilewright.relay.transform.plan_memory import Location, MemoryPlan, MemorySpace, Step, plan_memory
+from tilewright.relay.transform.plan_memory import Location, MemoryPlan, MemorySpace, PlanStep, plan_memory
 from tilewright.relay.transform.recast import recast
 from tilewright.relay.transform.remove_standalone_reshapes import RemoveStandaloneReshapes
 from tilewright.relay.transform.remove_unused_functions import RemoveUnusedFunctions
@@ -151,6 +151,7 @@ __all__ = [
     "PassContext",
     "PassInfo",
     "PlanDevices",
+    "PlanStep",
     "PrintIR",
     "RemoveStandaloneReshapes",
     "RemoveUnusedFunctions",
@@ -162,7 +163,6 @@ __all__ = [
     "SinkReshape",
     "SplitArgs",
     "SplitBatch",
-    "Step",
     "ToANormalForm",
     "ToBasicBlockNormalForm",
     "ToCPS",

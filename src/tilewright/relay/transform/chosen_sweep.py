@@ -5,7 +5,7 @@
          layout_transform(%0, "NCHW8c", "NCHW")
 
 Permuted orders are reached by transposes, blocked ones by `layout_transform`; constants are transformed at compile
-time. Padded values are never stored: only the operand of a chosen call may be padded, and the rule guarantees that the
+time. Padded values are never stored. Only the operand of a chosen call may be padded; the rule guarantees that the
 zeros do not change the result.
 """
 
@@ -24,10 +24,11 @@ from tilewright.relay.op.registry import Op, Relaid
 from tilewright.relay.op.transform import Transpose
 from tilewright.relay.transform.canonicalize import canonical
 from tilewright.relay.transform.layout_sweep import Stored, Sweep
-from tilewright.relay.transform.permutations import Perm, axes_of, inverse, is_identity
+from tilewright.relay.transform.permutations import Perm, axes_of, is_identity
 from tilewright.relay.visitor import consumers, operands
 from tilewright.tir.data_layout import layout
 from tilewright.topi.orders import DIMENSIONS, Order, block, fits, has_blocks, layout_of, order_of, rank, renamed
+from tilewright.topi.shapes import inverse
 
 Choice = Callable[[Call], "Op | None"]
 

@@ -6,21 +6,20 @@ positions.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
-
-import numpy as np
 
 from tilewright.base.errors import OptionError
 from tilewright.base.types import TensorType
 from tilewright.ir.module import IRModule
 from tilewright.ir.transform import FunctionPass, Pass, PassContext
-from tilewright.relay.expr import Call, Constant, Expr, Function, Var, const
+from tilewright.relay.expr import Call, Constant, Expr, Function, Var
 from tilewright.relay.op.nn_conv import Conv2d
-from tilewright.relay.op.nn_sparse import SparseConv2d, packed
+from tilewright.relay.op.nn_sparse import SparseConv2d
+from tilewright.relay.op.registry import Op
 from tilewright.relay.transform.bind_params import bind_params
-from tilewright.relay.transform.dense_to_sparse import PARTS, sparse_parts
+from tilewright.relay.transform.dense_to_sparse import Parts, WeightsToSparse, packed_rows, with_sparse
 from tilewright.relay.visitor import consumers, post_order, rewrite
 
 KERNELS = {"NHWC": "HWIO", "NCHW": "OIHW"}
@@ -28,45 +27,26 @@ KERNELS = {"NHWC": "HWIO", "NCHW": "OIHW"}
 
 
 @dataclass(frozen=True)
-class Conv2dToSparse(Pass):
+class Conv2dToSparse(WeightsToSparse, Pass):
     """Replace the kernel parameters `weight_name` of `main` by sparse ones, of three shapes `weight_shape` each.
 
     Applies to convolutions of `layout` and `kernel_size` (1, or 3 in NHWC) with stride 1 whose padding keeps the size.
     Only `nn.conv2d` may read the parameters.
     """
 
-    weight_name: Sequence[str]
-    weight_shape: Sequence[Sequence[Sequence[int]]]
     layout: str = "NHWC"
     kernel_size: int = 1
+    dense = Conv2d
 
     def __post_init__(self) -> None:
         _check(self.layout, self.kernel_size)
-        if len(self.weight_name) != len(self.weight_shape) or any(len(s) != 3 for s in self.weight_shape):
-            raise OptionError("weight_shape has three shapes for each of weight_name: of the data, the indices and the "
-                              "row starts", code="TW0408")
+        super().__post_init__()
 
-    def transform_module(self, mod: IRModule, context: PassContext) -> IRModule:
-        main = mod["main"]
-        shapes = dict(zip(self.weight_name, self.weight_shape, strict=True))
-        found = [w for w in search_conv2d_weights(main, self.layout, self.kernel_size) if w.name_hint in shapes]
-        new = {w: sparse_parts(w, shapes[w.name_hint]) for w in found}
-        if not new:
-            return mod
+    def weights(self, func: Function) -> list[Var]:
+        return search_conv2d_weights(func, self.layout, self.kernel_size)
 
-        def rule(e: Expr) -> Expr | None:
-            parts = new.get(e.args[1]) if isinstance(e, Call) and isinstance(e.op,  # type: ignore[call-overload]
-                Conv2d) else None
-            if parts is None or not isinstance(e, Call):
-                return None
-            return Call(SparseConv2d(self.layout, (self.kernel_size, self.kernel_size)), [e.args[0], *parts],
-                        span=e.span)
-
-        done = mod.copy()
-        params = [q for p in main.params for q in new.get(p, [p])]
-        done["main"] = Function(params, rewrite(main.body, rule), main.declared_ret_type, main.type_params, main.attrs,
-                                main.span)
-        return done
+    def sparse(self) -> Op:
+        return SparseConv2d(self.layout, (self.kernel_size, self.kernel_size))
 
 
 @dataclass(frozen=True)
@@ -130,14 +110,11 @@ def search_conv2d_weights(func: Function, layout: str, kernel_size: int) -> list
     ]
 
 
-def _packed(kernel: Any, layout: str, blocksize: tuple[int, int], threshold: float) -> tuple[Any, Any, Any] | None:
+def _packed(kernel: Any, layout: str, blocksize: tuple[int, int], threshold: float) -> Parts | None:
     """Return the parts of a sparse kernel; None if it has too few zeros or the blocks do not divide it."""
     rows = kernel.transpose((3, 0, 1, 2) if layout == "NHWC"
                             else (0, 2, 3, 1)).reshape(kernel.shape[KERNELS[layout].index("O")], -1)
-    if (1 - np.count_nonzero(rows) / rows.size < threshold or rows.shape[0] % blocksize[0]
-            or rows.shape[1] % blocksize[1]):
-        return None
-    return packed(rows, blocksize)
+    return packed_rows(rows, blocksize, threshold)
 
 
 def convert(
@@ -146,17 +123,9 @@ def convert(
 ) -> tuple[Function, dict[str, Any]]:
     """Make kernels with a share of zeros of at least `sparsity_threshold` sparse, in blocks of `blocksize`. Return the
     function and its new parameters."""
-    kept, names, shapes = dict(params), [], []
-    for w in search_conv2d_weights(func, layout, kernel_size):
-        parts = _packed(const(params[w.name_hint]).value, layout, blocksize,
-                        sparsity_threshold) if w.name_hint in params else None
-        if parts is None:
-            continue
-        names.append(w.name_hint)
-        shapes.append([a.shape for a in parts])
-        del kept[w.name_hint]
-        kept.update({f"{w.name_hint}.{p}": const(a).data for p, a in zip(PARTS, parts, strict=True)})
-    return Conv2dToSparse(names, shapes, layout, kernel_size)(IRModule.from_expr(func))["main"], kept
+    weights = search_conv2d_weights(func, layout, kernel_size)
+    kept, new = with_sparse(params, weights, lambda w: _packed(w, layout, blocksize, sparsity_threshold))
+    return Conv2dToSparse([*new], [*new.values()], layout, kernel_size)(IRModule.from_expr(func))["main"], kept
 
 
 def convert2(

@@ -43,8 +43,8 @@ class ConvertLayout(FunctionPass):
         for name, wanted in (self.desired_layouts or {}).items():
             get(name)
             if isinstance(wanted, str) or not wanted:
-                raise OptionError(f"the desired layouts of {name} must be a list of two layouts, for data and kernel, "
-                                  f"not {wanted!r}", code="TW0410")
+                raise OptionError(f"the desired layouts of {name} must be a list of two layouts, "
+                                  f"for data and kernel, not {wanted!r}", code="TW0410")
 
     def transform_function(self, function: Any, mod: IRModule, context: PassContext) -> Any:
         if self.desired_layouts is not None:

@@ -221,8 +221,8 @@ class _Defunctionalization:
         if found is None:
             if sum(n == name for n, _ in self.instances) == COPIES or any(_size(t) > LARGEST for t in key[1]):
                 raise CompileError(
-                    f"@{name} is used with ever more types, as where it calls itself with a tuple of its argument, and "
-                    "there is no end of first-order copies of it; "
+                    f"@{name} is used with ever more types, as where it calls itself with a "
+                    "tuple of its argument, and there is no end of first-order copies of it; "
                     "make it a function of plain types", function.span, code="TW0404",
                 )
             self.copied = self.copied or bool(variables)

@@ -6,9 +6,9 @@ positions.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -19,44 +19,70 @@ from tilewright.ir.transform import Pass, PassContext
 from tilewright.relay.expr import Call, Expr, Function, Var, const
 from tilewright.relay.op.nn_matmul import Dense
 from tilewright.relay.op.nn_sparse import SparseDense, packed
+from tilewright.relay.op.registry import Op
 from tilewright.relay.visitor import consumers, post_order, rewrite
 
-PARTS = ("data", "indices", "indptr")
+Parts = tuple[Any, Any, Any]
+_PARTS = ("data", "indices", "indptr")
 
 
 @dataclass(frozen=True)
-class DenseToSparse(Pass):
-    """Replace the parameters `weight_name` of `main`, which only `nn.dense` may read, by sparse ones, of three shapes
+class WeightsToSparse:
+    """Part of the passes that replace the parameters `weight_name` of `main` by sparse ones, of three shapes
     `weight_shape` each.
     """
 
     weight_name: Sequence[str]
     weight_shape: Sequence[Sequence[Sequence[int]]]
+    dense: ClassVar[type[Op]]
+    """The operators whose weights become sparse."""
 
     def __post_init__(self) -> None:
         if len(self.weight_name) != len(self.weight_shape) or any(len(s) != 3 for s in self.weight_shape):
-            raise OptionError("weight_shape has three shapes for each of weight_name: of the data, the indices and the "
-                              "row starts", code="TW0408")
+            raise OptionError("weight_shape has three shapes for each of weight_name: "
+                              "of the data, the indices and the row starts", code="TW0408")
 
     def transform_module(self, mod: IRModule, context: PassContext) -> IRModule:
         main = mod["main"]
         shapes = dict(zip(self.weight_name, self.weight_shape, strict=True))
-        found = [w for w in search_dense_weights(main) if w.name_hint in shapes]
-        new = {w: sparse_parts(w, shapes[w.name_hint]) for w in found}
+        new = {w: _parts(w, shapes[w.name_hint]) for w in self.weights(main) if w.name_hint in shapes}
         if not new:
             return mod
 
         def rule(e: Expr) -> Expr | None:
-            parts = new.get(e.args[1]) if isinstance(e, Call) and isinstance(e.op,  # type: ignore[call-overload]
-                Dense) else None
-            return None if parts is None or not isinstance(e, Call) else Call(SparseDense(), [e.args[0], *parts],
-                span=e.span)
+            weight = e.args[1] if isinstance(e, Call) and isinstance(e.op, self.dense) else None
+            if not isinstance(e, Call) or not isinstance(weight, Var) or weight not in new:
+                return None
+            return Call(self.sparse(), [e.args[0], *new[weight]], span=e.span)
 
         done = mod.copy()
         params = [q for p in main.params for q in new.get(p, [p])]
         done["main"] = Function(params, rewrite(main.body, rule), main.declared_ret_type, main.type_params, main.attrs,
                                 main.span)
         return done
+
+    def weights(self, func: Function) -> list[Var]:
+        """Return the parameters that may become sparse."""
+        raise NotImplementedError
+
+    def sparse(self) -> Op:
+        """Return the operator that takes the place of `dense`."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class DenseToSparse(WeightsToSparse, Pass):
+    """Replace the parameters `weight_name` of `main`, which only `nn.dense` may read, by sparse ones, of three shapes
+    `weight_shape` each.
+    """
+
+    dense = Dense
+
+    def weights(self, func: Function) -> list[Var]:
+        return search_dense_weights(func)
+
+    def sparse(self) -> Op:
+        return SparseDense()
 
 
 def search_dense_weights(func: Function) -> list[Var]:
@@ -70,23 +96,35 @@ def convert(func: Function, params: Mapping[str, Any], blocksize: tuple[int, int
             sparsity_threshold: float) -> tuple[Function, dict[str, Any]]:
     """Make weights with a share of zeros of at least `sparsity_threshold` sparse, in blocks of `blocksize`. Return the
     function and its new parameters."""
-    kept, names, shapes = dict(params), [], []
-    for w in search_dense_weights(func):
-        value = const(params[w.name_hint]).value if w.name_hint in params else None
-        if (value is None or 1 - np.count_nonzero(value) / value.size < sparsity_threshold
-                or value.shape[0] % blocksize[0] or value.shape[1] % blocksize[1]):
-            continue
-        parts = packed(value, blocksize)
-        names.append(w.name_hint)
-        shapes.append([a.shape for a in parts])
-        del kept[w.name_hint]
-        kept.update({f"{w.name_hint}.{p}": const(a).data for p, a in zip(PARTS, parts, strict=True)})
-    return DenseToSparse(names, shapes)(IRModule.from_expr(func))["main"], kept
+    kept, new = with_sparse(params, search_dense_weights(func), lambda w: packed_rows(w, blocksize, sparsity_threshold))
+    return DenseToSparse([*new], [*new.values()])(IRModule.from_expr(func))["main"], kept
 
 
-def sparse_parts(w: Var, shapes: Sequence[Sequence[int]]) -> list[Var]:
+def with_sparse(
+    params: Mapping[str, Any], weights: Sequence[Var], pack: Callable[[Any], Parts | None],
+) -> tuple[dict[str, Any], dict[str, list[tuple[int, ...]]]]:
+    """The parameters with the parts of the weights that `pack` makes sparse, and by name the shapes of these parts."""
+    kept, shapes = dict(params), dict[str, list[tuple[int, ...]]]()
+    for name in (w.name_hint for w in weights if w.name_hint in params):
+        parts = pack(const(params[name]).value)
+        if parts is not None:
+            shapes[name] = [a.shape for a in parts]
+            del kept[name]
+            kept.update({f"{name}.{p}": const(a).data for p, a in zip(_PARTS, parts, strict=True)})
+    return kept, shapes
+
+
+def packed_rows(rows: Any, blocksize: tuple[int, int], threshold: float) -> Parts | None:
+    """The parts of a sparse matrix; None where it has too few zeros, or blocks do not divide it."""
+    if (1 - np.count_nonzero(rows) / rows.size < threshold or rows.shape[0] % blocksize[0]
+            or rows.shape[1] % blocksize[1]):
+        return None
+    return packed(rows, blocksize)
+
+
+def _parts(w: Var, shapes: Sequence[Sequence[int]]) -> list[Var]:
     """Return the parameters of a sparse weight: values, columns and row starts."""
-    return [_part(w, p, s) for p, s in zip(PARTS, shapes, strict=True)]
+    return [_part(w, p, s) for p, s in zip(_PARTS, shapes, strict=True)]
 
 
 def _part(w: Var, part: str, shape: Sequence[int]) -> Var:

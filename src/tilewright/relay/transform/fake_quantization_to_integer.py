@@ -44,7 +44,7 @@ class FakeQuantizationToInteger(FunctionPass):
     A requantization multiplies by a float32 and rounds ties to even, like the quantization that it replaces. An
     operator without an integer form stays in floating point; with `hard_fail` it is a `CompileError`. `use_qat` also
     converts operators that no quantization follows. Operators in `optional_qnn_ops` must have an integer form
-    (`OptionError`). A floating-point bias is rounded to units of the sums, as in TVM; with `keep_real_bias` it is added
+    (`OptionError`). A floating-point bias is rounded to units of the sums, as in TVM. With `keep_real_bias` it is added
     in floating point, as the runtimes of such models do.
     """
 

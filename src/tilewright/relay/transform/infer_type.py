@@ -1,9 +1,9 @@
 """Infer the type of every value, or name the variable that needs an annotation.
 
-Calls infer their types when they are built, so usually little is left: variables without annotation, generic
-constructors whose arguments do not determine the type (`Nil()`), and mutually recursive functions. These get types with
-holes, which unification solves; an operator is inferred when all its argument types are known. Types are derived facts:
-they are recorded in the nodes, and no node is made.
+Calls infer their types when they are built, so usually little is left. Variables without annotation, mutually recursive
+functions, and generic constructors whose arguments do not determine the type (`Nil()`) get types with holes, which
+unification solves; an operator is inferred when all its argument types are known. Types are derived facts: they are
+recorded in the nodes, and no node is made.
 """
 
 from __future__ import annotations

@@ -23,13 +23,13 @@ from tilewright.relay.transform.permutations import (
     between,
     carried,
     gathered,
-    inverse,
     is_identity,
     reshaped,
     transposed,
 )
 from tilewright.relay.visitor import operands, with_operands
 from tilewright.topi.orders import rank, stored_shape
+from tilewright.topi.shapes import inverse
 
 CHANNELS_LAST: Final = ((0, 2, 3, 1), (0, 2, 3, 4, 1))
 """Storage orders of images and volumes."""
@@ -131,8 +131,8 @@ class Sweep:
             return Stored(e, result)
         new = Call(new_op, now if args is e.args else [Tuple(tuple(now), e.args[0].span)], span=e.span)
         if not _is_permuted(e.known_type(), new.known_type(), result):
-            raise InternalError(f"{op}.relayout({perms}) gives {new.known_type()!r} for {e.known_type()!r} stored as "
-                                f"{result}")
+            raise InternalError(f"{op}.relayout({perms}) gives {new.known_type()!r} "
+                                f"for {e.known_type()!r} stored as {result}")
         return Stored(new, result)
 
     def rule(self, e: Call, perms: Sequence[Perm | None]) -> Relaid | None:

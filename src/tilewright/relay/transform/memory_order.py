@@ -1,5 +1,4 @@
-"""Order the calls of a graph to reduce the peak memory: of the operands of a call, the one that needs the most memory
-comes first.
+"""Order the calls of a graph to reduce the peak memory: the operand of a call that needs the most memory comes first.
 
     f(a(x), c(b(x)))        the results of a and c are small, that of b is large
       -> b, c, a, f           so that the result of a is not alive while that of b is
@@ -12,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from tilewright.base import graphs
 from tilewright.base.types import tensors_of
 from tilewright.relay.expr import Call, Expr, Function
 from tilewright.relay.visitor import operands, post_order
@@ -42,18 +42,7 @@ def _need(e: Expr, reads: Sequence[Expr], size: Mapping[Expr, int], need: Mappin
 
 
 def _walked(root: Expr, first: Mapping[Expr, Sequence[Expr]]) -> list[Expr]:
-    done: dict[Expr, None] = {}
-    stack = [(root, False)]
-    while stack:
-        e, is_ready = stack.pop()
-        if e in done:
-            continue
-        if is_ready:
-            done[e] = None
-            continue
-        stack.append((e, True))
-        stack += [(o, False) for o in reversed(first[e]) if o not in done]
-    return [*done]
+    return graphs.post_order([root], first.__getitem__)
 
 
 def _makes(e: Expr) -> bool:

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from tilewright.base import graphs
 from tilewright.ir.module import IRModule
 from tilewright.ir.transform import FunctionPass, PassContext
 from tilewright.relay.analysis.regions import (
@@ -96,19 +97,7 @@ class _Units:
 
     def _sorted(self) -> list[int]:
         """Return the units in topological order: each after the units that it reads from."""
-        found: dict[int, None] = {}
-        entered: set[int] = set()
-        for start in range(len(self.target)):
-            stack = [(self.find(start), False)]
-            while stack:
-                n, done = stack.pop()
-                if done:
-                    found[n] = None
-                elif n not in entered:
-                    entered.add(n)
-                    stack.append((n, True))
-                    stack.extend((m, False) for m in reversed(self._above(n)))
-        return list(found)
+        return graphs.post_order([*map(self.find, range(len(self.target)))], self._above)
 
     def merge(self, may_merge: Callable[[str], bool]) -> None:
         """Merge units of the same target if `may_merge` allows the target.

@@ -9,8 +9,8 @@
     equal(expand_dims(%x), names)
       -> equal(expand_dims(text_index(%x, …)), the numbers of the names)
 
-Only strings from the program's inputs are available as bytes (see `topi/texts.py`). Operators that create strings, and
-the readers of their results, run in Python.
+Only strings from the program's inputs are available as bytes (`topi/classic/texts.py`). Operators that create strings,
+and the readers of their results, run in Python.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from tilewright.ir.module import IRModule
 from tilewright.ir.transform import FunctionPass, PassContext
 from tilewright.relay.expr import Call, Constant, Expr, Function, Var
 from tilewright.relay.op.broadcast import Equal, Greater, Multiply, NotEqual, Where
-from tilewright.relay.op.dictionaries import StringIndex
+from tilewright.relay.op.classic.dictionaries import StringIndex
+from tilewright.relay.op.classic.native_texts import TextCount, TextCountGrams, TextIndex
+from tilewright.relay.op.classic.text import StringNormalize, TokensTfIdf
 from tilewright.relay.op.indexing import Take
-from tilewright.relay.op.native_texts import TextCount, TextCountGrams, TextIndex
 from tilewright.relay.op.registry import Op
-from tilewright.relay.op.text import StringNormalize, TokensTfIdf
 from tilewright.relay.transform.permutations import reshaped
 from tilewright.relay.visitor import rewrite
-from tilewright.topi.texts import gram_tree, letters_of, word_table
+from tilewright.topi.classic.texts import gram_tree, letters_of, word_table
 
 Array = np.ndarray[Any, Any]
 STRING: Final = DataType("string")

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, ClassVar
 
+from tilewright.base.graphs import reachable
 from tilewright.base.node import node
 from tilewright.base.types import TensorType
 from tilewright.ir.module import IRModule
@@ -107,15 +108,7 @@ def _groups(how: _CombineParallel, function: Function) -> list[_Group]:
 
 def _reads(e: Expr, heads: frozenset[Call], place: dict[Expr, int], first: int) -> bool:
     """Return whether `e` depends on one of `heads`, the first of which has the position `first`."""
-    stack, seen = [e], set()
-    while stack:
-        o = stack.pop()
-        if o in heads:
-            return True
-        if place.get(o, -1) > first and o not in seen:
-            seen.add(o)
-            stack.extend(operands(o))
-    return False
+    return any(o in heads for o in reachable([e], lambda o: operands(o) if place.get(o, -1) > first else ()))
 
 
 def _branch(head: Call, users: dict[Expr, list[Expr]], free: Any) -> list[Call]:

@@ -7,8 +7,8 @@ call stays. Reading a reference created here gives the value last written to it:
 
     let %r = ref(%x); ref_write(%r, exp(ref_read(%r))); ref_read(%r) -> exp(%x)
 
-An unknown call, or a write to an unknown reference, may write to all references that escaped before: into tuples and
-other values, into arguments, as results of branches. Other side effects keep their order.
+An unknown call, or a write to an unknown reference, may write to all references that escaped before. References escape
+into tuples and other values, into arguments, and as results of branches. Other side effects keep their order.
 """
 
 from __future__ import annotations

@@ -15,20 +15,13 @@ from tilewright.relay.expr import Call, Constant, Expr
 from tilewright.relay.op.registry import Op
 from tilewright.relay.op.shaping import sized
 from tilewright.relay.op.transform import Transpose
+from tilewright.topi.shapes import inverse
 
 Perm = tuple[int, ...]
 
 
 def is_identity(perm: Sequence[int]) -> bool:
     return all(i == p for i, p in enumerate(perm))
-
-
-def inverse(perm: Perm) -> Perm:
-    """Return the permutation that undoes `perm`."""
-    result = [0] * len(perm)
-    for i, p in enumerate(perm):
-        result[p] = i
-    return tuple(result)
 
 
 def compose(first: Perm, second: Perm) -> Perm:

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NoReturn
 
+from tilewright.base import graphs
 from tilewright.base.errors import CompileError
 from tilewright.base.types import FuncType, Type, bind_types, substitute_type
 from tilewright.relay.analysis.branches import is_one_kernel
@@ -27,8 +28,8 @@ Bound = dict[Type, Type]
 def plain_closures(function: Function) -> Function:
     """Replace the generic inner functions of `function` by copies. Needs known types, and names for shared values.
 
-    Raises `CompileError` if a generic function is a value of a generic type, calls itself with other types, or has a
-    type parameter that a use does not determine.
+    Raises `CompileError` if a generic function has a generic type as a value, calls itself with other types, or has an
+    undetermined type parameter at a use.
     """
     while generic := [e for e in post_order(function.body) if isinstance(e, Function) and e.type_params
                       and not is_one_kernel(e)]:
@@ -92,18 +93,7 @@ class _Copies:
 
     def _order(self) -> list[Expr]:
         """Return the nodes outside of these functions, operands before users."""
-        order: list[Expr] = []
-        seen: set[Expr] = set()
-        stack: list[tuple[Expr, bool]] = [(self.root, False)]
-        while stack:
-            e, done = stack.pop()
-            if done:
-                order.append(e)
-            elif e not in seen:
-                seen.add(e)
-                stack.append((e, True))
-                stack.extend((o, False) for o in reversed(() if e in self.meant else operands(e)))
-        return order
+        return graphs.post_order([self.root], lambda e: () if e in self.meant else operands(e))
 
     def _rebuilt(self, e: Expr, new: dict[Expr, Expr]) -> Expr:
         if e in self.meant:
@@ -153,8 +143,8 @@ class _Copies:
         for v in function.type_params:
             if v not in bound:
                 raise CompileError(
-                    f"the type {v!r} of {short(function)} cannot be inferred from the arguments and the "
-                    f"result of {short(e)}; annotate the types of the function there",
+                    f"the type {v!r} of {short(function)} cannot be inferred from the arguments "
+                    f"and the result of {short(e)}; annotate the types of the function there",
                     e.span or function.span, code="TW0404",
                 )
         return tuple(bound[v] for v in function.type_params)

@@ -79,7 +79,7 @@ class Location:
 
 
 @node
-class Step:
+class PlanStep:
     """A call of a function on a device. Without `call`, a copy of the one input to the one output, possibly between
     devices."""
 
@@ -113,7 +113,7 @@ class Arena:
 class MemoryPlan:
     """The steps in order, and the memory that they use on each device; `constants` are distinct arrays."""
 
-    steps: tuple[Step, ...]
+    steps: tuple[PlanStep, ...]
     inputs: tuple[Var, ...]
     outputs: tuple[TensorType, ...]
     constants: tuple[np.ndarray[Any, Any], ...]
@@ -226,7 +226,7 @@ def _planned(function: Function, order: Sequence[Expr], limit: int | None) -> Me
     roots = planner.roots()
     workspace = _assign(roots, limit)
     pieces = tuple(Piece(m.nbytes, m.birth, m.death, -1 if m.place is MemorySpace.PIECE else m.index) for m in roots)
-    steps = tuple(Step(c, tuple(map(_location, i)), tuple(map(_location, o))) for c, i, o in planner.steps)
+    steps = tuple(PlanStep(c, tuple(map(_location, i)), tuple(map(_location, o))) for c, i, o in planner.steps)
     arenas = {HOST: Arena(workspace, pieces)}
     return MemoryPlan(steps, function.params, tuple(v.type for v in outputs), tuple(planner.constants), arenas)
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tilewright.base.errors import OptionError
+from tilewright.base.graphs import reachable
 from tilewright.ir.module import IRModule
 from tilewright.ir.transform import Pass, PassContext
 from tilewright.relay.expr import Expr, GlobalVar
@@ -37,14 +38,9 @@ class RemoveUnusedFunctions(Pass):
 
 def reached(mod: IRModule, entries: Sequence[str]) -> set[str]:
     """Return the names of `entries` and of the functions that they call, directly or indirectly."""
-    live: set[str] = set()
-    stack = [n for n in entries if n in mod]
-    while stack:
-        name = stack.pop()
-        if name in live:
-            continue
-        live.add(name)
+    def called(name: str) -> list[str]:
         function = mod[name]
-        if isinstance(function, Expr):
-            stack += [e.name_hint for e in post_order(function) if isinstance(e, GlobalVar) and e in mod]
-    return live
+        below = post_order(function) if isinstance(function, Expr) else ()
+        return [e.name_hint for e in below if isinstance(e, GlobalVar) and e in mod]
+
+    return set(reachable((n for n in entries if n in mod), called))

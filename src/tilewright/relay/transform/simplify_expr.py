@@ -33,12 +33,12 @@ from tilewright.relay.transform.permutations import (
     carried,
     compose,
     groups,
-    inverse,
     is_identity,
     reshaped,
     transposed,
 )
 from tilewright.relay.visitor import rewrite
+from tilewright.topi.shapes import inverse
 
 CallRule = Callable[[Call], "Expr | None"]
 

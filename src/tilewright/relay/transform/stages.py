@@ -1,8 +1,8 @@
 """Split programs with dynamic shapes into stages, which are typed and compiled one after another.
 
-    def @main(%x, %n) { relu(onnx.deferred(exp(%x), add(%n, 1)) }
+    def @main(%x, %n) { relu(frontend.deferred(exp(%x), add(%n, 1))) }
     ->  stage       (%x, %n)  { (exp(%x), add(%n, 1)) }
-        the rest    (%v0, %v1) { relu(onnx.deferred(%v0, %v1)) }
+        the rest    (%v0, %v1) { relu(frontend.deferred(%v0, %v1)) }
 
 `resolve` sets the types of a program's parameters and resolves deferred operators whose operands are known. `cut`
 separates everything with known sizes as a stage. The rest is processed again after the stage has run. Both are linear
@@ -24,6 +24,7 @@ import numpy as np
 from tilewright.base.errors import CompileError
 from tilewright.base.types import FuncType, TensorType, TupleType, Type, tensors_of
 from tilewright.relay.adt import Match
+from tilewright.relay.analysis.operation_counts import elements_of
 from tilewright.relay.expr import Call, Constant, Expr, Function, GlobalVar, If, Let, Tuple, TupleGetItem, Var
 from tilewright.relay.op.create import NdarraySize, ShapeOf
 from tilewright.relay.op.deferred import Ask, pending
@@ -247,9 +248,9 @@ class _Cutter:
                 if isinstance(e, NOT_IN_STAGES):
                     what = f"the function @{e.name_hint}" if isinstance(e, GlobalVar) else f"a {type(e).__name__}"
                     raise CompileError(
-                        f"{what} stands among values whose sizes are only known while the program runs, and such a "
-                        "program is not run "
-                        "in stages; give the sizes, or evaluate it with relay.create_executor('debug')",
+                        f"{what} stands among values whose sizes are only known while the program runs, "
+                        "and such a program is not run in stages; give the sizes, "
+                        "or evaluate it with relay.create_executor('debug')",
                         getattr(e, "span", None), code="TW0403")
                 if isinstance(e, Tuple) or e not in self.ready:
                     stack.append((e, True))
@@ -328,21 +329,17 @@ def _is_of(e: Expr, values: Container[Expr]) -> bool:
 
 
 def work(function: Function) -> float:
-    """Estimate the average number of operations of an operator: one for each element of a result, and for a sum or
-    product one for each term. An operator's compile time is constant, so this decides whether compiling pays."""
+    """Estimate the average number of operations of an operator. It counts one for each element of a result, or for each
+    term of a sum or product. An operator's compile time is constant, so this decides whether compiling pays."""
     each = [_operations(e) for e in post_order(function.body) if isinstance(e, Call) and isinstance(e.op, Op)]
     return sum(each) / max(1, len(each))
 
 
 def _operations(call: Call) -> float:
-    read = [float(_elements(a.known_type())) for a in call.args]
-    made = float(_elements(call.known_type()))
+    read = [float(elements_of(a.known_type())) for a in call.args]
+    made = float(elements_of(call.known_type()))
     if call.op.kind <= Fusion.INJECTIVE or not read:
         return made
     if call.op.kind is Fusion.OUT_FUSABLE and len(read) > 1:
         return max(made, math.sqrt(made * read[0] * read[1]))  # exact for a product of matrices
     return made + (_OPAQUE if call.op.kind is Fusion.OPAQUE else 1) * sum(read)
-
-
-def _elements(t: Type | None) -> int:
-    return sum(math.prod(x.shape) for x in tensors_of(t) if x.is_static)

@@ -48,11 +48,10 @@ CATEGORIES: Final = (Precision.ALWAYS, Precision.FOLLOW, Precision.NEVER)
 class ToMixedPrecision(FunctionPass):
     """Convert float32 to `mixed_precision_type` by the categories of the operators. Needs and leaves known types.
 
-    `acc_dtype` is the type of the sums of products. `missing_op_mode` selects the treatment of operators without a
-    category: 0 raises one `CompileError` for all, 1 keeps float32 and warns once for each, 2 keeps float32. Results
-    keep their types with `relay.ToMixedPrecision.keep_orig_output_dtype`. Fold scales and constants first, so that
-    their rounding errors are not stored. Raises `OptionError` for other types and modes, and for invalid results of
-    hooks.
+    `acc_dtype` is the type of the sums of products. `missing_op_mode` applies to operators without a category: 0 raises
+    one `CompileError` for all, 1 keeps float32 and warns once for each, 2 keeps float32. Results keep their types with
+    `relay.ToMixedPrecision.keep_orig_output_dtype`. Fold scales and constants first, so that their rounding errors are
+    not stored. Raises `OptionError` for other types and modes, and for invalid results of hooks.
     """
 
     mixed_precision_type: str = "float16"
@@ -173,9 +172,8 @@ class _Conversion:
         if (not isinstance(said, (list, tuple)) or len(said) != 3 or said[0] not in (0, 1, 2)
                 or any(str(t) not in types for t in said[1:])):
             raise OptionError(
-                f"the hook of {op.name} for ToMixedPrecision returned {said!r}; it returns 0 (always), 1 (follow) or 2 "
-                "(never), "
-                f"the type to sum in and the type of the result, each {' or '.join(types)}", code="TW0409"
+                f"the hook of {op.name} for ToMixedPrecision returned {said!r}; it returns 0 (always), 1 (follow) or "
+                f"2 (never), the type to sum in and the type of the result, each {' or '.join(types)}", code="TW0409"
             )
         return _Said(CATEGORIES[int(said[0])], DataType(str(said[1])), DataType(str(said[2])), False)
 

@@ -17,11 +17,11 @@ import os
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Final, Protocol, Self
+from typing import Any, Final, Protocol
 
 import numpy as np
 
+from tilewright.base.closing import Closeable
 from tilewright.base.errors import InputError, RPCError, WorkerCrashed, WorkerRaised, WorkerTimedOut
 from tilewright.base.nd import Device, NDArray, as_numpy, device
 from tilewright.base.types import DataType
@@ -86,7 +86,7 @@ class _Remote:
         self._connection.close()
 
 
-class RPCSession:
+class RPCSession(Closeable):
     """A session on a device: a process there, which has files and modules of its own.
 
     Calls raise `WorkerError` for what goes wrong in that process, which is replaced when it crashes or hangs (and has
@@ -133,14 +133,6 @@ class RPCSession:
     def close(self) -> None:
         """End the session; the device is free."""
         self._calls.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def _do(
         self, name: str, message: Message, pieces: Sequence[bytes | memoryview] = (), timeout: float | None = None
@@ -248,7 +240,7 @@ def connect_tracker(url: str, port: int, secret: str | None = None) -> TrackerSe
     return TrackerSession(url, port, secret)
 
 
-class TrackerSession:
+class TrackerSession(Closeable):
     """Asks a tracker for devices."""
 
     def __init__(self, host: str, port: int, secret: str | None = None) -> None:
@@ -305,14 +297,6 @@ class TrackerSession:
     def close(self) -> None:
         """Leave the tracker."""
         self._connection.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def _ask(self, message: Message, timeout: float) -> Message:
         try:

@@ -7,9 +7,9 @@ import secrets
 import threading
 import time
 from functools import partial
-from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final
 
+from tilewright.base.closing import Closeable
 from tilewright.base.errors import RPCError, WorkerCrashed, WorkerNotStarted, WorkerRaised, WorkerTimedOut
 from tilewright.runtime.rpc.connection import DAY, LOOPBACK, Connection, Listener, dial, seconds, serve
 from tilewright.runtime.rpc.secret import shared_secret
@@ -29,7 +29,7 @@ _UNCLAIMED_SECONDS: Final = 5.0
 Address = tuple[str, int]
 
 
-class Server:
+class Server(Closeable):
     """Serves sessions until `close`: to clients that connect directly, from a tracker, or through a proxy."""
 
     def __init__(
@@ -76,14 +76,6 @@ class Server:
             self._listener.close()
         for thread in self._threads:
             thread.join(5)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     # ---- sessions
 

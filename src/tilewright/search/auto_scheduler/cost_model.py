@@ -74,7 +74,7 @@ class XGBModel:
     def update(self, programs: Sequence[Program], results: Sequence[Measured]) -> None:
         """Learn anew from all measurements: the throughput of each, as a fraction of the best of its task."""
         for p, r in zip(programs, results, strict=True):
-            self._rows.setdefault(p.workload_key, []).append((p.features, r.cost))
+            self._rows.setdefault(p.task.workload_key, []).append((p.features, r.cost))
         x, y = [], []
         for rows in self._rows.values():
             best = min((c for _, c in rows), default=float("inf"))
@@ -89,7 +89,7 @@ class XGBModel:
             return np.zeros(0)
         features = np.stack([p.features for p in programs])
         guess = corrected(-np.log([p.cycles for p in programs]), shipped("programs"), features)
-        known = sum(len(self._rows.get(k, ())) for k in {p.workload_key for p in programs})
+        known = sum(len(self._rows.get(k, ())) for k in {p.task.workload_key for p in programs})
         if not self._model.rows or known < self.num_warmup_sample:
             return guess
         learnt: Array = self._model.predict(features)

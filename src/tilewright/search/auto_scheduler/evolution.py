@@ -13,6 +13,7 @@ import numpy as np
 from tilewright.base.errors import CompileError
 from tilewright.search.auto_scheduler.program import Array, Program, program_of
 from tilewright.search.auto_scheduler.sketch import Sketch
+from tilewright.search.loop import children
 
 if TYPE_CHECKING:
     from tilewright.search.auto_scheduler.search_task import SearchTask
@@ -48,6 +49,14 @@ class Evolution:
         self, task: SearchTask, population: Sequence[Program], score: Score, choose: random.Random,
     ) -> list[Program]:
         """Return the programs of all generations, each once, the best first."""
+
+        def child(one: Program, other: Program) -> Program | None:
+            sketch = one.sketch
+            assert sketch is not None
+            same = other.sketch is sketch and choose.random() > self.mutation
+            setting = crossed(one.setting, other.setting, choose) if same else mutated(sketch, one.setting, choose)
+            return grown(task, sketch, setting) if sketch.fits(setting) else None
+
         met = {p.identity: p for p in population}
         for _ in range(self.generations):
             parents = list(met.values())
@@ -56,15 +65,8 @@ class Evolution:
             if not ranked:
                 break
             weights = [float(w) for w in np.linspace(1.0, 0.1, len(order))][: len(ranked)]
-            for _ in range(self.population):
-                one, other = choose.choices(ranked, weights, k=2)
-                sketch = one.sketch
-                assert sketch is not None
-                same = other.sketch is sketch and choose.random() > self.mutation
-                setting = crossed(one.setting, other.setting, choose) if same else mutated(sketch, one.setting, choose)
-                made = grown(task, sketch, setting) if sketch.fits(setting) else None
-                if made is not None:
-                    met.setdefault(made.identity, made)
+            for made in children(ranked, weights, self.population, child, choose):
+                met.setdefault(made.identity, made)
         found = list(met.values())
         return [found[k] for k in np.argsort(-score(found), kind="stable")]
 

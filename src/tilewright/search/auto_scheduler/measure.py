@@ -7,7 +7,7 @@ Answers are compared with those of the plain loops.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -15,10 +15,12 @@ from typing import TYPE_CHECKING, Any
 from tilewright.base.errors import CompileError, OptionError
 from tilewright.search import local, remote
 from tilewright.search import measure as engine
-from tilewright.search.auto_scheduler.program import check_legal
 from tilewright.search.auto_scheduler.transform_step import steps_as_json
-from tilewright.search.measure import Candidate, Measured, MeasureErrorNo, failed
+from tilewright.search.loop import Measure
+from tilewright.search.measure import Candidate, Measured, MeasureErrorNo, OnMeasured, failed
+from tilewright.tir.legality import check_kind
 from tilewright.tir.parser import parse
+from tilewright.tir.stmt import PARALLEL, VECTORIZED, For, Stmt, bodies
 
 if TYPE_CHECKING:
     from tilewright.search.auto_scheduler.search_task import SearchTask, TuningOptions
@@ -118,9 +120,19 @@ def candidate(inp: MeasureInput) -> ScheduledCandidate:
     return ScheduledCandidate(task.workload_key, config, task.target_text, func.script(), plain, task.record_fields)
 
 
+def check_legal(func: PrimFunc) -> None:
+    """Raise `ScheduleError` where the trips of a parallel or vectorized loop depend on each other."""
+    stack: list[tuple[Stmt, list[Stmt]]] = [(func.body, [])]
+    while stack:
+        s, around = stack.pop()
+        if isinstance(s, For) and s.kind in (PARALLEL, VECTORIZED):
+            check_kind(func, s, s.kind, around)
+        stack += [(b, [*around, s]) for b in bodies(s)]
+
+
 def measure(
     inputs: Sequence[MeasureInput], builder: Any, runner: Any,
-    on_measured: Callable[[int, Measured], object] | None = None,
+    on_measured: OnMeasured | None = None,
 ) -> list[Measured]:
     """Build and run inputs; one result for each, in order. A candidate that fails gives an error, and raises nothing.
 
@@ -141,6 +153,11 @@ def measure(
             finished(k, failed(MeasureErrorNo.INSTANTIATION_ERROR, str(error)))
     engine.measure([c for _, c in made], builder, runner, on_measured=lambda n, m: finished(made[n][0], m))
     return [r for r in results if r is not None]
+
+
+def measure_batch(builder: Any, runner: Any) -> Measure:
+    """Return a function that measures inputs with these."""
+    return lambda inputs, on_measured: measure(inputs, builder, runner, on_measured)
 
 
 def recover_measure_input(inp: MeasureInput, rebuild_state: bool = False) -> MeasureInput:

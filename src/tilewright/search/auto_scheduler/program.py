@@ -10,9 +10,8 @@ import numpy as np
 
 from tilewright.search import features
 from tilewright.search.auto_scheduler.loop_state import State
+from tilewright.search.auto_scheduler.measure import MeasureInput, check_legal
 from tilewright.search.cycles import cycles as estimated
-from tilewright.tir.legality import check_kind
-from tilewright.tir.stmt import PARALLEL, VECTORIZED, For, Stmt, bodies
 
 if TYPE_CHECKING:
     from tilewright.search.auto_scheduler.search_task import SearchTask
@@ -23,11 +22,9 @@ Array = np.ndarray[Any, Any]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Program:
+class Program(MeasureInput):
     """A candidate. `cycles` is its estimated time; `sketch` and `setting` are its origin, if it can be mutated."""
 
-    workload_key: str
-    state: State
     func: PrimFunc = field(repr=False)
     features: Array = field(repr=False)
     cycles: float
@@ -49,14 +46,4 @@ def program_of(
     found = features.statements(func)
     cycles = estimated(found, task.machine)
     row = features.vector_of(found, task.machine, cycles)
-    return Program(task.workload_key, state, func, row, max(1.0, sum(cycles)), sketch, dict(setting or {}))
-
-
-def check_legal(func: PrimFunc) -> None:
-    """Raise `ScheduleError` where the trips of a parallel or vectorized loop depend on each other."""
-    stack: list[tuple[Stmt, list[Stmt]]] = [(func.body, [])]
-    while stack:
-        s, around = stack.pop()
-        if isinstance(s, For) and s.kind in (PARALLEL, VECTORIZED):
-            check_kind(func, s, s.kind, around)
-        stack += [(b, [*around, s]) for b in bodies(s)]
+    return Program(task, state, func, row, max(1.0, sum(cycles)), sketch, dict(setting or {}))

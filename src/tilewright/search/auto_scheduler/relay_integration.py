@@ -12,9 +12,9 @@ from tilewright.compiler.fused import fused_functions
 from tilewright.compiler.kernel import parts_of
 from tilewright.ir.module import IRModule
 from tilewright.ir.transform import PassContext
-from tilewright.relay.expr import Call, Expr, Function
+from tilewright.relay.analysis.operation_counts import operator_names
+from tilewright.relay.expr import Function
 from tilewright.relay.transform.bind_params import bind_params
-from tilewright.relay.visitor import post_order
 from tilewright.scalar.expr import PrimExpr
 from tilewright.scalar.walk import rewrite
 from tilewright.search.auto_scheduler.compute_dag import ComputeDAG
@@ -51,7 +51,7 @@ def extract_tasks(
             if key not in tasks:
                 tasks[key] = SearchTask(
                     workload_key=key, compute_dag=dag, target=chosen, hardware_params=hardware_params,
-                    desc=_title(f.function), own=own)
+                    desc="_".join(("fused", *operator_names(f.function))), own=own)
             weights[key] = weights.get(key, 0) + f.calls
     return list(tasks.values()), list(weights.values())
 
@@ -74,8 +74,3 @@ def detached(args: Sequence[Tensor], outputs: Sequence[Tensor]) -> list[Tensor]:
         made.tensors.extend(Tensor(made, t.index, t.shape, t.dtype) for t in op.outputs)
         given.update(zip(op.outputs, made.outputs, strict=True))
     return [given[t] for t in (*args, *outputs)]
-
-
-def _title(function: Function) -> str:
-    names = [e.op.name for e in post_order(function.body) if isinstance(e, Call) and not isinstance(e.op, Expr)]
-    return "fused_" + "_".join(names)

@@ -1,9 +1,8 @@
-"""The search of one task: rounds of proposing candidates, measuring them, and learning from the results."""
+"""The search of one task: programs evolve from sketches, and a cost model ranks them."""
 
 from __future__ import annotations
 
 import random
-import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
@@ -13,9 +12,10 @@ from tilewright.base.settings import nearest
 from tilewright.search.auto_scheduler.cost_model import XGBModel
 from tilewright.search.auto_scheduler.evolution import Evolution
 from tilewright.search.auto_scheduler.loop_state import State
-from tilewright.search.auto_scheduler.measure import MeasureInput, engines, measure
+from tilewright.search.auto_scheduler.measure import engines, measure_batch
 from tilewright.search.auto_scheduler.program import Program, program_of
 from tilewright.search.auto_scheduler.sketch import Sketch, sketches
+from tilewright.search.loop import Callback, TaskSearch
 from tilewright.search.measure import Measured
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ class PreloadMeasuredStates:
         self.filename = filename
 
 
-class SketchPolicy:
+class SketchPolicy(TaskSearch[Program]):
     """Proposes candidates for a task. `program_cost_model` ranks them (default `XGBModel()`); proposals depend on
     `seed`.
 
@@ -40,6 +40,7 @@ class SketchPolicy:
     `evolutionary_search_num_iters` and `evolutionary_search_mutation_prob`.
     """
 
+    task: SearchTask
     DEFAULT_PARAMS: Final = {
         "eps_greedy": 0.05, "sample_init_min_population": 64, "evolutionary_search_population": 32,
         "evolutionary_search_num_iters": 3, "evolutionary_search_mutation_prob": 0.85,
@@ -49,6 +50,7 @@ class SketchPolicy:
         self, task: SearchTask, program_cost_model: Any = None, params: dict[str, Any] | None = None,
         seed: int | None = None, verbose: int = 1, init_search_callbacks: Sequence[PreloadMeasuredStates] | None = None,
     ) -> None:
+        super().__init__()
         self.task, self.verbose = task, verbose
         for name in params or {}:
             if name not in self.DEFAULT_PARAMS:
@@ -64,11 +66,6 @@ class SketchPolicy:
         self.model = program_cost_model if program_cost_model is not None else XGBModel(seed=seed)
         self._random = random.Random(0 if seed is None else seed)
         self.measured: dict[str, float] = {}
-        self.trials = 0
-        self.best_cost = float("inf")
-        self.best_state: State | None = None
-        self.best_at = 0
-        """The number of the best trial."""
         self._programs: list[tuple[float, Program]] = []
         for callback in init_search_callbacks or ():
             self.preload(callback.filename)
@@ -98,7 +95,9 @@ class SketchPolicy:
                 except CompileError:
                     continue  # a record of another version of the workload
                 results.append(result)
-        self._learn(programs, results)
+        self.count(programs, results)
+        if programs:
+            self.update(programs, results)
         return len(programs)
 
     def search(self, options: TuningOptions) -> State | None:
@@ -107,52 +106,27 @@ class SketchPolicy:
         Without trials, return the state that the model ranks first, without measuring.
         """
         if options.num_measure_trials == 0:
-            best = self._ordered()
-            self.best_state = best[0].state if best else None
-            return self.best_state
-        end = self.trials + options.num_measure_trials
+            ranked = self._ordered()
+            return ranked[0].state if ranked else None
         with engines(options) as (builder, runner):
-            while self.trials < end:
-                before = self.trials
-                self.round(min(options.num_measures_per_round, end - self.trials), builder, runner, options)
-                waited = self.trials - self.best_at
-                if self.trials == before or (options.early_stopping is not None and waited >= options.early_stopping):
-                    if self.verbose and options.verbose:
-                        print("no candidates are left" if self.trials == before else
-                              f"no better candidate in {waited} trials: the search ends")
-                    break
+            ended = self.run(
+                measure_batch(builder, runner), self.trials + options.num_measure_trials,
+                options.num_measures_per_round, self.callbacks(options), options.early_stopping)
+        if ended and self.verbose and options.verbose:
+            print(ended)
         return self.best_state
 
-    def round(
-        self, count: int, builder: Any, runner: Any, options: TuningOptions,
-    ) -> tuple[list[MeasureInput], list[Measured]]:
-        """Propose `count` candidates, measure them, call the callbacks, and learn."""
-        start = time.perf_counter()
-        programs = self.propose(count)
-        proposed = time.perf_counter() - start
-        inputs = [MeasureInput(self.task, p.state, p.func) for p in programs]
-        finished: dict[int, Measured] = {}
-        try:
-            results = measure(inputs, builder, runner, finished.__setitem__)
-        except BaseException:  # an interrupt: finished trials are reported
-            self._report(options, [inputs[k] for k in finished], list(finished.values()))
-            raise
-        self._report(options, inputs, results)
-        self._learn(programs, results)
-        if options.verbose and self.verbose and programs:
-            failed = sum(r.error_no != 0 for r in results)
-            rate = self.task.compute_dag.flop_ct / self.best_cost / 1e9
-            print(f"{self.trials} trials: best {self.best_cost * 1e3:.4g} ms, {rate:.4g} GFLOPS; "
-                  f"{failed} of {len(results)} failed; proposed in {proposed:.1f} s, "
-                  f"measured in {time.perf_counter() - start - proposed:.1f} s")
-        return inputs, results
+    @property
+    def best_state(self) -> State | None:
+        """The state of the best candidate; None before the first success."""
+        return None if self.best_measure_pair is None else self.best_measure_pair[0].state
 
-    def _report(self, options: TuningOptions, inputs: Sequence[MeasureInput], results: Sequence[Measured]) -> None:
-        for callback in options.measure_callbacks or ():
-            (callback.callback if hasattr(callback, "callback") else callback)(self, inputs, results)
+    def callbacks(self, options: TuningOptions) -> list[Callback]:
+        """Return the callbacks of the options, and one that prints progress if these are verbose."""
+        given = [getattr(c, "callback", c) for c in options.measure_callbacks or ()]
+        return [*given, _print_progress] if self.verbose and options.verbose else given
 
     def propose(self, count: int) -> list[Program]:
-        """Return up to `count` candidates that were not measured, the most promising first."""
         fresh = [p for p in self._ordered() if p.identity not in self.measured]
         if self.task.own is not None:
             own = program_of(self.task, self.task.compute_dag.init_state)
@@ -170,13 +144,17 @@ class SketchPolicy:
         population += [p for _, p in sorted(self._programs, key=lambda x: x[0])[:_KEPT]]
         return self.evolution.evolve(self.task, population, self.model.predict, self._random)
 
-    def _learn(self, programs: Sequence[Program], results: Sequence[Measured]) -> None:
-        for p, r in zip(programs, results, strict=True):
-            self.trials += 1
+    def update(self, inputs: Sequence[Program], results: Sequence[Measured]) -> None:
+        for p, r in zip(inputs, results, strict=True):
             self.measured[p.identity] = r.cost
             if r.error_no == 0:
                 self._programs.append((r.cost, p))
-            if r.cost < self.best_cost:
-                self.best_cost, self.best_state, self.best_at = r.cost, p.state, self.trials
-        if programs:
-            self.model.update(programs, results)
+        self.model.update(inputs, results)
+
+
+def _print_progress(policy: SketchPolicy, inputs: Sequence[Program], results: Sequence[Measured]) -> None:
+    failed = sum(r.error_no != 0 for r in results)
+    proposed, measured = policy.seconds
+    print(
+        f"{policy.trials} trials: best {policy.best_cost * 1e3:.4g} ms, {policy.best_flops / 1e9:.4g} GFLOPS; "
+        f"{failed} of {len(results)} failed; proposed in {proposed:.1f} s, measured in {measured:.1f} s")

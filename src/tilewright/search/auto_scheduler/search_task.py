@@ -18,6 +18,7 @@ from tilewright.search.auto_scheduler.workload_registry import (
     register_workload_tensors,
     workload_key_to_tensors,
 )
+from tilewright.search.task import TuningTask
 from tilewright.te.schedule import Schedule
 from tilewright.te.tensor import Tensor
 
@@ -68,8 +69,8 @@ class LayoutRewriteOption:
     REWRITE_FOR_PRE_TRANSFORMED = 2
 
 
-class SearchTask:
-    """A workload and the target that it is tuned for.
+class SearchTask(TuningTask):
+    """A computation and the target that it is tuned for.
 
         SearchTask(func=matmul, args=(512, 512, 512), target="llvm")
         SearchTask(workload_key=…, target=…)        SearchTask(compute_dag=…, target=…)
@@ -96,10 +97,7 @@ class SearchTask:
             register_workload_tensors(workload_key, compute_dag.tensors)
             self.__dict__["compute_dag"] = compute_dag
         self.workload_key, self.desc, self.own = workload_key, desc, own
-        chosen = target if target is not None else Target.current(allow_none=True) or "llvm"
-        self.target_text = str(chosen)
-        if isinstance(chosen, Target):
-            self.__dict__["target"] = chosen
+        super().__init__(target if target is not None else Target.current(allow_none=True) or "llvm")
         if target_host is not None:
             check_host(self.target, target_host)
         self._hardware = hardware_params
@@ -111,15 +109,22 @@ class SearchTask:
         """The computations of the workload. Raises `OptionError` when it is not registered."""
         return ComputeDAG(workload_key_to_tensors(self.workload_key))
 
-    @lazy_attribute
-    def target(self) -> Target:
-        """The target. Raises `TargetError` for a record's target with unknown options."""
-        return Target(self.target_text)
+    @property
+    def key(self) -> str:
+        return self.workload_key
+
+    @property
+    def title(self) -> str:
+        return self.desc or self.workload_key
+
+    @property
+    def flop(self) -> float:
+        return self.compute_dag.flop_ct
 
     @property
     def machine(self) -> Machine:
         """The processor as schedules see it; `hardware_params` override its cores and vectors."""
-        m, h = self.target.machine, self._hardware
+        m, h = super().machine, self._hardware
         if h is None:
             return m
         return replace(m, vector_bits=h.vector_unit_bytes * 8, cores=h.num_cores, pipe_bits=0)

@@ -21,6 +21,7 @@ from typing import Any, Final, TypeAlias
 from tilewright.backends.machine import Machine
 from tilewright.base.errors import ScheduleError
 from tilewright.base.forks import lazy_attribute
+from tilewright.base.graphs import reachable
 from tilewright.scalar.arith.divisors import divisors
 from tilewright.search.auto_scheduler import rules
 from tilewright.search.auto_scheduler.access import extent_of
@@ -98,16 +99,8 @@ class Sketch:
 
     def _leads_to(self, op: Operation, end: Operation) -> bool:
         """Return whether all uses of `op` lead to `end` alone."""
-        stack, seen = list(self.dag.readers(op)), set[Operation]()
-        while stack:
-            r = stack.pop()
-            if r is end or r in seen:
-                continue
-            if r in self.dag.output_ops:
-                return False
-            seen.add(r)
-            stack.extend(self.dag.readers(r))
-        return True
+        users = reachable(self.dag.readers(op), lambda r: () if r is end else self.dag.readers(r))
+        return all(r is end or r not in self.dag.output_ops for r in users)
 
     def key(self, op: Operation) -> str:
         """Return the name of a computation in the names of knobs: its number."""

@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Any, Final
 from tilewright.base.errors import OptionError
 from tilewright.base.settings import nearest
 from tilewright.search.auto_scheduler.cost_model import RandomModel, XGBModel
-from tilewright.search.auto_scheduler.measure import engines
+from tilewright.search.auto_scheduler.measure import engines, measure_batch
 from tilewright.search.auto_scheduler.search_policy import SketchPolicy
+from tilewright.search.loop import INFINITE, share_budget
 
 if TYPE_CHECKING:
     from tilewright.search.auto_scheduler.search_task import SearchTask, TuningOptions
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
 STRATEGIES: Final = ("gradient", "round-robin")
 MODELS: Final = {"default": XGBModel, "sketch.xgb": XGBModel, "sketch.random": RandomModel}
 """The cost model of each search policy, by the name of the policy."""
-_INFINITE: Final = float("inf")
 
 
 class PrintTableInfo:
@@ -89,25 +89,28 @@ class TaskScheduler:
         self._begin = time.monotonic()
         self.policies = self._make_policies(search_policy, search_policy_params)
         each = max(1, min(tune_option.num_measures_per_round, tune_option.num_measure_trials // len(self.tasks)))
-        left = tune_option.num_measure_trials
         with engines(tune_option) as (builder, runner):
-            while left > 0 and len(self.dead) < len(self.tasks):
-                k = self.next_task()
+
+            def round_of(k: int, left: float) -> int:
                 for callback in self.callbacks:
                     callback.pre_tune(self, k)
                 policy = self.policies[k]
-                inputs, _ = policy.round(min(each, left), builder, runner, tune_option)
-                left -= len(inputs)
+                made = policy.step(measure_batch(builder, runner), min(each, int(left)), policy.callbacks(tune_option))
                 self.history[k].append(policy.best_cost)
-                waited = policy.trials - policy.best_at
-                if not inputs or (per_task_early_stopping is not None and waited >= per_task_early_stopping):
+                waited = policy.trials - policy.best_iter
+                if not made or (per_task_early_stopping is not None and waited >= per_task_early_stopping):
                     self.dead.add(k)
                 for callback in self.callbacks:
                     callback.post_tune(self, k)
+                return made
 
-    def next_task(self) -> int:
-        """Return the task of the next round."""
+            share_budget(self.next_task, round_of, tune_option.num_measure_trials)
+
+    def next_task(self) -> int | None:
+        """Return the task of the next round; None where no task has candidates."""
         alive = [k for k in range(len(self.tasks)) if k not in self.dead]
+        if not alive:
+            return None
         fresh = [k for k in alive if not self.history[k]]
         if fresh:
             return fresh[0]
@@ -121,20 +124,20 @@ class TaskScheduler:
         """Estimate how the objective changes with one more round of task `k`: the more negative, the better."""
         costs = self.history[k]
         now = costs[-1]
-        if now == _INFINITE:
-            return -_INFINITE if len(costs) < self.window else 0.0
+        if now == INFINITE:
+            return -INFINITE if len(costs) < self.window else 0.0
         current = [h[-1] for h in self.history]
         step = 1e-3 * now
-        finite = [c if c != _INFINITE else 0.0 for c in current]
+        finite = [c if c != INFINITE else 0.0 for c in current]
         moved = [c + step if n == k else c for n, c in enumerate(finite)]
         chain = (self.objective_func(moved) - self.objective_func(finite)) / step
         rounds = len(costs)
         backward = 0.0
-        if rounds > self.window and costs[-1 - self.window] != _INFINITE:
+        if rounds > self.window and costs[-1 - self.window] != INFINITE:
             backward = (now - costs[-1 - self.window]) / self.window
         forward = -now / rounds
-        flops = [t.compute_dag.flop_ct for t in self.tasks]
-        similar = (n for n, c in enumerate(current) if n != k and 0 < c < _INFINITE and self._similar(n, k))
+        flops = [t.flop for t in self.tasks]
+        similar = (n for n, c in enumerate(current) if n != k and 0 < c < INFINITE and self._similar(n, k))
         speeds = [flops[n] / current[n] for n in similar]
         if speeds:  # a speed of `1 / beta` times that of the best similar task is reachable
             reachable = self.beta * flops[k] / max(speeds)
@@ -144,16 +147,16 @@ class TaskScheduler:
     def table(self) -> str:
         """Return a row for each task: its number, name, milliseconds, GFLOPS, trials, and how often it runs."""
         rows = [f"{'ID':>4} | {'task':<36} | {'ms':>9} | {'GFLOPS':>8} | {'trials':>6} | {'runs':>4}"]
-        total = [h[-1] if h else _INFINITE for h in self.history]
+        total = [h[-1] if h else INFINITE for h in self.history]
         for k, (task, cost) in enumerate(zip(self.tasks, total, strict=True)):
-            known = cost != _INFINITE
+            known = cost != INFINITE
             time_text = f"{cost * 1e3:9.4f}" if known else f"{'-':>9}"
-            speed = f"{task.compute_dag.flop_ct / cost / 1e9:8.2f}" if known else f"{'-':>8}"
+            speed = f"{task.flop / cost / 1e9:8.2f}" if known else f"{'-':>8}"
             trials = self.policies[k].trials if self.policies else 0
-            name = (task.desc or task.workload_key)[:36]
+            name = task.title[:36]
             rows.append(f"{k:>4} | {name:<36} | {time_text} | {speed} | {trials:>6} | {self.task_weights[k]:>4g}")
         done = (
-            "not all tasks have been measured" if _INFINITE in total
+            "not all tasks have been measured" if INFINITE in total
             else f"{self.objective_func(total) * 1e3:.4f} ms in all")
         return "\n".join([*rows, f"{done}; {time.monotonic() - self._begin:.0f} s"])
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -14,9 +14,9 @@ from tilewright.base.errors import OptionError
 from tilewright.search.autotvm import record
 from tilewright.search.autotvm.env import GLOBAL_SCOPE
 from tilewright.search.autotvm.measure import MeasureInput, MeasureResult, TaskCandidate
+from tilewright.search.loop import Callback
 from tilewright.search.records import Records
 
-Callback = Callable[[Any, Sequence[MeasureInput], Sequence[MeasureResult]], None]
 PREFIXES: Final = {"": 1.0, "K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}
 """Prefixes of units."""
 
@@ -62,7 +62,7 @@ class Monitor:
 
     def __call__(self, tuner: Any, inputs: Sequence[MeasureInput], results: Sequence[MeasureResult]) -> None:
         for inp, result in zip(inputs, results, strict=True):
-            self.scores.append(inp.task.flop / result.cost if result.error_no == 0 else 0.0)
+            self.scores.append(inp.task.speed(result))
             self.timestamps.append(result.timestamp)
 
     def trial_scores(self) -> np.ndarray[Any, Any]:
@@ -87,7 +87,7 @@ def progress_bar(total: int, prefix: str = "", si_prefix: str = "G") -> Callback
         current = 0.0
         for inp, result in zip(inputs, results, strict=True):
             done += 1
-            current = inp.task.flop / result.cost / unit if result.error_no == 0 else 0.0
+            current = inp.task.speed(result) / unit
             best = max(best, current)
         if GLOBAL_SCOPE.silent:
             return

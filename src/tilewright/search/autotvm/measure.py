@@ -50,8 +50,7 @@ class TaskCandidate(Candidate):
         """Return the candidate of a configuration."""
         assert isinstance(config, ConfigEntity)
         made = KernelCandidate if isinstance(task, KernelTask) else TaskCandidate
-        return made(
-            json.dumps([task.name, task.args, task.kwargs]), json.dumps(config.to_json_dict()), str(task.target))
+        return made(task.key, json.dumps(config.to_json_dict()), task.target_text)
 
     @property
     def task(self) -> Task:
@@ -129,10 +128,9 @@ def _one(what: str, given: Any, local: Callable[[], Any], method: str) -> Any:
     return given
 
 
-MeasureBatch = Callable[[Sequence[MeasureInput]], list[MeasureResult]]
-
-
-def create_measure_batch(task: Task, option: Mapping[str, Any], records: Memory | None = None) -> MeasureBatch:
+def create_measure_batch(
+    task: Task, option: Mapping[str, Any], records: Memory | None = None,
+) -> Callable[..., list[MeasureResult]]:
     """Return a function that measures configurations of `task`; those in `records` are not measured again."""
     builder, runner = option["builder"], option["runner"]
 

@@ -9,7 +9,6 @@ the last ones saved, at first the usual gain, less with every trial. So no numbe
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -19,6 +18,7 @@ from tilewright.search.autotvm.measure import MeasureInput, MeasureResult, creat
 from tilewright.search.autotvm.record import of_record
 from tilewright.search.autotvm.task.kernels import KernelTask
 from tilewright.search.autotvm.tuner import Tuner, tuner_named
+from tilewright.search.loop import INFINITE, share_budget
 from tilewright.search.records import Records
 
 _USUAL_GAIN: Final = 0.15
@@ -36,9 +36,9 @@ class TaskState:
     task: KernelTask
     calls: int
     tuner: Tuner
-    default: float = float("inf")
+    default: float = INFINITE
     """The time of the compiler's own choice."""
-    best: float = float("inf")
+    best: float = INFINITE
     trials: int = 0
     failed: int = 0
     recent: float = _USUAL_GAIN
@@ -106,16 +106,16 @@ class NetworkTuning:
     @property
     def time(self) -> float:
         """Seconds of the network's measured kernels with the best configurations."""
-        return sum(s.calls * s.best for s in self.states if s.best < float("inf"))
+        return sum(s.calls * s.best for s in self.states if s.best < INFINITE)
 
     @property
     def time_before(self) -> float:
         """Seconds of the network's measured kernels with the compiler's own choices."""
-        return sum(s.calls * min(s.default, 1e9) for s in self.states if max(s.best, s.default) < float("inf"))
+        return sum(s.calls * min(s.default, 1e9) for s in self.states if max(s.best, s.default) < INFINITE)
 
     def share(self, state: TaskState) -> float:
         """Return the fraction of the network's time that a task takes."""
-        return state.calls * state.best / self.time if state.best < float("inf") and self.time else 0.0
+        return state.calls * state.best / self.time if state.best < INFINITE and self.time else 0.0
 
     def close(self) -> None:
         """End the processes of this machine that build and measure."""
@@ -124,20 +124,18 @@ class NetworkTuning:
                 part.close()
 
     def run(
-        self, seconds: float = float("inf"), trials: int | None = None,
+        self, seconds: float = INFINITE, trials: int | None = None,
         report: Callable[[TaskState], None] | None = None,
     ) -> None:
         """Measure for `seconds` or `trials`, or until nothing is left. An interrupt loses no finished trial."""
-        start = time.perf_counter()
-        made = 0
-        while time.perf_counter() - start < seconds and (trials is None or made < trials):
-            state = self.next()
-            if state is None:
-                return
-            left = _SLICE if trials is None else min(_SLICE, trials - made)
-            made += self.step(state, 1 if state.default == float("inf") and not state.trials else left)
+
+        def one_slice(state: TaskState, left: float) -> int:
+            made = self.step(state, 1 if state.default == INFINITE and not state.trials else int(min(_SLICE, left)))
             if report is not None:
                 report(state)
+            return made
+
+        share_budget(self.next, one_slice, INFINITE if trials is None else trials, seconds)
 
     def next(self) -> TaskState | None:
         """Return the task with the largest expected gain; at first each task once, for the compiler's own choice."""
@@ -154,7 +152,7 @@ class NetworkTuning:
                 state.add(i.config, r)
 
         made = state.tuner.step(create_measure_batch(state.task, self.option, self.records), count, [note])
-        if before < float("inf") and made:
+        if before < INFINITE and made:
             saved = max(0.0, (before - state.best) / before)
             state.recent = _REMEMBERED * state.recent + (1 - _REMEMBERED) * saved
         return made

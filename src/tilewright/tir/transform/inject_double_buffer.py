@@ -45,8 +45,8 @@ MARK = "double_buffer"
 
 
 def inject_double_buffer(func: PrimFunc) -> PrimFunc:
-    """Needs a schedulable program. A marked value stays if it is not computed inside a loop of its reader, or depends
-    on values of the same trip."""
+    """Double-buffer the marked values of a schedulable program. A value stays unchanged if it is not computed inside a
+    loop of its reader, or depends on values of the same trip."""
     for block in [s for s in walk_stmt(func.body) if isinstance(s, Block) and s.annotations.get(MARK)]:
         func = _doubled(func, block)
     return func

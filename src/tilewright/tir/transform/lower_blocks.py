@@ -8,7 +8,7 @@
 The initial value of a reduction is stored before the outermost of its reduction loops. If a loop is over a spatial and
 a reduction axis at once, the first step of each sum stores it. A vectorized reduction loop keeps one partial result in
 each lane and combines the lanes once, after the reduction loops. Each trip of a reduction loop annotated `apart`
-computes a separate sum, which is then added to the total: this reduces the rounding error of long sums.
+computes a separate sum, which is then added to the total. This reduces the rounding error of long sums.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ all exponents against `float64` (`tests/test_tir_lower_math.py` verifies them), 
 
     exp 1, exp2 1, log 1, log2 2, tanh 2.5, sigmoid 2.5, erf 2, rsqrt 1.5
 
-A value rounded to bfloat16 when stored needs less accuracy: for it, erf is one polynomial with an absolute error of at
+A value rounded to bfloat16 when stored needs less accuracy. For it, erf is one polynomial with an absolute error of at
 most 2.5e-5 and a relative error of at most 1.1e-4.
 
 Infinities, NaN, zeros and the ends of the range give the same results as the C library. Polynomials are minimax fits
@@ -86,8 +86,8 @@ def _is_rounded(e: PrimExpr) -> bool:
 class _Lowering:
     """Lowers the expressions of one statement.
 
-    An argument that reads memory, and on which an expansion branches, is bound to a variable first: loads below a
-    `Select` are conditional, which is unnecessary here.
+    An argument that reads memory, and on which an expansion branches, is bound to a variable first. Otherwise its loads
+    would be conditional, below a `Select`.
     """
 
     def __init__(self) -> None:

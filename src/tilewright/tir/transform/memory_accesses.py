@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Final, TypeAlias, TypeGuard
 
 from tilewright.base.errors import CompileError
+from tilewright.base.graphs import post_order
 from tilewright.base.memory_faults import READ, WRITE
 from tilewright.scalar.expr import (
     And,
@@ -86,8 +87,8 @@ class _Reads:
             return
         if len(ways) == _MOST_WAYS:
             raise CompileError(
-                f"the accesses of an expression of {e.dtype} cannot be checked: more than {_MOST_WAYS} combinations of "
-                "conditions lead to it; "
+                f"the accesses of an expression of {e.dtype} cannot be checked: "
+                f"more than {_MOST_WAYS} combinations of conditions lead to it; "
                 "store the value that the branches share in a buffer, or switch tir.instrument_* off", code="TW0412",
             )
         ways.append(path)
@@ -116,7 +117,7 @@ class _Reads:
 
     def _collect_shared(self, a: PrimExpr, b: PrimExpr, path: tuple[PrimExpr, ...]) -> None:
         """Add the elements that both sides of a choice read unconditionally."""
-        first = _always(a)
+        first = set(_always(a))
         if len(first) > 1:
             for e in _always(b):
                 if e in first:
@@ -138,23 +139,16 @@ def _is_short(e: PrimExpr) -> TypeGuard[And | Or]:
     return isinstance(e, And | Or) and e.dtype.lanes == 1
 
 
-def _always(root: PrimExpr) -> dict[PrimExpr, None]:
+def _always(root: PrimExpr) -> list[PrimExpr]:
     """Return the subexpressions that are evaluated unconditionally, operands first."""
-    found: dict[PrimExpr, None] = {}
-    stack: list[tuple[PrimExpr, bool]] = [(root, False)]
-    while stack:
-        e, after = stack.pop()
-        if after:
-            found[e] = None
-        elif e not in found and not (isinstance(e, Call) and e.op in (*_NO_READS, address_of)):
-            stack.append((e, True))
-            stack += [
-                (o, False)
-                for o in (
-                    (e.condition,) if isinstance(e, Select) else (e.a,) if _is_short(e) else reversed(e.operands())
-                )
-            ]
-    return found
+    def below(e: PrimExpr) -> list[PrimExpr]:
+        found = (e.condition,) if isinstance(e, Select) else (e.a,) if _is_short(e) else e.operands()
+        return [o for o in found if reads(o)]
+
+    def reads(e: PrimExpr) -> bool:
+        return not (isinstance(e, Call) and e.op in (*_NO_READS, address_of))
+
+    return post_order([root], below) if reads(root) else []
 
 
 def _collect_element(

@@ -179,8 +179,8 @@ class _Turn:
 
 
 def _turns(loop: For, ranges: Ranges) -> list[_Turn]:
-    """Return the turns of conditions that have the coefficient 1 or -1 for the loop variable, and otherwise depend on
-    inner loops with known bounds, or on outer loops."""
+    """Return the turns of conditions in which the loop variable has the coefficient 1 or -1. Otherwise they may depend
+    on outer loops, and on inner loops with known bounds."""
     found, index = [], loop.var.dtype
     inner = {x.var for x in walk_stmt(loop.body) if isinstance(x, (For, Let))}
     for x in walk_stmt(loop.body):

@@ -96,8 +96,8 @@ class _Uses:
 
 
 def _never_kept(s: Stmt, buffer: Buffer, uses: _Uses) -> bool:
-    """Return whether the innermost statement that contains every use of `buffer` writes everything that it reads of it,
-    so that no trip of an outer loop needs values of another."""
+    """Return whether the innermost statement that contains every use of `buffer` writes everything that it reads of it.
+    Then no trip of an outer loop needs values of another."""
     ranges, looped = Ranges(), False
     while True:
         users = [b for b in bodies(s) if uses(b, buffer)]
@@ -198,8 +198,8 @@ def _padded(buffer: Buffer, alignments: Sequence[Alignment]) -> list[int]:
         fitting = [n for n in range(shape[dimension + 1], shape[dimension + 1] + factor) if n * rest % factor == offset]
         if not fitting:
             raise ScheduleError(
-                f"storage_align of '{buffer.name}': rows of {rest} elements cannot be {offset} more than a multiple of "
-                f"{factor} apart"
+                f"storage_align of '{buffer.name}': rows of {rest} elements "
+                f"cannot be {offset} more than a multiple of {factor} apart"
             )
         shape[dimension + 1] = fitting[0]
     return shape

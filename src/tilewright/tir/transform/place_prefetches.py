@@ -32,7 +32,7 @@ repeat the last share."""
 
 
 def place_prefetches(func: PrimFunc) -> PrimFunc:
-    """Needs lowered blocks and unflattened buffers; removes the annotations."""
+    """Insert the requested prefetches, and remove the annotations. Needs lowered blocks and unflattened buffers."""
     buffers = {b.name: b for b in func.params}
 
     def visit(s: Stmt, ranges: Ranges) -> Stmt:
@@ -51,8 +51,8 @@ def _ahead(outer: For, buffer: Buffer, ranges: Ranges) -> For:
     sizes = [size for _, size in part or () if isinstance(size, int)]
     if part is None or len(sizes) < len(part) or not _is_one_run(part, buffer):
         raise ScheduleError(
-            f"what a trip of loop '{outer.var.name}' reads of '{buffer.name}' is not one run of memory; it cannot be "
-            "prefetched"
+            f"what a trip of loop '{outer.var.name}' reads of "
+            f"'{buffer.name}' is not one run of memory; it cannot be prefetched"
         )
     elements = math.prod(sizes)
     following: dict[PrimExpr, PrimExpr] = {outer.var: add(outer.var, 1)}

@@ -212,8 +212,8 @@ class _Vectorizer:
             raise _NoVector
         if self.depends(s.value):
             raise ScheduleError(
-                f"the vectorized loop '{self.lane.name}' writes one element of '{s.buffer.name}' from all of its "
-                f"{self.lanes} lanes; "
+                f"the vectorized loop '{self.lane.name}' writes one element "
+                f"of '{s.buffer.name}' from all of its {self.lanes} lanes; "
                 f"vectorize a loop that '{s.buffer.name}' is indexed by, or split the reduction with rfactor",
                 self.loop.origin)
         return s

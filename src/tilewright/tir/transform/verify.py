@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from tilewright.base.errors import InternalError
+from tilewright.base.graphs import reachable
 from tilewright.base.types import DataType
 from tilewright.scalar import expr as E
 from tilewright.scalar import intrinsics as I
@@ -108,13 +109,7 @@ class _Verifier:
 
     def expr(self, e: PrimExpr, s: Stmt, buffers: frozenset[Buffer], variables: frozenset[Var]) -> None:
         checked = self.checked.setdefault((buffers, variables), set())
-        stack = [e]
-        while stack:
-            x = stack.pop()
-            if x in checked:
-                continue
-            checked.add(x)
-            stack += x.operands()
+        for x in reachable([e], lambda x: x.operands(), checked):
             if isinstance(x, Var) and x not in variables:
                 raise self.fail(f"variable '{x.name}' is used where it has no value", s)
             if isinstance(x, Load) and (x.buffer not in buffers or len(x.indices) != 1):

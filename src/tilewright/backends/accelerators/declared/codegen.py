@@ -40,7 +40,7 @@ def generate(accelerator: Accelerator, function: Function) -> AcceleratorModule:
 
 
 @dataclass
-class Step:
+class TileStep:
     """One tile: what is loaded for it, what it computes, and where that goes."""
 
     loads: list[Move]
@@ -75,7 +75,7 @@ class _Builder:
                 f"has {self.accelerator.far.size:,}; "
                 "split the network, or declare the actual size of the memory", code="TW0906"
             )
-        steps: list[Step] = []
+        steps: list[TileStep] = []
         layers = []
         for number, (named, emitted) in enumerate(self.region.layers):
             near = 0
@@ -107,7 +107,7 @@ class _Builder:
         self.placed[id(value)] = self.known[data]
         return self.known[data]
 
-    def _steps(self, e: Emitted, tiling: Tiling, layer: int) -> list[Step]:
+    def _steps(self, e: Emitted, tiling: Tiling, layer: int) -> list[TileStep]:
         """The steps of one instruction. Its places lie behind those of the one before where there is room, so that it
         can begin to load earlier."""
         if self.base + tiling.near > self.accelerator.near.size:
@@ -134,7 +134,7 @@ class _Builder:
                     held[name] = box
                     loads.append(self._move(LOAD, operand, box, near))
             store = self._move(STORE, e.operands[OUTPUT], box_of(e, OUTPUT, ranges), tiles[OUTPUT].address)
-            step = Step(loads, Compute(e.instruction, tiles, e.fields), store, layer)
+            step = TileStep(loads, Compute(e.instruction, tiles, e.fields), store, layer)
             step.near = [(t.address, t.address + t.size) for t in tiles.values()]
             steps.append(step)
         return steps
@@ -199,7 +199,7 @@ def _far_places(region: Region, begin: int) -> tuple[dict[Any, int], int]:
 class _Commands:
     """Steps in the order of commands, and what each waits for."""
 
-    def __init__(self, accelerator: Accelerator, steps: Sequence[Step]) -> None:
+    def __init__(self, accelerator: Accelerator, steps: Sequence[TileStep]) -> None:
         self.steps, self.grain = steps, accelerator.near.align
         granules = accelerator.near.size // self.grain
         self.touched = np.zeros((2, granules), np.int64)
@@ -235,7 +235,7 @@ class _Commands:
         self.commands.append(Command(what, layer, wait))
 
 
-def _independent(load: Move, step: Step) -> bool:
+def _independent(load: Move, step: TileStep) -> bool:
     """Whether a transfer in may come before a step that stands before it."""
     if any(load.near < end and begin < load.near + load.size for begin, end in step.near):
         return False

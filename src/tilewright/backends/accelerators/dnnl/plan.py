@@ -48,7 +48,7 @@ class Read:
 
 
 @dataclass(slots=True)
-class Step:
+class PrimitiveStep:
     primitive: int
     reads: list[Read]
 
@@ -61,7 +61,7 @@ class Plan:
 
         self.library, self.program, self.threads = library, program, threads
         self.objects = Objects(library)
-        self.steps: list[Step] = []
+        self.steps: list[PrimitiveStep] = []
         self._stored: dict[int, tuple[int, Buffer]] = {}
         self._formats: dict[int, list[tuple[int, Buffer]]] = {}
         self._pieces: list[Buffer] = []
@@ -137,7 +137,7 @@ class Plan:
         primitive = self.objects.made("primitive", "primitive_create", ctypes.c_void_p(primitive_desc))
         for r in used:
             r.buffer.death = len(self.steps)
-        self.steps.append(Step(primitive, used))
+        self.steps.append(PrimitiveStep(primitive, used))
 
     def target(self, value: int, desc: int, order: Sequence[int] | None = None) -> Buffer:
         """Memory for a value that is about to be made: the caller's where it is a result in rows, else a piece of the

@@ -12,6 +12,7 @@ from typing import Final
 
 from tilewright.backends.cpu.c.expressions import OR, Writer
 from tilewright.backends.cpu.c.text import c_type
+from tilewright.base.graphs import reachable
 from tilewright.scalar import expr as E
 from tilewright.scalar import intrinsics as I
 from tilewright.scalar.arith.simplify import is_index
@@ -110,27 +111,15 @@ class Values:
 def _uses(tops: Sequence[PrimExpr]) -> Counter[PrimExpr]:
     """Return the number of times that each part is written, where the parts above it are written once."""
     found: Counter[PrimExpr] = Counter(tops)
-    seen: set[PrimExpr] = set()
-    stack = list(tops)
-    while stack:
-        e = stack.pop()
-        if e not in seen:
-            seen.add(e)
-            found.update(e.operands())
-            stack.extend(e.operands())
+    for e in reachable(tops, lambda e: e.operands()):
+        found.update(e.operands())
     return found
 
 
 def _is_total(e: PrimExpr) -> bool:
     """Tell whether computing `e` is harmless where its value is not used."""
-    stack, seen = [e], set()
-    while stack:
-        x = stack.pop()
-        if x in seen:
-            continue
-        seen.add(x)
+    for x in reachable([e], lambda x: x.operands()):
         outside = isinstance(x, Load) or (isinstance(x, E.Call) and (x.op.effect or isinstance(x.op, I.Extern)))
         if outside or (isinstance(x, E.Cast) and x.value.dtype.is_float and x.dtype.is_integer):
             return False
-        stack.extend(x.operands())
     return True

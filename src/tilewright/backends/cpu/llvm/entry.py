@@ -14,7 +14,7 @@ from typing import Final
 
 from tilewright.backends.cpu import processors
 from tilewright.backends.cpu.llvm import faults
-from tilewright.backends.cpu.llvm.external import EXTERNAL, emit_external
+from tilewright.backends.cpu.llvm.external import emit_external
 from tilewright.backends.cpu.llvm.interrupts import DECLARATIONS, entries_text, look_lines
 from tilewright.base.errors import InternalError
 from tilewright.runtime.manifest import FIRST_MESSAGE, MEMORY_FAULT, NO_SCRATCH, Manifest
@@ -29,6 +29,7 @@ from tilewright.runtime.program import (
     Place,
     Step,
     entry_symbols,
+    is_external,
     segments,
 )
 from tilewright.runtime.scratch import REFUSED_AT
@@ -85,7 +86,7 @@ def emit_blocks(
     """
     lines = [faults.declaration()] if any(b.sites for b in blocks) else []
     lines += [
-        emit_external(calls), *_declarations(step for block in blocks for step in block.steps if not leaves(step))
+        emit_external(calls), *_declarations(step for block in blocks for step in block.steps if not is_external(step))
     ]
     for k, block in enumerate(blocks):
         lines += _whole(
@@ -111,16 +112,6 @@ def _declarations(steps: Iterable[Step], numbers: int = 0) -> list[str]:
         for symbol, count in kernels.items()
     ]
     return [*lines, _FETCH, "declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)"]
-
-
-def leaves(step: Step) -> bool:
-    """Tell whether a step leaves native code, and may fail there."""
-    return isinstance(step, KernelCall) and step.symbol.startswith(EXTERNAL)
-
-
-def fails(step: Step) -> bool:
-    """Tell whether a step may end the program with a status."""
-    return leaves(step) or (isinstance(step, KernelCall) and bool(step.checks))
 
 
 class _Function:
@@ -167,7 +158,7 @@ class _Function:
                 )
                 for check in step.checks:
                     self._check(check)
-                if leaves(step):
+                if is_external(step):
                     self._fallible(step, args)
                 else:
                     self._body.append(f"  call void @{_quoted(step.symbol)}(ptr %ctx{args})")

@@ -10,17 +10,9 @@ before its first line returns 0.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
 
 from tilewright.runtime.callbacks import CALL_FAILED, CALLBACK, DONE
-
-EXTERNAL: Final = "external."
-"""The prefix of the symbols of these functions."""
-
-
-def symbol_of(number: int) -> str:
-    """Return the symbol of call `number`."""
-    return f"{EXTERNAL}{number}"
+from tilewright.runtime.program import external_symbol
 
 
 def emit_external(counts: Sequence[int]) -> str:
@@ -32,8 +24,8 @@ def emit_external(counts: Sequence[int]) -> str:
 
 def _function(number: int, count: int) -> str:
     lines = [
-        f"define internal i32 @{symbol_of(number)}(ptr %ctx{''.join(f', ptr %a{k}' for k in range(count))}) nounwind "
-        f"{{",
+        f"define internal i32 @{external_symbol(number)}(ptr %ctx{''.join(f', ptr %a{k}' for k in range(count))}) "
+        "nounwind {",
         f"  %args = alloca [{max(1, count)} x ptr], align 8"
     ]
     for k in range(count):

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Final, TypeAlias
 
 from tilewright.base.errors import InternalError
+from tilewright.base.graphs import reachable
 from tilewright.scalar.expr import Broadcast, Buffer, Call, IntImm, Load, PrimExpr, Ramp, Var
 from tilewright.scalar.walk import free_vars
 from tilewright.tir.stmt import (
@@ -116,19 +117,13 @@ class Facts:
             self._visit(inner, context)
 
     def _note_loads(self, e: PrimExpr, seen: set[PrimExpr], context: int) -> None:
-        stack = [e]
-        while stack:
-            x = stack.pop()
-            if x in seen:
-                continue
-            seen.add(x)
+        for x in reachable([e], lambda x: x.operands(), seen):
             if isinstance(x, Load):
                 self._note(x.buffer, x.indices, context)
             elif isinstance(x, Call) and x.op.effect:  # takes an address: the buffer must have one
                 for a in x.args:
                     if isinstance(a, Load):
                         self._in_memory.add(a.buffer)
-            stack.extend(x.operands())
 
     def _note(self, buffer: Buffer, indices: tuple[PrimExpr, ...], context: int) -> None:
         if len(indices) != 1:

@@ -19,8 +19,7 @@ limit.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from typing import Final
 
 from tilewright.backends.cpu.llvm.cells import RUNTIME
@@ -52,10 +51,9 @@ from tilewright.backends.flow import (
     walk,
     written_in_place,
 )
+from tilewright.backends.host_code import FIRST_CHUNK, ControlFlow, Watch
 from tilewright.runtime.manifest import FIRST_MESSAGE, NO_MEMORY, NO_STACK
 
-FIRST_CHUNK: Final = 1 << 14
-"""Bytes of the workspace that cells are cut from before memory is requested."""
 _LINE: Final = 64
 _CONTEXT, _CONSTANTS, _WORKSPACE, _FREE_FROM, _FREE_TO, _CHUNKS, _LIMIT, _STATUS, _OUTPUTS, _PENDING, _WORK, _ARGS = (
     range(0, 96, 8)
@@ -66,35 +64,17 @@ _BESIDE_BLOCKS: Final = 100
 """Estimated nanoseconds of a call of a function without its blocks."""
 
 
-@dataclass(frozen=True, slots=True)
-class Watch:
-    """Where a program looks for pending signals.
-
-    It has the estimated nanoseconds of each block, the blocks that look between their kernels, and the most nanoseconds
-    between two looks.
-    """
-
-    work: Sequence[int]
-    blocks: Collection[int]
-    span: int
-
-
-def emit_flow(
-    program: FlowProgram, constants: Sequence[int], result_bytes: Sequence[int], workspace_bytes: int,
-    watch: Watch | None = None
-) -> str:
+def emit_flow(flow: ControlFlow) -> str:
     """Return the functions of a program and its entry `tw_run`; the blocks `flow.block.<n>` are defined elsewhere.
 
-    `constants` are the offsets of the constants of `Wrap`, `result_bytes` the sizes of the outputs, `workspace_bytes`
-    the part of the workspace that blocks use. With a `watch`, there is also `tw_run_interruptible`, which calls the
-    functions of `interrupts.py`.
+    A program that looks for signals also has `tw_run_interruptible`, which calls the functions of `interrupts.py`.
     """
-    cells = _Cells()
-    texts = [_Text(program, constants, cells, k, watch).emit(f) for k, f in enumerate(program.functions)]
+    cells, program, watch = _Cells(), flow.program, flow.watch
+    texts = [_Text(program, flow.constants, cells, k, watch).emit(f) for k, f in enumerate(program.functions)]
     calls = [i for f in program.functions for i in walk(f.body) if isinstance(i, (Call, Apply, TailCall, TailApply))]
     most = max([1, *(len(f.params) for f in program.functions), *(len(i.args) for i in calls)])
     lists = _ARGS + 8 * most
-    entry = _entry(program, result_bytes, cells, workspace_bytes, lists, watch is not None)
+    entry = _entry(flow, cells, lists)
     sizes, fields = zip(*cells.known, strict=True)
     tables = [
         f"@flow.sizes = private constant [{len(sizes)} x i64] [{', '.join(f'i64 {n}' for n in sizes)}]",
@@ -453,12 +433,11 @@ class _Text:
         return known
 
 
-def _entry(
-    program: FlowProgram, result_bytes: Sequence[int], cells: _Cells, workspace_bytes: int, lists: int, looks: bool
-) -> str:
+def _entry(flow: ControlFlow, cells: _Cells, lists: int) -> str:
     """Return `tw_run`, or the function that does its work: it sets up a run, calls `main`, and copies outputs that are
     not in place.
     """
+    program, looks = flow.program, flow.watch is not None
     inputs, outputs = len(program.functions[0].params), len(program.results)
     wrapper = cells.wrapper()
     size = lists + 8 * len(cells.known)
@@ -479,8 +458,8 @@ def _entry(
     keep(_CONSTANTS, argument(inputs + outputs))
     workspace = argument(inputs + outputs + 1)
     keep(_WORKSPACE, workspace)
-    keep(_FREE_FROM, text._at(workspace, workspace_bytes))
-    keep(_FREE_TO, text._at(workspace, workspace_bytes + FIRST_CHUNK))
+    keep(_FREE_FROM, text._at(workspace, flow.workspace_bytes))
+    keep(_FREE_TO, text._at(workspace, flow.workspace_bytes + FIRST_CHUNK))
     if any(isinstance(i, (Call, Apply)) for f in program.functions for i in walk(f.body)):
         text._line("%limit = call i64 @flow.limit(ptr %run)")
         keep(_LIMIT, "%limit", "i64")
@@ -490,7 +469,7 @@ def _entry(
         keep(_ARGS + 8 * k, f"%r{k}")
     text._line("%result = call ptr @flow.0(ptr %run, ptr null)")
     text._check("%result")
-    for k, (path, nbytes) in enumerate(zip(program.results, result_bytes, strict=True)):
+    for k, (path, nbytes) in enumerate(zip(program.results, flow.result_bytes, strict=True)):
         elements, target = text._load(
             text._new(), text._at(text._follow(path, {(): "%result"}), _FIELDS)
         ), argument(inputs + k)

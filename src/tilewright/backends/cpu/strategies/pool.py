@@ -1,7 +1,7 @@
 """Pooling over windows of one to three spatial dimensions, in the given layout.
 
 If channels are last, they are the vector lanes, and each window is reduced in one step. If the width is last, it gives
-the lanes: windows are first reduced over their rows, to rows with padding on both sides, and then along these. If such
+the lanes. Windows are first reduced over their rows, to rows with padding on both sides, and then along these. If such
 a row would be very long, each window is reduced in one step, too.
 """
 

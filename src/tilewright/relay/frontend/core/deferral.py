@@ -3,7 +3,7 @@
     reshape(x, shape)  ->  frontend.deferred(%x, %shape, source="json", …)  ->  reshape(%x, newshape=[2, 3])
 
 The node is stored as text in an attribute of the call, so the call can be printed, stored and moved like any other. A
-format whose nodes are not JSON has its own operator and resolver (`relay/op/deferred.py`).
+format whose nodes are not JSON has its own resolver (`relay/op/deferred.py`).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from tilewright.relay.expr import Call, Expr, Tuple, TupleGetItem
 from tilewright.relay.frontend.core.known import KnownValues
 from tilewright.relay.frontend.core.reading import SourceGraph, SourceNode
 from tilewright.relay.frontend.shaping import fields
-from tilewright.relay.op.deferred import Ask, Deferred, DeferredNode, register_resolver
+from tilewright.relay.op.deferred import Ask, Deferred, register_resolver
 
 if TYPE_CHECKING:
     from tilewright.relay.frontend.core.importer import Importer
@@ -45,7 +45,7 @@ def defer(name: str, source: SourceNode, origin: Origin, args: Sequence[Expr | N
         "kind": source.kind, "domain": source.domain, "version": source.version, "attributes": dict(source.attributes),
         "inputs": [None if a is None else k for k, a in enumerate(args)], "outputs": [*range(len(source.outputs))],
     }
-    op = DeferredNode(name, source.kind, json.dumps(said), for_sizes=for_sizes)
+    op = Deferred(name, source.kind, json.dumps(said), for_sizes=for_sizes)
     return waiting(op, [a for a in args if a is not None], origin, len(source.outputs))
 
 
@@ -56,7 +56,7 @@ class NodeResolver:
         self._importer = importer
 
     def convert(self, op: Deferred, call: Call, ask: Ask) -> Expr | None:
-        """The converted node, or None when `ask` does not know a value it needs. Raises `CompileError`."""
+        """The converted node, or None if `ask` lacks a value that it needs. Raises `CompileError`."""
         from tilewright.relay.frontend.core.importer import Scope
 
         said: dict[str, Any] = json.loads(op.model)

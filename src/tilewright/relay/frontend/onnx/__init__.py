@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tilewright.relay.frontend.core.registry import families
+from tilewright.relay.frontend.onnx import classic
 from tilewright.relay.frontend.onnx.functions import unknown_operators
 from tilewright.relay.frontend.onnx.importer import from_onnx
 from tilewright.relay.frontend.onnx.node import Node
@@ -12,10 +13,9 @@ from tilewright.relay.frontend.onnx.signature import signature
 
 FAMILIES = families(
     __name__,
-    "contrib_attention contrib_fused contrib_quantized control early features gradient labels linear linear_models "
-    "loops math nn placing quantize random recurrent reduce resize sampling sequences support_vectors text training "
-    "transform trees",
-)
+    "contrib_attention contrib_fused contrib_quantized control early gradient linear loops math nn placing quantize "
+    "random recurrent reduce resize sampling sequences training transform",
+) + classic.FAMILIES
 """The modules of converters; importing them fills the table."""
 
 __all__ = ["CONVERTERS", "FAMILIES", "Node", "from_onnx", "register_converter", "signature", "unknown_operators"]

@@ -1,4 +1,4 @@
-"""Antialiased resizing: each shrinking axis is multiplied by a matrix of filter weights."""
+"""Antialiased resizing: each resized axis is multiplied by a matrix of filter weights."""
 
 from __future__ import annotations
 

@@ -13,6 +13,7 @@ from tilewright.relay.frontend.onnx.contrib_fused import first_last, last_first
 from tilewright.relay.frontend.onnx.node import Node
 from tilewright.relay.frontend.onnx.registry import converter
 from tilewright.relay.frontend.operators import op
+from tilewright.relay.frontend.products import times_matrix
 from tilewright.relay.frontend.shaping import axis_of, cast, dtype_of, rank, reshape, scalar, shape_of
 from tilewright.relay.qnn import onnx_runtime
 from tilewright.relay.qnn.affine import Quantized
@@ -138,7 +139,7 @@ def qlinear_reduce_mean(
 def qlinear_concat(y_scale: Expr, y_zero_point: Expr, *inputs: Expr, axis: int, node: Node) -> Expr:
     """Concatenate triples of inputs: a tensor, its scale, its zero point."""
     if len(inputs) % 3 or not inputs:
-        node.refuse(f"{len(inputs)} inputs stand behind the scale and zero point of the result; there must be three "
+        node.refuse(f"{len(inputs)} inputs follow the scale and zero point of the result; there must be three "
                     "for each tensor: itself, scale, zero point")
     parts = tuple(real(inputs[k], inputs[k + 1], inputs[k + 2], node) for k in range(0, len(inputs), 3))
     return whole(op.concatenate(Tuple(parts), axis=axis), y_scale, y_zero_point, inputs[0], node)
@@ -243,7 +244,7 @@ def matmul_nbits(
         order = node.value(g_idx, "g_idx").reshape(-1)
         group = np.concatenate([order, np.zeros(len(group) - len(order), order.dtype)])
     weight = ((q.astype(np.float32) - zero[:, group]) * each[:, group])[:, :K].astype(scale.dtype)
-    y = linear.times_matrix(a, Constant(weight))
+    y = times_matrix(a, Constant(weight))
     return y if bias is None else op.add(y, bias)
 
 

@@ -1,6 +1,6 @@
 """Deferred conversion of ONNX nodes: a node becomes a call, and is converted once the missing values are known.
 
-    ReduceSum(x, axes)  ->  onnx.deferred(%x, %axes, op_type="ReduceSum", model="…")  ->  sum(%x, axis=[1])
+    ReduceSum(x, axes)  ->  frontend.deferred(%x, %axes, op_type="ReduceSum", …)  ->  sum(%x, axis=[1])
 
 The arguments of the call are the inputs of the node that are present, then the values that its subgraphs capture. The
 model in the call lists their names in this order. A sequence is a tuple. An empty optional is only a name, declared as
@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import base64
 import functools
+import json
 from collections.abc import Hashable, Iterable, Mapping
 from typing import Any, Final
 
@@ -23,7 +24,7 @@ from tilewright.relay.expr import Call, Constant, Expr
 from tilewright.relay.frontend.core.deferral import settled, waiting
 from tilewright.relay.frontend.core.known import KnownValues
 from tilewright.relay.frontend.core.reading import Name
-from tilewright.relay.op.deferred import Ask, Deferred, DeferredOnnx, register_resolver
+from tilewright.relay.op.deferred import Ask, Deferred, register_resolver
 from tilewright.relay.sequence_values import NOTHING
 
 _RANDOM: Final = frozenset({"RandomNormal", "RandomUniform", "RandomNormalLike", "RandomUniformLike", "Multinomial",
@@ -66,7 +67,7 @@ def defer(
     if any(a.HasField("g") for a in node.attribute):
         model.functions.extend(local)
     text = base64.b64encode(model.SerializeToString(deterministic=True)).decode()
-    op = DeferredOnnx(node.op_type, text, tuple(sorted(config.items())), _is_random(node), for_sizes)
+    op = Deferred("onnx", node.op_type, text, json.dumps(dict(config), sort_keys=True), _is_random(node), for_sizes)
     return waiting(op, args, origin, len(node.output))
 
 
@@ -98,15 +99,14 @@ class _Resolver:
     """Converts the deferred nodes of ONNX models."""
 
     def convert(self, op: Deferred, call: Call, ask: Ask) -> Expr | None:
-        """The converted node, or None when `ask` does not know a value it needs. Raises `CompileError`."""
+        """The converted node, or None if `ask` lacks a value that it needs. Raises `CompileError`."""
         from tilewright.relay.frontend.onnx.importer import convert_node
 
-        assert isinstance(op, DeferredOnnx)
         model = _model(op.model)
         args = iter(call.args)
         named: dict[Name, Expr] = {i.name: NOTHING if i.type.HasField("optional_type") else next(args)
                                    for i in model.graph.input}
-        results = convert_node(model, named, call.span, dict(op.config), KnownValues(ask))
+        results = convert_node(model, named, call.span, json.loads(op.context), KnownValues(ask))
         return settled(op, results, len(model.graph.node[0].output), call.span)
 
     def is_branch(self, op: Deferred) -> bool:
@@ -116,8 +116,7 @@ class _Resolver:
 
     def content(self, op: Deferred) -> Hashable:
         """The node without irrelevant names, and the options: nodes of equal content convert alike."""
-        assert isinstance(op, DeferredOnnx)
-        return _nameless(op.model), op.config
+        return _nameless(op.model), op.context
 
 
 register_resolver("onnx", _Resolver())

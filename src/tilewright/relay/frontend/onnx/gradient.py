@@ -59,7 +59,7 @@ def _between(nodes: Sequence[onnx.NodeProto], gradient: onnx.NodeProto) -> onnx.
 def gradient(*values: Expr, xs: tuple[str, ...], y: str, zs: tuple[str, ...] = (), graph: onnx.GraphProto | None = None,
              node: Node) -> tuple[Expr, ...]:
     if graph is None:
-        return node.refuse("it stands in a function; derivatives are computed of tensors of a graph: inline the "
+        return node.refuse("it is inside a function, and only tensors of a graph have derivatives; inline the "
                            "functions of the model")
     if len(values) != len(graph.input):
         node.refuse(f"{len(values)} values are given, and xs and zs name {len(graph.input)} tensors; the file is "

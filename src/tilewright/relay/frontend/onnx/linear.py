@@ -2,78 +2,22 @@
 
 from __future__ import annotations
 
-import math
-from typing import Any
-
 from tilewright.relay.expr import Constant, Expr, Tuple
 from tilewright.relay.frontend.onnx.node import Node
 from tilewright.relay.frontend.onnx.registry import converter
 from tilewright.relay.frontend.operators import op
-from tilewright.relay.frontend.shaping import cast, dtype_of, rank, reshape, scalar, shape_of, transpose
+from tilewright.relay.frontend.products import matrix_product, times_matrix
+from tilewright.relay.frontend.shaping import cast, dtype_of, rank, scalar, shape_of, transpose
 
 
 @converter("MatMul")
 def matmul(a: Expr, b: Expr, *, node: Node) -> Expr:
     """Numpy's matrix product: vectors become matrices, and leading dimensions broadcast."""
-    n, m = rank(a), rank(b)
-    if n == 0 or m == 0:
+    if not rank(a) or not rank(b):
         node.refuse("a matrix product of a single number; use Mul")
-    if dtype_of(a).is_integer:
-        return _matmul(cast(a, "int32"), cast(b, "int32"), n, m, node) if dtype_of(a).bits < 32 else _matmul(a, b, n, m,
-            node)
-    return _matmul(a, b, n, m, node)
-
-
-def _matmul(a: Expr, b: Expr, n: int, m: int, node: Node) -> Expr:
-    if n == 1:
-        product = _matmul(reshape(a, (1, *shape_of(a))), b, 2, m, node)
-        dims = shape_of(product)
-        return reshape(product, dims[:-2] + dims[-1:]) if m > 1 else reshape(product, dims[:-1])
-    if m == 1:
-        product = _matmul(a, reshape(b, (*shape_of(b), 1)), n, 2, node)
-        return reshape(product, shape_of(product)[:-1])
-    if m == 2:
-        return times_matrix(a, transpose(b, (1, 0)))
-    if n == 2:  # one matrix for the whole batch
-        a = reshape(a, (1, *shape_of(a)))
-    return _batched(a, b, node)
-
-
-def times_matrix(a: Expr, weight: Expr) -> Expr:
-    """a @ weight.T; all but the last dimension of `a` count as rows."""
-    units = shape_of(weight)[0]
-    dims = shape_of(a)
-    rows = a if len(dims) == 2 else reshape(a, (-1, dims[-1]))
-    product = op.nn.dense(rows, weight, units=units) if isinstance(units, int) else op.nn.dense(rows, weight)
-    return product if len(dims) == 2 else reshape(product, (*dims[:-1], units))
-
-
-def _batched(a: Expr, b: Expr, node: Node) -> Expr:
-    before, after = shape_of(a)[:-2], shape_of(b)[:-2]
-    size = max(len(before), len(after))
-    before, after = (1,) * (size - len(before)) + tuple(before), (1,) * (size - len(after)) + tuple(after)
-    common = tuple(y if isinstance(x, int) and x == 1 else x for x, y in zip(before, after, strict=True))
-    a, b = _stacked(a, before, common), _stacked(b, after, common)
-    if node.config["use_nt_batch_matmul"]:
-        product = op.nn.batch_matmul(a, transpose(b, (0, 2, 1)), transpose_a=False, transpose_b=True)
-    else:
-        product = op.nn.batch_matmul(a, b, transpose_a=False, transpose_b=False)
-    if size == 1:
-        return product
-    return reshape(product, (*common, *shape_of(product)[1:]))
-
-
-def _stacked(x: Expr, lead: tuple[Any, ...], common: tuple[Any, ...]) -> Expr:
-    """`x` (..., m, n) with one leading dimension: 1 if it does not vary along them, else the product of `common`."""
-    tail = shape_of(x)[-2:]
-    if all(isinstance(d, int) and d == 1 for d in lead):
-        return reshape(x, (1, *tail))
-    if any(a is not b and a != b for a, b in zip(lead, common, strict=True)):
-        x = op.broadcast_to(x, shape=(*common, *tail))
-    if len(common) == 1:
-        return x
-    static = all(isinstance(d, int) for d in common)
-    return reshape(x, (math.prod(common) if static else -1, *tail))
+    if dtype_of(a).is_integer and dtype_of(a).bits < 32:
+        a, b = cast(a, "int32"), cast(b, "int32")
+    return matrix_product(a, b, transposes=bool(node.config["use_nt_batch_matmul"]))
 
 
 @converter("Gemm")

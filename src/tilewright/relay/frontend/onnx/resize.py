@@ -15,7 +15,7 @@ from tilewright.relay.frontend.onnx.antialias import resize_antialiased
 from tilewright.relay.frontend.onnx.node import Node
 from tilewright.relay.frontend.onnx.registry import converter
 from tilewright.relay.frontend.operators import op
-from tilewright.relay.frontend.shaping import axis_of, rank, reshape, shape_of, transpose
+from tilewright.relay.frontend.shaping import axis_of, rank, reshape, same_size, shape_of, transpose
 from tilewright.scalar.arith.open_sizes import takes_open
 
 _RESIZE: Final = {1: (op.image.resize1d, "NCW"), 2: (op.image.resize2d, "NCHW"), 3: (op.image.resize3d, "NCDHW")}
@@ -128,8 +128,7 @@ def _resize(
         _check_lengths(scales or (), (), len(dims), node)
         sizes = [_scaled(d, s) for d, s in zip(dims, scales or (), strict=True)]
     sizes = [int(s) if isinstance(s, np.integer) else s for s in sizes]
-    moved = [k for k, (a, b) in enumerate(zip(dims, sizes, strict=True)) if a is not b
-             and not (isinstance(a, int) and isinstance(b, int) and a == b)]
+    moved = [k for k, (a, b) in enumerate(zip(dims, sizes, strict=True)) if not same_size(a, b)]
     if scales is not None:
         moved = [k for k in range(len(dims)) if k in moved or scales[k] != 1]
     if region is not None:

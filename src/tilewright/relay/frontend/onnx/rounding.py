@@ -22,7 +22,7 @@ _NIBBLES_WRAP_SINCE: Final = 24
 
 
 def converted(x: Expr, to: DataType, saturate: bool, round_mode: str, node: Node) -> Expr:
-    """`x` as Cast, CastLike and QuantizeLinear convert it."""
+    """Convert `x` like Cast, CastLike and QuantizeLinear do."""
     if dtype_of(x) is to:
         return x
     if to is EXPONENTS:

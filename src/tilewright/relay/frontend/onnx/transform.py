@@ -23,6 +23,7 @@ from tilewright.relay.frontend.shaping import (
     pad,
     rank,
     reshape,
+    same_size,
     scalar,
     shape_of,
     slice_axis,
@@ -336,10 +337,7 @@ def expand(x: Expr, shape: Expr, *, node: Node) -> Expr:
     padded = (1,) * (len(wanted) - len(dims)) + tuple(dims)
     wanted = (1,) * (len(padded) - len(wanted)) + tuple(int(d) if isinstance(d, np.integer) else d for d in wanted)
     result = tuple(w if isinstance(p, int) and p == 1 else p for p, w in zip(padded, wanted, strict=True))
-    if len(result) == len(dims) and all(a is b or (isinstance(a, int) and isinstance(b, int) and a == b)
-                                        for a, b in zip(result, dims, strict=True)):
-        return x
-    return op.broadcast_to(x, shape=result)
+    return x if len(result) == len(dims) and all(map(same_size, result, dims)) else op.broadcast_to(x, shape=result)
 
 
 @converter("Tile")
@@ -397,7 +395,7 @@ def _pad(data: Expr, pads: Sequence[int], axes: Sequence[int] | None, mode: str,
 
 
 def _cropped(data: Expr, widths: Sequence[tuple[int, int]], node: Node) -> Expr:
-    """`data` without `widths[k]` elements before and after dimension k; refused where it has fewer."""
+    """`data` without `widths[k]` elements before and after dimension k; refuses to remove more than all elements."""
     for axis, (before, after) in enumerate(widths):
         if before or after:
             size = node.static(data, "data")[axis]
@@ -439,21 +437,21 @@ def where(condition: Expr, x: Expr, y: Expr) -> Expr:
     return op.where(condition, x, y)
 
 
-def _depth(depth: Expr, values: Expr, node: Node) -> int:
-    """The number of classes; refuses an invalid depth, and `values` without exactly two elements."""
+def _classes(depth: Expr, values: Expr, node: Node) -> tuple[int, Expr, Expr]:
+    """The number of classes, and the values for off and on; refuses an invalid depth, and other than two values."""
     count = node.scalar(depth, "depth")
     if not 0 <= count <= MOST_BYTES:
         node.refuse(f"depth is {count}, which is not a number of classes")
     if shape_of(values) != (2,):
         node.refuse(f"values must be two, for off and on, and their shape is {shape_of(values)}")
-    return int(count)
+    off, on = (reshape(slice_axis(values, 0, k, k + 1), ()) if not isinstance(values, Constant)
+               else Constant(values.value[k]) for k in (0, 1))
+    return int(count), off, on
 
 
 @converter("OneHot")
 def one_hot(indices: Expr, depth: Expr, values: Expr, *, axis: int = -1, node: Node) -> Expr:
-    count = _depth(depth, values, node)
-    off, on = (reshape(slice_axis(values, 0, k, k + 1), ()) if not isinstance(values, Constant)
-               else Constant(values.value[k]) for k in (0, 1))
+    count, off, on = _classes(depth, values, node)
     indices = op.floor_mod(cast(indices, "int64"), const(count, "int64"))
     return op.one_hot(indices, on, off, depth=count, axis=axis, dtype=dtype_of(values))
 
@@ -461,9 +459,7 @@ def one_hot(indices: Expr, depth: Expr, values: Expr, *, axis: int = -1, node: N
 @converter("OneHot", since=11)
 def one_hot_in_range(indices: Expr, depth: Expr, values: Expr, *, axis: int = -1, node: Node) -> Expr:
     """One-hot with indices in [-depth, depth - 1]; others give a row of "off" values."""
-    count = _depth(depth, values, node)
-    off, on = (reshape(slice_axis(values, 0, k, k + 1), ()) if not isinstance(values, Constant)
-               else Constant(values.value[k]) for k in (0, 1))
+    count, off, on = _classes(depth, values, node)
     indices = cast(indices, "int64")
     indices = op.where(op.less(indices, scalar(0, indices)), op.add(indices, scalar(count, indices)), indices)
     return op.one_hot(indices, on, off, depth=count, axis=axis, dtype=dtype_of(values))

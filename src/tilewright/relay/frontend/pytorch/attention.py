@@ -10,7 +10,8 @@ import numpy as np
 from tilewright.base.types import BOOL
 from tilewright.relay.expr import Constant, Expr
 from tilewright.relay.frontend.operators import op
-from tilewright.relay.frontend.pytorch.linear import linear, product
+from tilewright.relay.frontend.products import matrix_product
+from tilewright.relay.frontend.pytorch.linear import linear
 from tilewright.relay.frontend.pytorch.math import gelu
 from tilewright.relay.frontend.pytorch.node import Node
 from tilewright.relay.frontend.pytorch.registry import converter
@@ -33,7 +34,7 @@ def attention(
     width = shape_of(query)[-1]
     factor = 1 / math.sqrt(width) if scale is None else scale
     turned = transpose(key, [*range(rank(key) - 2), rank(key) - 1, rank(key) - 2])
-    scores = op.multiply(product(query, turned), scalar(factor, query))
+    scores = op.multiply(matrix_product(query, turned), scalar(factor, query))
     mask = attn_mask if attn_mask is not None else attn_bias
     nothing_left = False
     if is_causal:
@@ -54,7 +55,7 @@ def attention(
     if nothing_left:
         weights = op.where(op.equal(op.max(scores, axis=(axis,), keepdims=True), scalar(-math.inf, scores)),
                            scalar(0, weights), weights)
-    found = product(weights, value)
+    found = matrix_product(weights, value)
     if node.name == "scaled_dot_product_attention":
         return found
     return (found, weights) if node.name.endswith("math") else (found, Constant(np.zeros(0, np.float32)))

@@ -13,11 +13,12 @@ from tilewright.base.types import INT64, DataType
 from tilewright.relay.expr import Constant, Expr, Tuple
 from tilewright.relay.frontend import shaping
 from tilewright.relay.frontend.operators import op
+from tilewright.relay.frontend.products import broadcast_shape
 from tilewright.relay.frontend.pytorch.node import Node
 from tilewright.relay.frontend.pytorch.promotion import dtype_named, number_type, result_type, tensor
 from tilewright.relay.frontend.pytorch.references import spread
 from tilewright.relay.frontend.pytorch.registry import converter
-from tilewright.relay.frontend.pytorch.transform import broadcast_shape, dims_of
+from tilewright.relay.frontend.pytorch.transform import dims_of
 from tilewright.relay.frontend.shaping import cast, dtype_of, reshape, shape_of
 from tilewright.relay.random import threefry_key
 

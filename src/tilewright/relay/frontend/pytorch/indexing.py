@@ -12,12 +12,13 @@ from tilewright.base.types import BOOL, FLOAT32, INT64
 from tilewright.relay.expr import Constant, Expr, Tuple, TupleGetItem
 from tilewright.relay.frontend import shaping
 from tilewright.relay.frontend.operators import op
+from tilewright.relay.frontend.products import broadcast_shape
 from tilewright.relay.frontend.pytorch.math import truth
 from tilewright.relay.frontend.pytorch.node import Node
 from tilewright.relay.frontend.pytorch.promotion import tensor
 from tilewright.relay.frontend.pytorch.references import spread
 from tilewright.relay.frontend.pytorch.registry import converter
-from tilewright.relay.frontend.pytorch.transform import broadcast_shape, diagonal_of, dims_of, movedim
+from tilewright.relay.frontend.pytorch.transform import diagonal_of, dims_of, movedim
 from tilewright.relay.frontend.shaping import (
     axis_of,
     cast,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np
@@ -10,10 +9,10 @@ import numpy as np
 from tilewright.base.types import FLOAT32, INT64
 from tilewright.relay.expr import Constant, Expr, Tuple
 from tilewright.relay.frontend.operators import op
+from tilewright.relay.frontend.products import matrix_product, times_matrix
 from tilewright.relay.frontend.pytorch.node import Node
 from tilewright.relay.frontend.pytorch.promotion import dtype_named, tensor
 from tilewright.relay.frontend.pytorch.registry import converter
-from tilewright.relay.frontend.pytorch.transform import broadcast_shape
 from tilewright.relay.frontend.shaping import axis_of, cast, dtype_of, rank, reshape, shape_of, transpose
 
 
@@ -21,49 +20,7 @@ from tilewright.relay.frontend.shaping import axis_of, cast, dtype_of, rank, res
 def matmul(self: Expr, node: Node, other: Expr | None = None, mat2: Expr | None = None, vec: Expr | None = None,
            tensor: Expr | None = None) -> Expr:
     b = next(v for v in (other, mat2, vec, tensor) if v is not None)
-    return product(self, b)
-
-
-def product(a: Expr, b: Expr) -> Expr:
-    """Numpy's matrix product: vectors become matrices, and leading dimensions broadcast."""
-    n, m = rank(a), rank(b)
-    if n == 1:
-        found = product(reshape(a, (1, *shape_of(a))), b)
-        return (reshape(found, (*shape_of(found)[:-2], *shape_of(found)[-1:])) if m > 1
-                else reshape(found, shape_of(found)[:-1]))
-    if m == 1:
-        found = product(a, reshape(b, (*shape_of(b), 1)))
-        return reshape(found, shape_of(found)[:-1])
-    if m == 2:
-        return times_matrix(a, transpose(b, (1, 0)))
-    return _batched(a if n > 2 else reshape(a, (1, *shape_of(a))), b)
-
-
-def times_matrix(a: Expr, weight: Expr) -> Expr:
-    """a @ weight.T; all but the last dimension of `a` count as rows."""
-    units, dims = shape_of(weight)[0], shape_of(a)
-    rows = a if len(dims) == 2 else reshape(a, (-1, dims[-1]))
-    found = op.nn.dense(rows, weight, units=units) if isinstance(units, int) else op.nn.dense(rows, weight)
-    return found if len(dims) == 2 else reshape(found, (*dims[:-1], units))
-
-
-def _batched(a: Expr, b: Expr) -> Expr:
-    lead = broadcast_shape([shape_of(a)[:-2], shape_of(b)[:-2]])
-    rows, columns = shape_of(a)[-2], shape_of(b)[-1]
-    left, right = _stacked(a, lead), _stacked(b, lead)
-    found = op.nn.batch_matmul(left, right, transpose_a=False, transpose_b=False)
-    return found if len(lead) == 1 else reshape(found, (*lead, rows, columns))
-
-
-def _stacked(x: Expr, lead: tuple[Any, ...]) -> Expr:
-    """`x` (..., m, n) with one leading dimension: 1 if it does not vary along them, else the product of `lead`."""
-    dims = shape_of(x)
-    if all(isinstance(d, int) and d == 1 for d in dims[:-2]):
-        return reshape(x, (1, *dims[-2:]))
-    whole = (*lead, *dims[-2:])
-    spread = x if dims == whole else op.broadcast_to(x, shape=whole)
-    count = math.prod(lead)
-    return spread if len(lead) == 1 else reshape(spread, (count if isinstance(count, int) else -1, *dims[-2:]))
+    return matrix_product(self, b)
 
 
 @converter("_grouped_mm")
@@ -77,15 +34,15 @@ def grouped_product(self: Expr, mat2: Expr, node: Node, offs: Expr | None = None
         node.refuse("argument 'bias' has no meaning in torch yet; add it to the result")
     kind = dtype_of(self) if out_dtype is None else dtype_named(out_dtype, node)
     if offs is None:
-        return cast(product(self, mat2), kind)
+        return cast(matrix_product(self, mat2), kind)
     stacked, other_stacked = rank(self) == 3, rank(mat2) == 3
     grouped = shape_of(self)[-1 if not other_stacked else -2] if not stacked else shape_of(mat2)[-1]
     inside = _inside(offs, grouped)
     if stacked or other_stacked:
-        found = product(self if stacked else _as_group(self), mat2 if other_stacked else _as_group(mat2))
+        found = matrix_product(self if stacked else _as_group(self), mat2 if other_stacked else _as_group(mat2))
         return cast(op.sum(_only(op.expand_dims(inside, axis=1 if stacked else 2), found), axis=0), kind)
     left, right = (_only(op.expand_dims(inside, axis=k), _as_group(x)) for k, x in ((1, self), (2, mat2)))
-    return cast(product(left, right), kind)
+    return cast(matrix_product(left, right), kind)
 
 
 def _inside(ends: Expr, count: Any) -> Expr:
@@ -106,7 +63,7 @@ def _only(condition: Expr, x: Expr) -> Expr:
 @converter("linear")
 def linear(input: Expr, weight: Expr, bias: Expr | None = None) -> Expr:
     if rank(weight) == 1:
-        found = product(input, weight)
+        found = matrix_product(input, weight)
         return found if bias is None else op.add(found, bias)
     a = reshape(input, (1, *shape_of(input))) if rank(input) == 1 else input
     y = times_matrix(a, weight)
@@ -126,7 +83,7 @@ def addmm(self: Expr, mat1: Expr, mat2: Expr, beta: Any = 1, alpha: Any = 1) -> 
 
 @converter("addbmm", "baddbmm")
 def addbmm(self: Expr, batch1: Expr, batch2: Expr, node: Node, beta: Any = 1, alpha: Any = 1) -> Expr:
-    found = product(batch1, batch2)
+    found = matrix_product(batch1, batch2)
     y = _scaled(op.sum(found, axis=(0,)) if node.name.startswith("addbmm") else found, alpha)
     return y if beta == 0 else op.add(_scaled(self, beta), y)
 
@@ -135,7 +92,7 @@ def addbmm(self: Expr, batch1: Expr, batch2: Expr, node: Node, beta: Any = 1, al
 def addmv(self: Expr, node: Node, mat: Expr | None = None, vec: Expr | None = None, vec1: Expr | None = None,
           vec2: Expr | None = None, beta: Any = 1,
           alpha: Any = 1) -> Expr:
-    found = product(mat, vec) if mat is not None and vec is not None else outer(vec1, vec2)  # type: ignore[arg-type]
+    found = outer(vec1, vec2) if mat is None or vec is None else matrix_product(mat, vec)  # type: ignore[arg-type]
     y = _scaled(found, alpha)
     return y if beta == 0 else op.add(_scaled(self, beta), y)
 
@@ -153,7 +110,7 @@ def outer(self: Expr, vec2: Expr) -> Expr:
 def chain(node: Node, matrices: list[Expr] | None = None, tensors: list[Expr] | None = None) -> Expr:
     first, *rest = matrices or tensors or []
     for m in rest:
-        first = product(first, m)
+        first = matrix_product(first, m)
     return first
 
 

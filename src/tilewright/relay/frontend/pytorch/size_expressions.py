@@ -141,7 +141,7 @@ def _number(value: object) -> str:
         return str(value)
     if isinstance(value, float) and math.isfinite(value):
         return repr(value)
-    raise ValueError("a constant is no number of 64 bits")
+    raise ValueError("a constant is not a 64-bit number")
 
 
 def _binary(node: ast.BinOp, depth: int) -> str:
@@ -180,7 +180,7 @@ def _power(name: str, base: ast.expr, exponent: ast.expr, depth: int) -> str:
         return _power(name, base, value.args[0], depth - 1)
     if (not isinstance(value, ast.Constant) or not isinstance(value.value, (int, float))
             or not abs(value.value) <= _MAX_EXPONENT):
-        raise ValueError(f"an exponent is no number up to {_MAX_EXPONENT}")
+        raise ValueError(f"an exponent is not a number up to {_MAX_EXPONENT}")
     names = {x.id for x in ast.walk(base) if isinstance(x, ast.Name)}
     if (names & _POWERS or any(isinstance(x, ast.Pow) for x in ast.walk(base))
             or not any(n == "Symbol" or _BARE_SYMBOL.fullmatch(n) for n in names)):

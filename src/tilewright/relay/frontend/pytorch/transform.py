@@ -12,6 +12,7 @@ import numpy as np
 from tilewright.relay.expr import Constant, Expr, Tuple
 from tilewright.relay.frontend import shaping
 from tilewright.relay.frontend.operators import op
+from tilewright.relay.frontend.products import broadcast_shape
 from tilewright.relay.frontend.pytorch.node import Node
 from tilewright.relay.frontend.pytorch.promotion import result_type, tensor
 from tilewright.relay.frontend.pytorch.references import spread
@@ -175,16 +176,6 @@ def expand(self: Expr, size: Any, node: Node, implicit: bool = False) -> Expr:
 @converter("expand_as")
 def expand_as(self: Expr, other: Expr) -> Expr:
     return spread(self, shape_of(other))
-
-
-def broadcast_shape(shapes: Sequence[Sequence[Any]]) -> tuple[Any, ...]:
-    """The common broadcast shape."""
-    found: list[Any] = [1] * max(map(len, shapes), default=0)
-    for shape in shapes:
-        for k, d in enumerate(reversed(shape), 1):
-            if not (isinstance(d, int) and d == 1):
-                found[-k] = d
-    return tuple(found)
 
 
 @converter("broadcast_tensors")

@@ -130,7 +130,7 @@ def _directory(file: IO[bytes], length: int) -> tuple[int, int, int]:
     if mark != _END or comment:
         if _END not in _at(file, max(0, length - (1 << 16)), min(length, 1 << 16)):
             raise DamagedArchiveError("the file has no end record of an archive")
-        raise AmbiguousArchiveError("something stands before or behind the archive")
+        raise AmbiguousArchiveError("there are bytes before or after the archive")
     if disk or first_disk or here != count:
         raise AmbiguousArchiveError("it is one of several parts")
     short = (count, size, offset)
@@ -146,7 +146,7 @@ def _directory(file: IO[bytes], length: int) -> tuple[int, int, int]:
                 or disks > 1 or here != count or not agrees):
             raise AmbiguousArchiveError("its two end records disagree")
     if offset + size != end:
-        raise AmbiguousArchiveError("something stands before or behind the archive")
+        raise AmbiguousArchiveError("there are bytes before or after the archive")
     return count, size, offset
 
 
@@ -213,8 +213,8 @@ def _local(file: IO[bytes], entries: list[Entry], directory: int) -> list[Entry]
     at = 0
     for entry in sorted(entries, key=lambda e: e.header):
         if entry.header != at:
-            raise AmbiguousArchiveError("something stands before or behind the archive" if at == 0
-                                        else f"something stands before its entry {entry.name!r}")
+            raise AmbiguousArchiveError("there are bytes before or after the archive" if at == 0
+                                        else f"there are bytes before its entry {entry.name!r}")
         header = _at(file, at, _LOCAL_FIELDS.size)
         mark, _, flags, method, _, _, crc, packed, size, names, extras = _LOCAL_FIELDS.unpack(header)
         name, extra = _at(file, at + len(header), names), _at(file, at + len(header) + names, extras)
@@ -234,7 +234,7 @@ def _local(file: IO[bytes], entries: list[Entry], directory: int) -> list[Entry]
         found.append(Entry(entry.name, entry.method, entry.crc, entry.packed, entry.size, entry.flags, entry.header,
                            start))
     if at != directory:
-        raise AmbiguousArchiveError("something stands before or behind the archive")
+        raise AmbiguousArchiveError("there are bytes before or after the archive")
     return found
 
 

@@ -27,13 +27,8 @@ def conv_2d(
     channels = _shape(x, 4, node)[3]
     if depth < 1 or channels % depth:
         node.refuse(f"its input has {channels} channels, and its filters take {depth}, which does not divide them")
-    groups = channels // depth
-    strides, dilation = (stride_h, stride_w), (dilation_h_factor, dilation_w_factor)
-    attrs = {
-        "strides": strides, "padding": padding_of(padding, x.shape[1:3], kernel, strides, dilation, node),
-        "dilation": dilation, "groups": groups,
-        "channels": out_channels, "kernel_size": tuple(kernel), "data_layout": "NHWC", "kernel_layout": "HWIO",
-    }
+    attrs = _attributes(x, out_channels, kernel, (stride_h, stride_w), (dilation_h_factor, dilation_w_factor), padding,
+                        channels // depth, node)
     weight = transpose(w.expr, (1, 2, 3, 0))
     return activate(_convolution(x, w, weight, b, attrs, node), fused_activation_function, node)
 
@@ -47,14 +42,20 @@ def depthwise_conv_2d(
     channels = _shape(x, 4, node)[3]
     if channels < 1 or out_channels % channels:
         node.refuse(f"its input has {channels} channels, and its result {out_channels}, which is no multiple")
-    strides, dilation = (stride_h, stride_w), (dilation_h_factor, dilation_w_factor)
-    attrs = {
-        "strides": strides, "padding": padding_of(padding, x.shape[1:3], kernel, strides, dilation, node),
-        "dilation": dilation, "groups": channels,
-        "channels": out_channels, "kernel_size": tuple(kernel), "data_layout": "NHWC", "kernel_layout": "HWIO",
-    }
+    attrs = _attributes(x, out_channels, kernel, (stride_h, stride_w), (dilation_h_factor, dilation_w_factor), padding,
+                        channels, node)
     weight = reshape(w.expr, (*kernel, 1, out_channels))
     return activate(_convolution(x, w, weight, b, attrs, node), fused_activation_function, node)
+
+
+def _attributes(
+    x: Value, channels: int, kernel: Sequence[int], strides: tuple[int, int], dilation: tuple[int, int], padding: int,
+    groups: int, node: Node,
+) -> dict[str, Any]:
+    return {
+        "strides": strides, "padding": padding_of(padding, x.shape[1:3], kernel, strides, dilation, node),
+        "dilation": dilation, "groups": groups, "channels": channels, "kernel_size": tuple(kernel),
+        "data_layout": "NHWC", "kernel_layout": "HWIO"}
 
 
 def _shape(v: Value, rank: int, node: Node) -> tuple[int, ...]:

@@ -1,6 +1,6 @@
 """Deferred conversion of TFLite operators: an operator becomes a call, and is converted once its inputs are known.
 
-    RESHAPE(x, shape)  ->  tflite.deferred(%x, %shape, op_type="RESHAPE", model="{…}")  ->  reshape(%x, newshape=[2, 3])
+    RESHAPE(x, shape)  ->  frontend.deferred(%x, %shape, op_type="RESHAPE", …)  ->  reshape(%x, newshape=[2, 3])
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from tilewright.relay.frontend.core.deferral import settled, waiting
 from tilewright.relay.frontend.core.known import KnownValues
 from tilewright.relay.frontend.tflite.model import Model, Operator, Quantization, Tensor
 from tilewright.relay.frontend.tflite.node import Value
-from tilewright.relay.op.deferred import Ask, Deferred, DeferredTflite, register_resolver
+from tilewright.relay.op.deferred import Ask, Deferred, register_resolver
 
 _CALLERS: Final = frozenset({"IF", "WHILE", "CALL_ONCE", "STABLEHLO_COMPOSITE"})
 """Operators that run other graphs of the model."""
@@ -38,7 +38,7 @@ def defer(
         "intermediates": list(map(_described, intermediates)),
     }
     whole = base64.b64encode(model.contents).decode() if operator.kind in _CALLERS else ""
-    op = DeferredTflite(operator.kind, json.dumps(said), whole, operator.kind in _RANDOM, for_sizes)
+    op = Deferred("tflite", operator.kind, json.dumps(said), whole, operator.kind in _RANDOM, for_sizes)
     return waiting(op, [a.expr for a in args if a is not None], origin, len(outputs))
 
 
@@ -64,12 +64,11 @@ class _Resolver:
     """Converts the deferred operators of TFLite models."""
 
     def convert(self, op: Deferred, call: Call, ask: Ask) -> Expr | None:
-        """The converted operator, or None when `ask` does not know a value it needs. Raises `CompileError`."""
+        """The converted operator, or None if `ask` lacks a value that it needs. Raises `CompileError`."""
         from tilewright.relay.frontend.core.importer import Scope
         from tilewright.relay.frontend.tflite.importer import Importer, TfliteGraph, source_node
         from tilewright.relay.frontend.tflite.registry import CONVERTERS
 
-        assert isinstance(op, DeferredTflite)
         said = json.loads(op.model)
         given = iter(call.args)
         args = [None if t is None else Value(next(given), _tensor(t)) for t in said["inputs"]]
@@ -82,7 +81,7 @@ class _Resolver:
         )
         origin = call.span or Origin("", said["kind"])
         scope = Scope(TfliteGraph("", {}, (), ()))
-        results = Importer(_model(op.file), CONVERTERS, KnownValues(ask)).results(source_node(operator, origin.name,
+        results = Importer(_model(op.context), CONVERTERS, KnownValues(ask)).results(source_node(operator, origin.name,
             tensors), origin, args, scope)
         return settled(op, results, count, call.span)
 

@@ -168,7 +168,7 @@ class _Reading:
             if any(not -1 <= n < len(tensors) for n in numbers):
                 self.buffer.refuse(f"the graph '{table['name']}' mentions a tensor that it does not have")
         if -1 in table["inputs"] or -1 in table["outputs"]:
-            self.buffer.refuse(f"an input or output of the graph '{table['name']}' is no tensor")
+            self.buffer.refuse(f"an input or output of the graph '{table['name']}' is not a tensor")
         return Graph(table["name"], tensors, table["inputs"], table["outputs"], operators)
 
     def _tensor(self, table: dict[str, Any]) -> Tensor:

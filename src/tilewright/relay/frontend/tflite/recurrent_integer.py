@@ -104,7 +104,7 @@ def _sizes(cell: _Cell, batch: int, depth: int) -> tuple[int, int]:
 
 def _quantized_limit(limit: float, scale: float, most: int, node: Node) -> int:
     if math.isnan(limit):
-        node.refuse("a limit of its states is no number; the file is damaged: convert it again")
+        node.refuse("a clipping limit of its states is NaN; the file is damaged: convert it again")
     return int(np.clip(np.float32(limit) / np.float32(scale), -most, most - 1))
 
 

@@ -6,6 +6,7 @@ accepted operator. Rows for cheaper special cases of sums and products precede t
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Final
 
 import numpy as np
@@ -175,27 +176,18 @@ def _check_pointwise(e: Expr) -> bool | Refusal:
     return kept([_result(e), rank_is(e, (1, 2, 3, 4), "the result"), batch_is_one(e, "the result")])
 
 
-def _check_tanh(e: Expr) -> bool | Refusal:
-    """Accept tanh with the output scale 1/128 and the middle of the range as zero point."""
-    scale, zero = (value_of(a) for a in e.args[-2:])  # type: ignore[attr-defined]
-    middle = 0 if str(tensor(e).dtype) == "int8" else 128
-    found = _check_pointwise(e)
-    return found and kept([(
-        np.isclose(scale, 1 / 128) and int(zero) == middle,
-        f"tanh gives a scale of {scale} around {zero}; it is 1/128 around {middle} there",
-        "quantize the result of tanh by 1/128", result_quantized(e, 1 / 128, middle),
-    )])
+def _check_table(name: str, denominator: int, place: str, **zeros: int) -> Callable[[Expr], bool | Refusal]:
+    """Return a check of a result: its scale is 1 / `denominator`, and `zeros` has its zero point by its dtype."""
 
+    def check(e: Expr) -> bool | Refusal:
+        scale, zero = (value_of(a) for a in e.args[-2:])  # type: ignore[attr-defined]
+        found, wanted = _check_pointwise(e), zeros.get(str(tensor(e).dtype), zeros["uint8"])
+        return found and kept([(
+            np.isclose(scale, 1 / denominator) and int(zero) == wanted,
+            f"{name} gives a scale of {scale} {place} {zero}; it is 1/{denominator} {place} {wanted} there",
+            f"quantize the result of {name} by 1/{denominator}", result_quantized(e, 1 / denominator, wanted))])
 
-def _check_sigmoid(e: Expr) -> bool | Refusal:
-    scale, zero = (value_of(a) for a in e.args[-2:])  # type: ignore[attr-defined]
-    least = -128 if str(tensor(e).dtype) == "int8" else 0
-    found = _check_pointwise(e)
-    return found and kept([(
-        np.isclose(scale, 1 / 256) and int(zero) == least,
-        f"sigmoid gives a scale of {scale} from {zero}; it is 1/256 from {least} there",
-        "quantize the result of sigmoid by 1/256", result_quantized(e, 1 / 256, least),
-    )])
+    return check
 
 
 def _check_leaky_relu(e: Expr) -> bool | Refusal:
@@ -238,7 +230,7 @@ def _check_sum(e: Expr) -> bool | Refusal:
     return kept([
         *_whole_image(a), dtype_is(b, BYTES, "the second input"), _result(e),
         (not isinstance(b, Constant) and not isinstance(a, Constant), "a sum with a constant is a convolution there, "
-         "and this constant is no number or vector of channels", "add a vector of channels"),
+         "and this constant is neither a number nor a vector of channels", "add a vector of channels"),
         (tensor(a).shape == tensor(b).shape, f"the inputs are {tensor(a).shape} and {tensor(b).shape}; they are of one "
          "shape there", "broadcast the smaller one"),
     ])
@@ -307,8 +299,8 @@ def pattern_table() -> PatternTable:
         ("ethos-n.qnn_fc", _product("qnn.dense", wildcard(), optional_bias=True), _check_fc),
         ("ethos-n.qnn_avg_pool2d", is_op("qnn.avg_pool2d")(wildcard(), *_constants(4)) | pool, _check_avg_pool2d),
         ("ethos-n.qnn_mean", _requantized(mean), _check_mean),
-        ("ethos-n.qnn_sigmoid", _pointwise("sigmoid"), _check_sigmoid),
-        ("ethos-n.qnn_tanh", _pointwise("tanh"), _check_tanh),
+        ("ethos-n.qnn_sigmoid", _pointwise("sigmoid"), _check_table("sigmoid", 256, "from", int8=-128, uint8=0)),
+        ("ethos-n.qnn_tanh", _pointwise("tanh"), _check_table("tanh", 128, "around", int8=0, uint8=128)),
         ("ethos-n.qnn_leaky_relu", _pointwise("nn.leaky_relu"), _check_leaky_relu),
         ("ethos-n.qnn_resize", _requantized(resize) | resize, _check_resize),
         ("ethos-n.qnn_requantize", _requantized(wildcard()), _check_requantize),

@@ -20,11 +20,11 @@ from tilewright.base.forks import lazy_attribute
 from tilewright.base.types import TensorType, TupleType
 from tilewright.compiler.kernel import Kernel, lower
 from tilewright.ir.transform import PassContext
-from tilewright.relay.analysis.operation_counts import operations
-from tilewright.relay.expr import Call, Expr, Function, Var
+from tilewright.relay.analysis.operation_counts import operations, operator_names
+from tilewright.relay.expr import Expr, Function, Var
 from tilewright.relay.parser import parse_expr
 from tilewright.relay.printer import astext
-from tilewright.relay.visitor import post_order, substitute
+from tilewright.relay.visitor import substitute
 from tilewright.search.autotvm.task.dispatcher import Workload
 from tilewright.search.autotvm.task.entities import Entity, OtherOptionEntity, SplitEntity
 from tilewright.search.autotvm.task.space import Axis, Branch, ConfigEntity, ConfigSpace
@@ -57,9 +57,7 @@ def _with_plain_names(function: Function) -> Function:
 
 def title_of(function: Function) -> str:
     """Return the operators of a function: `conv2d_add_relu`."""
-    calls = (e for e in post_order(function.body) if isinstance(e, Call) and hasattr(e.op, "name"))
-    names = [e.op.name.rpartition(".")[2] for e in calls]
-    return "_".join(names[:6]) or "copy"
+    return "_".join(name.rpartition(".")[2] for name in operator_names(function)[:6]) or "copy"
 
 
 class KernelTask(Task):
@@ -99,10 +97,8 @@ class KernelTask(Task):
     def kernel(self, decisions: Decisions | None = None, flat: bool = True) -> Kernel:
         """Lower the kernel under some decisions. Raises `NoNativeKernel` where the function has no native kernel."""
         with PassContext(LEVEL):
-            machine = self.target.machine
             return lower(
-                self.function, self.constants, machine, "main", flat=flat, decided=decisions, target=self.target
-            )
+                self.function, self.constants, self.machine, "main", flat=flat, decided=decisions, target=self.target)
 
     def of_program(self) -> Task | None:
         """Return the task of the implementation that a program registered for the kernel, if there is one."""

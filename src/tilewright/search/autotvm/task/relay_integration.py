@@ -12,10 +12,10 @@ from tilewright.base.errors import CompileError, NoNativeKernel, OptionError
 from tilewright.compiler.fused import fused_functions
 from tilewright.ir.module import IRModule
 from tilewright.ir.transform import PassContext
-from tilewright.relay.expr import Call, Expr, Function
+from tilewright.relay.analysis.operation_counts import operator_names
+from tilewright.relay.expr import Function
 from tilewright.relay.op.hooks import is_replaced
 from tilewright.relay.transform.bind_params import bind_params
-from tilewright.relay.visitor import post_order
 from tilewright.search.autotvm.env import GLOBAL_SCOPE
 from tilewright.search.autotvm.task.kernels import LEVEL, KernelTask
 from tilewright.search.autotvm.task.task import Task
@@ -79,8 +79,8 @@ def _all_tasks(
     for k, f in enumerate(functions, 1):
         if progress is not None:
             progress(k, len(functions))
-        names = {e.op.name for e in post_order(f.function.body) if isinstance(e, Call) and not isinstance(e.op, Expr)}
-        if ops is not None and not names & ops:
+        names = operator_names(f.function)
+        if ops is not None and ops.isdisjoint(names):
             continue
         task = KernelTask.of(f.function, f.constants, target.processor)
         own = task.of_program() if any(map(is_replaced, names)) else None

@@ -17,6 +17,7 @@ function, it makes the schedule of the current `DispatchContext`.
 from __future__ import annotations
 
 import functools
+import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
@@ -29,6 +30,7 @@ from tilewright.base.settings import nearest
 from tilewright.search.autotvm.task.dispatcher import ApplyConfig, DispatchContext, Workload
 from tilewright.search.autotvm.task.space import ConfigEntity, ConfigSpace, InstantiationError
 from tilewright.search.features import arithmetic
+from tilewright.search.task import TuningTask
 from tilewright.te.resolve import schedule_func
 from tilewright.te.tensor import Tensor, placeholder
 from tilewright.tir.stmt import PrimFunc
@@ -65,12 +67,13 @@ def args_to_workload(args: Sequence[Any], task_name: str | None = None) -> Workl
     return (task_name, *serialize_args(args)) if task_name else serialize_args(args)
 
 
-class Task:
-    """A workload to tune: a template, its arguments, a target, and the space of its configurations."""
+class Task(TuningTask):
+    """A template with its arguments and a target, and the space of its configurations."""
 
     def __init__(self, name: str, args: Sequence[Any], target: Target, kwargs: Mapping[str, Any] | None = None) -> None:
         """Raises `OptionError` where there is no template of that name."""
-        self.name, self.args, self.kwargs, self.target = name, tuple(serialize_args(args)), dict(kwargs or {}), target
+        super().__init__(target)
+        self.name, self.args, self.kwargs = name, serialize_args(args), dict(kwargs or {})
         self._flop: float | None = None
 
     @lazy_attribute
@@ -83,8 +86,11 @@ class Task:
         return (self.name, *self.args)
 
     @property
+    def key(self) -> str:
+        return json.dumps([self.name, self.args, self.kwargs])
+
+    @property
     def title(self) -> str:
-        """The task in a few words."""
         return self.name
 
     @lazy_attribute
@@ -122,7 +128,7 @@ class Task:
 
     def lower(self, config: ConfigSpace) -> PrimFunc:
         """Return the loops of a configuration."""
-        with kernel_options.use(KernelOptions(self.target.machine)):
+        with kernel_options.use(KernelOptions(self.machine)):
             schedule, tensors = self.instantiate(config)
             return schedule_func(schedule, tensors, "main")
 

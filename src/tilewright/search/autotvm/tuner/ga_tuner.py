@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Sequence
 
 import numpy as np
@@ -9,6 +10,7 @@ import numpy as np
 from tilewright.base.errors import OptionError
 from tilewright.search.autotvm.task.task import Task
 from tilewright.search.autotvm.tuner.tuner import Array, RandomTuner
+from tilewright.search.loop import children
 
 
 class GATuner(RandomTuner):
@@ -23,6 +25,7 @@ class GATuner(RandomTuner):
                 f"pop_size={pop_size} must be at least 2, elite_num={elite_num} at most that, "
                 f"mutation_prob={mutation_prob} between 0 and 1", code="TW1104")
         self.pop_size, self.elite_num, self.mutation_prob = pop_size, elite_num, mutation_prob
+        self._chance = random.Random(seed)
         self._generation: dict[int, float] = {}
         self._elites: dict[int, float] = {}
         self._waiting: list[int] = []
@@ -44,17 +47,17 @@ class GATuner(RandomTuner):
     def _breed(self) -> None:
         """Queue the next generation."""
         parents = {**self._elites, **self._generation}
-        indices, speeds = np.asarray(list(parents)), np.asarray(list(parents.values()))
+        speeds = np.asarray(list(parents.values()))
         chances = speeds + 1e-3 * max(float(speeds.max()), 1.0)
-        chances /= chances.sum()
-        for _ in range(self.pop_size):
-            a, b = self.rng.choice(indices, 2, p=chances)
-            child = self.space.crossed(int(a), int(b), self.rng)
-            for _ in range(len(self.space.point(child)) - 1):
-                if self.rng.random() < self.mutation_prob:
-                    child = self.space.neighbour(child, self.rng, far=0.0)
-            if child in self.visited:  # a copy of a measured configuration teaches nothing
-                child = self.space.neighbour(child, self.rng)
-            self._waiting.append(child)
+        self._waiting += children(list(parents), chances.tolist(), self.pop_size, self._child, self._chance)
         if len(self._generation) >= self.pop_size:
             self._generation = {}
+
+    def _child(self, one: int, other: int) -> int:
+        """Take each answer from one of two configurations, and change some to a neighbouring one."""
+        child = self.space.crossed(one, other, self.rng)
+        for _ in range(len(self.space.point(child)) - 1):
+            if self.rng.random() < self.mutation_prob:
+                child = self.space.neighbour(child, self.rng, far=0.0)
+        # a copy of a measured configuration teaches nothing
+        return self.space.neighbour(child, self.rng) if child in self.visited else child

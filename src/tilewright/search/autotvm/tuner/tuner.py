@@ -1,4 +1,4 @@
-"""The loop that all tuners share: propose configurations, measure them, learn. The simple tuners, which need no model.
+"""Base class of tuners, which search the configurations of a task; and the simple tuners, which need no model.
 
 The configuration that the compiler uses without tuning is the first trial of a kernel: the best one is never worse.
 """
@@ -12,33 +12,36 @@ from typing import Any, Final
 import numpy as np
 
 from tilewright.base.errors import OptionError
-from tilewright.search.autotvm.callback import PREFIXES, Callback
-from tilewright.search.autotvm.measure import MeasureBatch, MeasureInput, MeasureResult, at_once, create_measure_batch
+from tilewright.search.autotvm.callback import PREFIXES
+from tilewright.search.autotvm.measure import MeasureInput, MeasureResult, at_once, create_measure_batch
 from tilewright.search.autotvm.task.task import Task
+from tilewright.search.loop import Callback, TaskSearch
 
 log: Final = logging.getLogger(__name__)
 Array = np.ndarray[Any, Any]
 History = Iterable[tuple[MeasureInput, MeasureResult]]
 
 
-class Tuner:
+class Tuner(TaskSearch[MeasureInput]):
     """Base class of tuners. Subclasses propose (`next_indices`) and learn (`learn`)."""
+
+    task: Task
 
     def __init__(self, task: Task, seed: int = 0) -> None:
         self.task, self.space = task, task.config_space
         self.rng = np.random.default_rng(seed)
         self.visited: set[int] = set()
         self._first = None if task.default_config is None else task.default_config.index
-        self.ttl: float | None = None
-        self.reset()
+        super().__init__()
 
     def reset(self) -> None:
-        """Forget what was tried and which was best."""
+        super().reset()
         self.visited.clear()
-        self.best_config: Any = None
-        self.best_flops = 0.0
-        self.best_measure_pair: tuple[MeasureInput, MeasureResult] | None = None
-        self.best_iter = self.trials = 0
+
+    @property
+    def best_config(self) -> Any:
+        """The best configuration; None before the first success."""
+        return None if self.best_measure_pair is None else self.best_measure_pair[0].config
 
     def has_next(self) -> bool:
         """Return whether there is a configuration that was not proposed yet."""
@@ -57,21 +60,20 @@ class Tuner:
             chosen += more
         return [self.space.get(i) for i in chosen]
 
+    def propose(self, count: int) -> list[MeasureInput]:
+        return [MeasureInput(self.task.target, self.task, c) for c in self.next_batch(count)]
+
     def next_indices(self, count: int) -> list[int]:
         """Return at most `count` indices, none of them in `visited`."""
         raise NotImplementedError
 
     def update(self, inputs: Sequence[MeasureInput], results: Sequence[MeasureResult]) -> None:
-        """Learn from results."""
         indices = [i.config.index for i in inputs]
         self.visited.update(indices)
-        self.learn(indices, np.asarray([self._speed(i, r) for i, r in zip(inputs, results, strict=True)]))
+        self.learn(indices, np.asarray([i.task.speed(r) for i, r in zip(inputs, results, strict=True)]))
 
     def learn(self, indices: Sequence[int], speeds: Array) -> None:
         """Learn from configurations and their operations a second, 0 for those that failed."""
-
-    def _speed(self, inp: MeasureInput, result: MeasureResult) -> float:
-        return inp.task.flop / result.cost if result.error_no == 0 else 0.0
 
     def tune(
         self, n_trial: int, measure_option: Mapping[str, Any], early_stopping: int | None = None,
@@ -87,39 +89,10 @@ class Tuner:
                 code="TW1104")
         if si_prefix not in PREFIXES:
             raise OptionError(f"there is no prefix '{si_prefix}' of units; the prefixes are K, M, G, T", code="TW1103")
-        measure_batch, width = create_measure_batch(self.task, measure_option), at_once(measure_option)
-        while self.trials < n_trial and self.has_next():
-            self.step(measure_batch, min(width, n_trial - self.trials), callbacks)
-            self.ttl = None if early_stopping is None else max(early_stopping + self.best_iter, 0) - self.trials
-            if self.ttl is not None and self.ttl <= 0:
-                log.info("%s: no better configuration in %d trials", self.task.title, early_stopping)
-                break
-
-    def step(self, measure_batch: MeasureBatch, count: int, callbacks: Sequence[Callback] = ()) -> int:
-        """Propose, measure and learn from at most `count` configurations; return their number."""
-        configs = self.next_batch(count)
-        if not configs:
-            return 0
-        inputs = [MeasureInput(self.task.target, self.task, c) for c in configs]
-        results = measure_batch(inputs)
-        for inp, result in zip(inputs, results, strict=True):
-            self.trials += 1
-            if self._keep(inp, result):
-                self.best_iter = self.trials
-            elif result.error_no:
-                log.debug("%s: configuration %d failed: %s", self.task.title, inp.config.index, result.error)
-        self.update(inputs, results)
-        for callback in callbacks:
-            callback(self, inputs, results)
-        return len(configs)
-
-    def _keep(self, inp: MeasureInput, result: MeasureResult) -> bool:
-        """Keep the best configuration; return whether it is this one."""
-        speed = self._speed(inp, result)
-        if speed <= self.best_flops:
-            return False
-        self.best_flops, self.best_config, self.best_measure_pair = speed, inp.config, (inp, result)
-        return True
+        measure = create_measure_batch(self.task, measure_option)
+        ended = self.run(measure, n_trial, at_once(measure_option), callbacks, early_stopping)
+        if ended:
+            log.info("%s: %s", self.task.title, ended)
 
     def load_history(self, data_set: History, min_seed_records: int = 500) -> None:
         """Learn from records of other runs and of other shapes of the same operators, before anything is measured.
@@ -136,7 +109,7 @@ class Tuner:
             if index is not None:
                 inputs.append(MeasureInput(i.target, self.task, self.space.get(index)))
                 results.append(r)
-                self._keep(inputs[-1], r)
+                self.keep(inputs[-1], r)
         if self._first in {i.config.index for i in inputs}:
             self._first = None
         if inputs:

@@ -87,13 +87,13 @@ class XGBTuner(RandomTuner):
             return
         best: dict[Any, float] = {}
         for i, r in related:
-            best[i.task.workload] = max(best.get(i.task.workload, 0.0), self._speed(i, r))
+            best[i.task.workload] = max(best.get(i.task.workload, 0.0), i.task.speed(r))
         rows, ys = [], []
         for i, r in related:
             row = self._row_of(i)
             if row is not None:
                 rows.append(row)
-                ys.append(self._speed(i, r) / max(best[i.task.workload], 1e-9))
+                ys.append(i.task.speed(r) / max(best[i.task.workload], 1e-9))
         if rows:
             self._old = np.stack(rows), np.asarray(ys)
             self._fit()

@@ -8,11 +8,19 @@ from typing import Final
 import numpy as np
 
 from tilewright.relay.expr import Constant, Expr
-from tilewright.relay.frontend.onnx.linear import times_matrix
+from tilewright.relay.frontend.onnx.classic.scores import (
+    beside,
+    chosen,
+    greatest,
+    labels,
+    rows_of,
+    transformed,
+    width_of,
+)
 from tilewright.relay.frontend.onnx.node import Node
 from tilewright.relay.frontend.onnx.registry import converter
-from tilewright.relay.frontend.onnx.scores import beside, chosen, greatest, labels, rows_of, transformed, width_of
 from tilewright.relay.frontend.operators import op
+from tilewright.relay.frontend.products import times_matrix
 from tilewright.relay.frontend.shaping import cast, scalar
 
 ML: Final = "ai.onnx.ml"

@@ -9,7 +9,7 @@ from typing import Any, Final
 import numpy as np
 
 from tilewright.relay.expr import Constant, Expr, Tuple
-from tilewright.relay.frontend.onnx.labels import strings
+from tilewright.relay.frontend.onnx.classic.labels import strings
 from tilewright.relay.frontend.onnx.node import Node
 from tilewright.relay.frontend.onnx.registry import converter
 from tilewright.relay.frontend.onnx.transform import gather
@@ -64,8 +64,8 @@ def imputer(
     values: Sequence[float] = imputed_value_floats if real else imputed_value_int64s
     absent = replaced_value_float if real else replaced_value_int64
     if not len(values):
-        node.refuse(f"imputed_value_{'floats' if real else 'int64s'} is missing; it says what stands in for missing "
-                    f"values of {dtype_of(x)}")
+        node.refuse(f"imputed_value_{'floats' if real else 'int64s'} is missing; it replaces missing values of "
+                    f"{dtype_of(x)}")
     if len(values) > 1 and shape_of(x)[-1:] != (len(values),):
         node.refuse(f"{len(values)} imputed values are given for {shape_of(x)[-1]} features; give one, or one for each "
                     "feature")

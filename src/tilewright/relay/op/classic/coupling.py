@@ -8,7 +8,7 @@ from tilewright import te
 from tilewright.base.errors import ShapeError
 from tilewright.base.types import TensorType, Type
 from tilewright.relay.op.registry import Array, Fusion, Op, op, tensors
-from tilewright.topi import coupling as topi
+from tilewright.topi.classic import coupling as topi
 from tilewright.topi.shapes import differ, text
 
 

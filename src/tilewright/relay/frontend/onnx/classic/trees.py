@@ -9,9 +9,7 @@ from typing import Final
 import numpy as np
 
 from tilewright.relay.expr import Constant, Expr
-from tilewright.relay.frontend.onnx.node import Node
-from tilewright.relay.frontend.onnx.registry import converter
-from tilewright.relay.frontend.onnx.scores import (
+from tilewright.relay.frontend.onnx.classic.scores import (
     TRANSFORMS,
     beside,
     chosen,
@@ -21,7 +19,9 @@ from tilewright.relay.frontend.onnx.scores import (
     rows_of,
     transformed,
 )
-from tilewright.relay.frontend.onnx.tree_tables import MEMBER, MODES, Array, Leaves, Nodes, ensemble
+from tilewright.relay.frontend.onnx.classic.tree_tables import MEMBER, MODES, Array, Leaves, Nodes, ensemble
+from tilewright.relay.frontend.onnx.node import Node
+from tilewright.relay.frontend.onnx.registry import converter
 from tilewright.relay.frontend.operators import op
 from tilewright.relay.frontend.shaping import cast, dtype_of, scalar
 
@@ -40,8 +40,8 @@ def tree_ensemble(
     nodes_trueleafs: Whole, nodes_truenodeids: Whole, post_transform: int = 0, tree_roots: Whole, node: Node,
 ) -> Expr:
     if not 0 <= aggregate_function < len(_AGGREGATES) or not 0 <= post_transform < len(TRANSFORMS):
-        node.refuse(f"aggregate_function {aggregate_function} or post_transform {post_transform} is none of those that "
-                    "there are")
+        node.refuse(f"aggregate_function {aggregate_function} or post_transform {post_transform} is not one of the "
+                    f"{len(_AGGREGATES)} aggregates and {len(TRANSFORMS)} transforms, which count from 0")
     data = rows_of(x, node)
     dtype = dtype_of(data).numpy()
     true, false, roots = (np.asarray(v, np.int64) for v in (nodes_truenodeids, nodes_falsenodeids, tree_roots))

@@ -26,7 +26,7 @@ from tilewright.scalar.expr import PrimExpr, Value
 from tilewright.tir.ir_builder import BufferVar
 from tilewright.topi.loops import Loops, loops
 
-__all__ = ["count_grams", "count_words", "gram_tree", "index_texts", "letters_of", "placeholder_shape", "word_table"]
+__all__ = ["count_grams", "count_words", "gram_tree", "index_texts", "letters_of", "word_table"]
 
 Array = np.ndarray[Any, Any]
 Shape = Sequence[Any]
@@ -34,7 +34,6 @@ _SEED: Final = 0xCBF29CE484222325
 _PRIME: Final = 0x100000001B3
 _MASK: Final = (1 << 64) - 1
 """Mask of 64 bits for the FNV-1a hash (Fowler, Noll, Vo)."""
-_LONGEST: Final = 1 << 32
 
 
 def letters_of(case: str, inside: Callable[[str], bool], beyond: bool) -> Array:
@@ -44,11 +43,6 @@ def letters_of(case: str, inside: Callable[[str], bool], beyond: bool) -> Array:
     """
     changed = [FORMS[case](chr(k)) for k in range(128)]
     return np.array([0, *[ord(c) * inside(c) for c in changed[1:]], *[k * beyond for k in range(128, 256)]], np.uint8)
-
-
-def placeholder_shape(shape: Shape) -> tuple[Any, ...]:
-    """Return a placeholder shape for the bytes of strings of `shape`; the size in memory is known only at run time."""
-    return (*shape, _LONGEST)
 
 
 def word_table(words: Mapping[str, int]) -> tuple[Array, Array, Array, Array, Array]:

@@ -17,7 +17,7 @@ import numpy as np
 
 from tilewright.relay.expr import Call, Constant, Expr
 from tilewright.relay.frontend.onnx.node import Node
-from tilewright.relay.op.ensembles import TreeEnsemble
+from tilewright.relay.op.classic.ensembles import TreeEnsemble
 
 Array = np.ndarray[Any, Any]
 

@@ -19,8 +19,8 @@ from tilewright.base.string_tensors import FORMS
 from tilewright.base.types import BOOL, FLOAT32, INT64, DataType, TensorType, TupleType, Type
 from tilewright.relay.op.registry import Array, Fusion, Op, op, tensors
 from tilewright.scalar.expr import UnknownDim
+from tilewright.topi.classic.texts import letters_of
 from tilewright.topi.shapes import broadcast_shapes
-from tilewright.topi.texts import letters_of
 
 STRING: Final = DataType("string")
 
@@ -160,8 +160,8 @@ class StringTokenize(Op):
         t = _strings(*tensors(data))
         for pattern in (*self.separators, self.expression):
             if _PLACED.search(pattern):
-                raise ShapeError(f"the pattern {pattern!r} asks what stands around a token, which is not supported; "
-                                 "say what a token is made of: [a-z]+")
+                raise ShapeError(f"the pattern {pattern!r} matches positions, which is not supported; describe the "
+                                 "characters of a token: [a-z]+")
             try:
                 re.compile(pattern)
             except re.error as error:

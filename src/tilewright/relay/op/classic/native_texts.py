@@ -1,4 +1,5 @@
-"""Operators of strings with native kernels, which look up and count words in the bytes of the inputs (`topi/texts.py`).
+"""Operators of strings with native kernels, which look up and count words in the bytes of the inputs
+(`topi/classic/texts.py`).
 
 Frontends create the operators of `text.py` and `dictionaries.py`; the pass `NativeTexts` replaces them by these.
 """
@@ -14,7 +15,7 @@ from tilewright.base.errors import ShapeError
 from tilewright.base.string_tensors import FORMS, text_bytes
 from tilewright.base.types import FLOAT32, INT64, DataType, TensorType, Type
 from tilewright.relay.op.registry import Array, Fusion, Op, op, tensors
-from tilewright.topi import texts as topi
+from tilewright.topi.classic import texts as topi
 
 _TABLE = ("int32", "uint64", "int32", "uint8", "int32")
 
@@ -41,8 +42,8 @@ class TextIndex(Op):
     """The number that a table assigns to each string of `data`, after its case is changed; `absent` for a missing
     string.
 
-    `heads`, `hashes`, `begins`, `spelled` and `numbers` are the table (`topi.texts.word_table`); `letters` (256,) maps
-    each byte before the comparison.
+    `heads`, `hashes`, `begins`, `spelled` and `numbers` are the table (`topi.classic.texts.word_table`); `letters`
+    (256,) maps each byte before the comparison.
     """
 
     objects = True
@@ -120,7 +121,7 @@ class TextCountGrams(TextCount):
     all neighbours.
 
     `heads`, `keys`, `children` and `columns` of the tree map the numbers of the words of an n-gram to its column
-    (`topi.texts.gram_tree`).
+    (`topi.classic.texts.gram_tree`).
     """
 
     least: int = 1

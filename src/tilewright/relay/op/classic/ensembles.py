@@ -10,7 +10,7 @@ from tilewright import te
 from tilewright.base.errors import CompileError, ShapeError
 from tilewright.base.types import TensorType, Type
 from tilewright.relay.op.registry import Array, Fusion, Op, op, tensors
-from tilewright.topi import trees as topi
+from tilewright.topi.classic import trees as topi
 from tilewright.topi.shapes import differ, text
 
 _COMBINE: Final = {"sum": np.add, "min": np.minimum, "max": np.maximum}

@@ -1,0 +1,82 @@
+"""The interface of host code: the code of a program around its kernels, which runs them on the host.
+
+    i32 tw_run(ptr context, ptr args)             runs the steps of a manifest on the addresses `args`
+    ptr tw_pool_create(i64 threads)               makes the context of runs, with its pool of threads
+    i32 <name>_run(inputs, outputs)               the entry for C programs, in saved files
+
+`backends/cpu/llvm/host_code.py` writes it as LLVM text. A back end without LLVM brings its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+if TYPE_CHECKING:
+    from tilewright.backends.flow import FlowProgram
+    from tilewright.backends.target import Target
+    from tilewright.runtime.manifest import Manifest
+
+FIRST_CHUNK: Final = 1 << 14
+"""Bytes of the workspace that values of control flow are allocated from before memory is requested."""
+
+
+@dataclass(frozen=True, slots=True)
+class Watch:
+    """Where a program with control flow looks for pending signals.
+
+    It has the estimated nanoseconds of each block, the blocks that look between their kernels, and the most nanoseconds
+    between two looks.
+    """
+
+    work: Sequence[int]
+    blocks: Collection[int]
+    span: int
+
+
+@dataclass(frozen=True, slots=True)
+class ControlFlow:
+    """A program with control flow: its functions, and what they refer to by number."""
+
+    program: FlowProgram
+    blocks: Sequence[Manifest]
+    """The straight-line parts."""
+    looks: Mapping[int, frozenset[int]]
+    """By block that looks for signals, the steps after which it looks."""
+    calls: Sequence[int]
+    """Number of arrays of each call that leaves native code."""
+    constants: Sequence[int]
+    """Offsets of the constants that functions use as values, in bytes."""
+    result_bytes: Sequence[int]
+    workspace_bytes: int
+    """Size of the workspace that the blocks share; `FIRST_CHUNK` bytes follow it."""
+    watch: Watch | None
+
+
+class HostCode(Protocol):
+    """The writer and the compiler of host code."""
+
+    def entries(self, manifest: Manifest, target: Target, looks: frozenset[int] | None) -> Sequence[str]:
+        """Return the texts of a program without control flow: its entry functions, the pool, and what these call.
+
+        `looks` are the numbers of the steps after which a run looks for pending signals; None for entries that never
+        look.
+        """
+
+    def flow(self, flow: ControlFlow, manifest: Manifest, target: Target) -> Sequence[str]:
+        """Return the texts of a program with control flow; the first has its blocks and functions."""
+
+    def for_functions(self, manifest: Manifest, target: Target) -> Sequence[bytes]:
+        """Return the objects that functions of `tvm.build` call: the pool, and reports of checked accesses."""
+
+    def c_entry(self, manifest: Manifest) -> bytes:
+        """Return the object of the functions that a C program calls."""
+
+    def data(self, target: Target, contents: Sequence[tuple[str, Any]]) -> bytes:
+        """Return an object with one read-only global symbol for each `(name, array of bytes)`, for targets whose
+        objects are not 64-bit ELF.
+        """
+
+    def compile(self, text: str, target: Target, *, in_order: bool = False) -> bytes:
+        """Return the object file of a text of `entries` or `flow`, as `Backend.compile` does."""

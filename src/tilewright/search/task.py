@@ -1,0 +1,48 @@
+"""Tasks: a workload and the target that it is tuned for, whatever its search space."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+
+from tilewright.backends.machine import Machine
+from tilewright.backends.target import Target
+from tilewright.base.forks import lazy_attribute
+from tilewright.search.measure import Measured
+
+
+class TuningTask(ABC):
+    """Base class of tasks: templates and kernels of AutoTVM, and computations of the auto-scheduler."""
+
+    def __init__(self, target: str | Target) -> None:
+        self.target_text = str(target)
+        if isinstance(target, Target):
+            self.__dict__["target"] = target
+
+    @lazy_attribute
+    def target(self) -> Target:
+        """The target. Raises `TargetError` for a record's target with unknown options."""
+        return Target(self.target_text)
+
+    @property
+    @abstractmethod
+    def key(self) -> str:
+        """The workload as records have it (`Candidate.key`)."""
+
+    @property
+    @abstractmethod
+    def title(self) -> str:
+        """The task in a few words."""
+
+    @property
+    @abstractmethod
+    def flop(self) -> float:
+        """Operations of one run."""
+
+    @property
+    def machine(self) -> Machine:
+        """The processor as schedules see it."""
+        return self.target.machine
+
+    def speed(self, result: Measured) -> float:
+        """Return the operations a second of a result; 0 for a failure."""
+        return self.flop / result.cost if result.ok else 0.0

@@ -1,0 +1,1 @@
+"""Kernels of strings, decision trees and class probabilities."""
