@@ -68,8 +68,7 @@ def attention(
     turned = _turned(query, heads, dot, padded)
     products = _products(key, turned, heads, dot, dtype)
     scores = _scores(products, mask, scale, causal, queries, keys)
-    most, powers = _powers(scores, value.dtype, dot)
-    total, inverse = _sums(powers, dot, dtype)
+    most, powers, total, inverse = _softmax(scores, dot, dtype, value.dtype)
     packed = None if dot.width == 1 else _packed(value, heads, dot)
     schedule = AttentionSchedule(
         turned=turned, products=products, scores=scores, most=most, powers=powers, total=total, inverse=inverse,
@@ -145,36 +144,31 @@ def _along_keys(dot: Dot, at: Along, s: PrimExpr, keys: int, dtype: DataType) ->
     return dot.element((lambda e: if_then_else(as_expr(e) < keys, at(e), zero)) if keys % dot.width else at, s)
 
 
-def _powers(scores: te.Tensor, dtype: DataType, dot: Dot) -> tuple[te.Tensor, te.Tensor]:
-    """Return the maximum [b, h, t] over the keys, and exp(scores - maximum) [b, h, s, t] as steps of the sum."""
+def _softmax(
+    scores: te.Tensor, dot: Dot, dtype: DataType, out_dtype: DataType
+) -> tuple[te.Tensor, te.Tensor, te.Tensor, te.Tensor]:
+    """Return the maximum [b, h, t] over the keys, exp(scores - maximum) [b, h, s, t] of `out_dtype` as steps of the sum
+    over keys, these sums of `dtype`, and their inverses."""
     batch, heads, keys, padded = scores.extents
-    r = te.reduce_axis((0, keys), "r")
+    steps, row = -(-keys // dot.width), ("b", "h", "t")
+    r, q = te.reduce_axis((0, keys), "r"), te.reduce_axis((0, steps), "q")
     most = te.compute(
-        (batch, heads, padded), lambda b, h, t: te.max(scores(b, h, r.var, t), axis=r), name="most",
-        axis_names=("b", "h", "t")
+        (batch, heads, padded), lambda b, h, t: te.max(scores(b, h, r.var, t), axis=r), name="most", axis_names=row
     )
 
     def power(b: Var, h: Var, s: Var, t: Var) -> PrimExpr:
-        return _along_keys(dot, lambda e: cast(dtype, exp(scores(b, h, e, t) - most(b, h, t))), s, keys, dtype)
+        return _along_keys(dot, lambda e: cast(out_dtype, exp(scores(b, h, e, t) - most(b, h, t))), s, keys, out_dtype)
 
-    return most, te.compute(
-        (batch, heads, -(-keys // dot.width), padded), power, name="powers", inline=False,
-        axis_names=("b", "h", "s", "t")
+    powers = te.compute(
+        (batch, heads, steps, padded), power, name="powers", inline=False, axis_names=("b", "h", "s", "t")
     )
-
-
-def _sums(powers: te.Tensor, dot: Dot, dtype: DataType) -> tuple[te.Tensor, te.Tensor]:
-    """Return the sums [b, h, t] of the powers over the keys, and their inverses."""
-    batch, heads, steps, padded = powers.extents
-    q = te.reduce_axis((0, steps), "q")
     total = te.compute(
-        (batch, heads, padded), lambda b, h, t: te.sum(dot.sum(powers(b, h, q.var, t), dtype), axis=q), name="total",
-        axis_names=("b", "h", "t")
+        most.shape, lambda b, h, t: te.sum(dot.sum(powers(b, h, q.var, t), dtype), axis=q), name="total", axis_names=row
     )
-    return total, te.compute(
-        total.shape, lambda b, h, t: const(1, dtype) / total(b, h, t), name="inverse", inline=False,
-        axis_names=("b", "h", "t")
+    inverse = te.compute(
+        most.shape, lambda b, h, t: const(1, dtype) / total(b, h, t), name="inverse", inline=False, axis_names=row
     )
+    return most, powers, total, inverse
 
 
 def _packed(value: te.Tensor, heads: Heads, dot: Dot) -> te.Tensor:
